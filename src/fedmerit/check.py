@@ -1,0 +1,48 @@
+"""The check at the door: nothing that came from a client is trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedmerit.facts import ATTRIBUTE
+from fedmerit.types import ClientId, Replies, Round
+
+UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
+"""Facts that are shares and so lie in 0..1; attributes do, too."""
+
+
+def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tuple[Round, dict[ClientId, str]]:
+    """The clients that can be scored, and for every other one the reason why it is left out of the round."""
+    left_out = dict(replies.failed)
+    norms = replies.updates.norms()
+    for client, facts, norm in zip(replies.ids, replies.facts, norms, strict=True):
+        reason = _wrong_update(norm, replies.updates.rows.shape[1], length) or _wrong_facts(facts, needs)
+        if reason:
+            left_out[client] = reason
+    places = np.array([place for place, client in enumerate(replies.ids) if client not in left_out], dtype=np.intp)
+    kept = [replies.facts[place] for place in places]
+    columns = {name: np.array([facts[name] for facts in kept], dtype=np.float64) for name in needs}
+    ids = tuple(replies.ids[place] for place in places)
+    return Round(index, ids, replies.updates.keep(places), columns), left_out
+
+
+def _wrong_update(norm: float, got: int, length: int) -> str | None:
+    if got != length:
+        return f"update has {got} values, the model {length}"
+    return None if math.isfinite(norm) else "update holds NaN or infinity"
+
+
+def _wrong_facts(facts: Mapping[str, Any], needs: Sequence[str]) -> str | None:
+    for name in needs:
+        value = facts.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return f"fact {name} is missing or no number: {value!r:.80}"
+        if not math.isfinite(value) or value < 0:
+            return f"fact {name} must be finite and >= 0: {value}"
+        if (name in UNIT_FACTS or name.startswith(ATTRIBUTE)) and value > 1:
+            return f"fact {name} is a share in 0..1: {value}"
+    return "no training samples" if facts["samples"] < 1 else None

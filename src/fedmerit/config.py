@@ -1,0 +1,194 @@
+"""Configuration: TOML in, frozen and validated values out."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import tomli_w
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from fedmerit.errors import ConfigError, did_you_mean
+from fedmerit.types import Normalise
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Section(BaseModel):
+    """A frozen part of the configuration that refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaskConfig(Section):
+    """[task]: which data, how it is spread over clients, which model learns from it."""
+
+    data: str = Field("digits", description="a task of `fedmerit tasks`, or module:function of your own")
+    source: str = Field("folder", description="`folder` (FEDMERIT_DATA), `hub`, or hub:NAME for another data set")
+    partition: Literal["iid", "shards", "dirichlet", "natural", "label-groups"] = Field(
+        "iid", description="how the training rows are spread over the clients"
+    )
+    clients: Count | None = Field(None, description="number of clients; natural partitions default to all")
+    model: str = Field("default", description="a model of the task, see `fedmerit tasks`")
+    shards: Count = Field(2, description="shards per client (partition = shards)")
+    alpha: Positive = Field(0.5, description="concentration (partition = dirichlet): smaller is more unlike")
+    groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group (partition = label-groups)")
+    test: Literal["slices", "matched"] = Field(
+        "slices", description="`slices` of the test set in file order, or `matched` to each client's labels"
+    )
+
+
+class TrainConfig(Section):
+    """[train]: what a client does with the model it received."""
+
+    lr: Positive = Field(0.1, description="learning rate of local SGD")
+    epochs: Count = Field(5, description="passes over the client's rows")
+    batch: Count | Literal["full"] = Field("full", description="rows per step, or `full`")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of local SGD, reset each round")
+    weight_decay: NotNegative = Field(0.0, description="L2 penalty on the parameters")
+    prox: NotNegative = Field(0.0, description="FedProx mu: pull towards the received model")
+
+
+class ScoreConfig(Section):
+    """recipe.score as a table: the operator and what it needs, in priority order."""
+
+    name: str
+    weights: tuple[float, ...] | None = None
+    quantifier: str | float | tuple[float, float] | None = None
+    importances: tuple[float, ...] | None = None
+    shapley: tuple[float, ...] | None = None
+    interaction: dict[str, float] | None = None
+    capacity: dict[str, float] | None = None
+
+
+def _split_names(value: Any) -> Any:
+    """Accept "DS,CB" and "DS > CB" where a list of names is expected."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in re.split(r"[>,]", value) if part.strip())
+    return value
+
+
+def _named_score(value: Any) -> Any:
+    """Accept a bare operator name where a score table is expected."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+
+
+class RecipeConfig(Section):
+    """[recipe]: how facts become weights."""
+
+    name: str = Field("fedavg", description="a recipe of `fedmerit recipes`")
+    priority: Names = Field((), description="criteria, most important first")
+    normalise: Normalise = Field("sum", description="`sum` (the papers), `max` (recommended) or `none` (degrees)")
+    score: Annotated[ScoreConfig, BeforeValidator(_named_score)] = Field(
+        ScoreConfig(name="prioritized"), description="the operator, by name or as a table with its options"
+    )
+    when_zero: Literal["samples", "keep"] = Field(
+        "samples", description="all scores zero: weigh by `samples`, or `keep` the model"
+    )
+
+
+class RunConfig(Section):
+    """[run]: how long, with how many clients, from which seed."""
+
+    rounds: Count = Field(20, description="rounds of training")
+    fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
+    seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
+    workers: Count | None = Field(None, description="worker processes; default: one per core")
+    evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
+
+
+class Config(Section):
+    """One run, completely."""
+
+    task: TaskConfig = TaskConfig()
+    train: TrainConfig = TrainConfig()
+    recipe: RecipeConfig = RecipeConfig()
+    run: RunConfig = RunConfig()
+
+    @field_validator("task", "train", "recipe", "run", mode="before")
+    @classmethod
+    def _is_table(cls, value: Any) -> Any:
+        if isinstance(value, Section | Mapping):
+            return value
+        raise ValueError("must be a table such as [run]")
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file and apply `key=value` overrides such as `train.lr=0.05`."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no configuration file {path}; start from one in examples/") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    for override in overrides:
+        _apply(values, override)
+    return make_config(values)
+
+
+def make_config(values: Mapping[str, Any]) -> Config:
+    """Validate nested settings; every mistake is named in one ConfigError."""
+    try:
+        return Config.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError("; ".join(_problem(item) for item in error.errors())) from None
+
+
+def dump_config(config: Config) -> str:
+    """The whole configuration as TOML, defaults included."""
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2:
+        raise ConfigError(f"--set takes section.key=value, for example train.lr=0.05; got {override!r}")
+    node = values
+    for part in path[:-1]:
+        node = node.setdefault(part, {})
+        if not isinstance(node, dict):
+            raise ConfigError(f"--set {override!r}: {part!r} is a value, not a section")
+    node[path[-1]] = parse_value(text.strip())
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value, or the text itself where it is none (so that names need no quotes)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _problem(item: Any) -> str:
+    """One pydantic error in our words: the key, the rule, what was received."""
+    location = [str(part) for part in item["loc"]]
+    key = ".".join(location)
+    if item["type"] == "extra_forbidden":
+        valid = _keys_beside(location)
+        return f"unknown key {key!r}{did_you_mean(location[-1], valid)}; valid here: {', '.join(sorted(valid))}"
+    shown = repr(item["input"])
+    rule = item["msg"][:1].lower() + item["msg"][1:]
+    return f"{key}: {rule} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"
+
+
+def _keys_beside(location: Sequence[str]) -> list[str]:
+    """The valid keys of the section in which an unknown key stands."""
+    section: type[BaseModel] = Config
+    for part in location[:-1]:
+        found = section.model_fields.get(part)
+        kind = found.annotation if found else None
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            break
+        section = kind
+    return list(section.model_fields)

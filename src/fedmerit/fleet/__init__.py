@@ -1,0 +1,1 @@
+"""Fleets: the clients, wherever they are."""

@@ -1,0 +1,24 @@
+"""Fleet: what a round asks of the clients, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
+
+
+class Fleet(Protocol):
+    """The clients. A client that fails is named in the replies; it never ends the round."""
+
+    def names(self) -> Sequence[str]:
+        """What people call the clients; client i is the i-th."""
+
+    def start(self, seed: int) -> Model:
+        """The model before the first round."""
+
+    def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
+        """Deliver a parcel to each client, let it train, and collect updates and the facts asked for."""
+
+    def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
+        """Test one or several models on every client's test set, in one exchange."""

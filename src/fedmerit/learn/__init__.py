@@ -1,0 +1,1 @@
+"""Learning on a client: what a learner must offer, and the one for PyTorch models."""

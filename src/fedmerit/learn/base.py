@@ -1,0 +1,27 @@
+"""Learner: what any learning library must offer to take part; numpy in, numpy out."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.types import Model, Samples
+
+
+class Learner(Protocol):
+    """A model as one flat float32 row, and how a client improves it.
+
+    With several workers a learner is sent to other processes once, so it must be picklable: a frozen dataclass is.
+    The same arguments must give the same bits.
+    """
+
+    def start(self, seed: int) -> Model:
+        """The model before the first round."""
+
+    def train(self, model: Model, samples: Samples, seed: int) -> Model:
+        """The model after local training on the client's rows; `model` itself is left alone."""
+
+    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
+        """The predicted class of each row."""

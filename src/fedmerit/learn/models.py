@@ -1,0 +1,77 @@
+"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from fedmerit.errors import UnknownName
+
+Build = Callable[[], nn.Module]
+
+
+class ConvPoolRelu(nn.Sequential):
+    """Convolution, 2x2 max-pool, then ReLU: the same function as ReLU before the pool, on a quarter of the values."""
+
+    def __init__(self, into: int, out: int, kernel: int, relu: bool) -> None:
+        layers: list[nn.Module] = [nn.Conv2d(into, out, kernel, padding="same"), nn.MaxPool2d(2)]
+        super().__init__(*layers, *([nn.ReLU()] if relu else []))
+
+
+class ChannelsLast(nn.Module):
+    """Flatten in the order in which the data lies in memory, so that nothing is copied."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) channels last -> (N, H * W * C)."""
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
+def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs: int, relu: bool = True) -> nn.Module:
+    """Two convolutions (32 and 64 filters) with pooling, one hidden dense layer: the papers' shape."""
+    return glorot(
+        nn.Sequential(
+            ConvPoolRelu(channels, 32, kernel, relu),
+            ConvPoolRelu(32, 64, kernel, relu),
+            ChannelsLast(),
+            nn.Linear(64 * (side // 4) ** 2, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, outputs),
+        )
+    )
+
+
+def dense(*widths: int) -> nn.Module:
+    """Dense layers with ReLU between them."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for into, out in pairwise(widths):
+        layers += [nn.Linear(into, out), nn.ReLU()]
+    return glorot(nn.Sequential(*layers[:-1]))
+
+
+def glorot(module: nn.Module) -> nn.Module:
+    """Glorot-normal weights and zero biases, as in the authors' code (SPEC E2)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias) if layer.bias is not None else None
+    return module
+
+
+MODELS: Mapping[str, Build] = {
+    "digits-mlp": partial(dense, 64, 32, 10),
+    "digits-linear": partial(dense, 64, 10),
+    "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
+    "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
+    "mnist-mlp": partial(dense, 784, 64, 10),
+    "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
+}
+
+
+def find_model(name: str) -> Build:
+    """The function that makes the model called so."""
+    if name not in MODELS:
+        raise UnknownName("model", name, MODELS)
+    return MODELS[name]

@@ -1,0 +1,198 @@
+"""The ledger: one SQLite file that keeps all a run did, one transaction per round."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmerit.errors import FolderError
+from fedmerit.measures import percentiles
+from fedmerit.round import Record
+from fedmerit.types import Matrix
+from fedmerit.weights import Weights
+
+SCHEMA_VERSION = 1
+SCHEMA = f"""
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE clients (client INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE rounds (
+    round INTEGER PRIMARY KEY,
+    priority TEXT NOT NULL,          -- JSON list, most important first
+    accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
+    bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
+    seconds TEXT NOT NULL            -- JSON object: stage -> seconds
+);
+CREATE TABLE earned (                -- how each client of a round came to its weight
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
+    score REAL NOT NULL, weight REAL NOT NULL,
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE tested (                -- every client's local test
+    round INTEGER NOT NULL, client INTEGER NOT NULL, correct INTEGER NOT NULL, size INTEGER NOT NULL,
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """How one client came to its weight in one round."""
+
+    id: int
+    name: str
+    facts: Mapping[str, float]
+    criteria: Mapping[str, float]
+    normalised: Mapping[str, float]
+    score: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth telling: a client left out, or a note on the weights."""
+
+    round: int
+    client: int | None
+    kind: str
+    text: str
+
+
+class Ledger:
+    """Append rounds, read them back."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    @classmethod
+    def create(cls, path: Path | None, names: Sequence[str], meta: Mapping[str, str]) -> Ledger:
+        """A new ledger in a file, or in memory where no path is given."""
+        connection = sqlite3.connect(path or ":memory:", isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(SCHEMA)
+        ledger = cls(connection)
+        with _transaction(connection):
+            connection.executemany("INSERT INTO clients VALUES (?, ?)", enumerate(names))
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path) -> Ledger:
+        """An existing ledger, to read from."""
+        if not path.is_file():
+            raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise FolderError(f"{path} is no ledger: {error}") from None
+        if version != SCHEMA_VERSION:
+            raise FolderError(f"{path} has ledger version {version}, this program reads version {SCHEMA_VERSION}")
+        return cls(connection)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def append(self, record: Record) -> None:
+        """One round, in one transaction."""
+        with _transaction(self._db) as db:
+            db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _round_row(record))
+            if record.weights is not None:
+                db.executemany("INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights))
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", _event_rows(record))
+            if record.evaluation is not None:
+                pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
+                rows = ((record.index, client, *pair) for client, pair in enumerate(pairs))
+                db.executemany("INSERT INTO tested VALUES (?, ?, ?, ?)", rows)
+
+    def meta(self) -> dict[str, str]:
+        """Configuration, versions and whatever else describes the run as a whole."""
+        return dict(self._db.execute("SELECT key, value FROM meta"))
+
+    def names(self) -> list[str]:
+        """The clients' names in id order."""
+        return [name for (name,) in self._db.execute("SELECT name FROM clients ORDER BY client")]
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """One dictionary per round: accuracy, percentiles, bytes, seconds per stage."""
+        cursor = self._db.execute("SELECT * FROM rounds ORDER BY round")
+        columns = [column[0] for column in cursor.description]
+        rows = [dict(zip(columns, row, strict=True)) for row in cursor]
+        return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
+
+    def earned(self, round: int) -> list[Earned]:
+        """How each client of a round came to its weight; empty where nobody could be weighed."""
+        query = (
+            "SELECT client, name, facts, criteria, normalised, score, weight FROM earned JOIN clients USING (client)"
+        )
+        rows = self._db.execute(f"{query} WHERE round = ? ORDER BY client", (round,))
+        return [
+            Earned(i, name, json.loads(facts), json.loads(raw), json.loads(table), score, weight)
+            for i, name, facts, raw, table, score, weight in rows
+        ]
+
+    def local_accuracy(self) -> tuple[list[int], Matrix]:
+        """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
+        rows = np.array(self._db.execute("SELECT round, client, correct, size FROM tested").fetchall(), dtype=np.int64)
+        rounds, places = np.unique(rows[:, 0] if len(rows) else rows.reshape(0), return_inverse=True)
+        table = np.full((len(rounds), len(self.names())), np.nan)
+        for place, (_, client, correct, size) in zip(places, rows, strict=True):
+            table[place, client] = correct / size if size else np.nan
+        return [int(round) for round in rounds], table
+
+    def events(self, round: int | None = None) -> list[Event]:
+        """Who was left out and why, and the notes on the weights; of one round or of all."""
+        where = "" if round is None else " WHERE round = ?"
+        values = () if round is None else (round,)
+        return [Event(*row) for row in self._db.execute(f"SELECT * FROM events{where} ORDER BY rowid", values)]
+
+
+def _round_row(record: Record) -> tuple[object, ...]:
+    tested = record.evaluation
+    accuracy = None if tested is None else tested.accuracy
+    marks = (None, None, None) if tested is None else percentiles(tested.local)
+    priority, seconds = json.dumps(record.priority), json.dumps(record.seconds)
+    return record.index, priority, accuracy, *marks, record.bytes_down, record.bytes_up, seconds
+
+
+def _earned_rows(record: Record, weights: Weights) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for place, client in enumerate(record.ids):
+        facts = {name: float(column[place]) for name, column in record.facts.items()}
+        raw = dict(zip(record.priority, weights.raw[place].tolist(), strict=True))
+        table = dict(zip(record.priority, weights.table[place].tolist(), strict=True))
+        texts = (json.dumps(facts), json.dumps(raw), json.dumps(table))
+        rows.append((record.index, client, *texts, float(weights.scores[place]), float(weights.weights[place])))
+    return rows
+
+
+def _event_rows(record: Record) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = [(record.index, i, "left-out", why) for i, why in sorted(record.left_out.items())]
+    if record.weights is None:
+        rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
+    else:
+        rows += [(record.index, None, *asdict(note).values()) for note in record.weights.notes]
+    return rows
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """BEGIN ... COMMIT, or ROLLBACK where anything is raised in between."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

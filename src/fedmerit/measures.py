@@ -1,0 +1,39 @@
+"""Measures of a run: percentiles of local accuracy and rounds to target (SPEC A7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedmerit.errors import ConfigError
+from fedmerit.types import Matrix, Vector
+
+PERCENTILES = (10, 50, 90)
+
+
+def percentiles(local: Vector) -> tuple[float, float, float]:
+    """10th, 50th and 90th percentile of the accuracies of clients that have test rows."""
+    known = local[~np.isnan(local)]
+    if not len(known):
+        return (float("nan"),) * 3
+    low, middle, high = np.percentile(known, PERCENTILES)
+    return float(low), float(middle), float(high)
+
+
+def rounds_to_target(
+    rounds: Sequence[int], local: Matrix, target: float, share: float, *, or_equal: bool = False
+) -> int | None:
+    """The first round in which at least `share` of the devices are above the target accuracy; None: not reached.
+
+    `local` has a row per evaluated round and a column per client, NaN for clients without test rows, which do not
+    count as devices. Above means strictly (as in the papers' tables) unless `or_equal`.
+    """
+    if not 0 <= target <= 1 or not 0 < share <= 1:
+        raise ConfigError(f"target lies in 0..1 and share in 0..1, above 0; got target {target}, share {share}")
+    devices = (~np.isnan(local)).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        above = (local >= target if or_equal else local > target).sum(axis=1)
+    needed = np.maximum(np.ceil(share * devices - 1e-9), 1)  # 20 % of 371 devices are 75, not 74
+    reached = np.flatnonzero(above >= needed)
+    return int(rounds[reached[0]]) if len(reached) else None

@@ -1,0 +1,102 @@
+"""Task `celeba`: faces of 64 x 64 RGB, does the person smile?; each client is one person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import DataError
+from fedmerit.tasks.build import build, check_partition
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.folder import find_file, read_npz
+from fedmerit.tasks.hub import flags, hub_name, integers, open_all, pictures
+from fedmerit.tasks.images import decode, face, stack
+from fedmerit.tasks.kind import MADE, TaskKind
+from fedmerit.tasks.raw import Ids, Raw
+
+FILE = "celeba_faces64.npz"
+LABEL = "Smiling"
+SIZE = 64
+FEWEST = 5
+"""People with fewer images are left out, as in the paper and in LEAF."""
+
+
+def read_faces() -> Raw:
+    """The faces of `celeba_faces64.npz`, in file order."""
+    path = find_file("celeba", FILE)
+    columns = read_npz(path, ("jpeg", "offset", "identity", "attributes", "attribute_names"))
+    _check(path, columns)
+    rows = enough_images(columns["identity"])
+    data, offset = columns["jpeg"].tobytes(), columns["offset"].astype(np.int64)
+    faces = (decode(data[offset[row] : offset[row + 1]], f"{path}, image {row}") for row in rows)
+    names = [str(name) for name in columns["attribute_names"]]
+    attributes = {name: columns["attributes"][rows, i].astype(np.uint8) for i, name in enumerate(names)}
+    return _raw(faces, columns["identity"][rows], attributes, str(path))
+
+
+def read_hub(name: str) -> Raw:
+    """CelebA from the hub: every split, since each person's own rows are the test set."""
+    rows = open_all(name, ("image", "celeb_id", LABEL))
+    people = integers(rows, "celeb_id", name)
+    keep = enough_images(people)
+    rows = rows.select(keep)
+    return _raw(pictures(rows, name), people[keep], flags(rows, name), name)
+
+
+def enough_images(people: NDArray[Any]) -> NDArray[np.int64]:
+    """The rows of people with at least five images."""
+    _, person, counts = np.unique(people, return_inverse=True, return_counts=True)
+    rows: NDArray[np.int64] = np.flatnonzero(counts[person] >= FEWEST)
+    if len(rows) == 0:
+        raise DataError(
+            f"celeba needs people with at least {FEWEST} images; got {len(people)} images and no such person"
+        )
+    return rows
+
+
+def _raw(faces: Iterable[Any], people: NDArray[Any], attributes: dict[str, NDArray[np.uint8]], source: str) -> Raw:
+    if LABEL not in attributes:
+        raise DataError(f"{source} must hold the attribute {LABEL}, which is the label; got {', '.join(attributes)}")
+    x = stack((face(picture, SIZE) for picture in faces), len(people), (SIZE, SIZE, 3), source)
+    return Raw(x, attributes[LABEL].astype(np.int64), 2, attributes, Ids("person", people.astype(np.int64)))
+
+
+def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+    """The arrays of the file fit each other."""
+    people, names = len(columns["identity"]), len(columns["attribute_names"])
+    if columns["attributes"].shape != (people, names):
+        got = columns["attributes"].shape
+        raise DataError(f"{path}: attributes must be ({people}, {names}), images x names; got {got}")
+    if columns["attributes"].max(initial=0) > 1:
+        raise DataError(f"{path}: attributes must be 0 or 1; got {columns['attributes'].max()}")
+    offset = columns["offset"].astype(np.int64)
+    if (
+        len(offset) != people + 1
+        or offset[0] != 0
+        or (np.diff(offset) <= 0).any()
+        or offset[-1] != len(columns["jpeg"])
+    ):
+        raise DataError(
+            f"{path}: offset must rise from 0 to the {len(columns['jpeg'])} bytes of jpeg in {people + 1} values; "
+            f"got {len(offset)} values up to {offset[-1:]}"
+        )
+
+
+def _load(config: TaskConfig, seed: int) -> Federation:
+    check_partition(config, CELEBA)
+    name = hub_name(config, default="flwrlabs/celeba")
+    return build(read_faces() if name is None else read_hub(name), None, config, CELEBA, seed)
+
+
+CELEBA = TaskKind(
+    name="celeba",
+    about="faces of 64 x 64 pixels with 40 attributes, does the person smile; one client per person",
+    load=_load,
+    models=("celeba-cnn",),
+    partitions=("natural", *MADE),
+)

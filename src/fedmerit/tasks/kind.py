@@ -1,0 +1,48 @@
+"""What a task is: where its data comes from, how it may be spread, which models learn it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import ConfigError
+from fedmerit.tasks.federation import Federation
+
+MADE = ("iid", "shards", "dirichlet", "label-groups")
+"""The partitions that can be made of any labelled data; `natural` needs ids besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskKind:
+    """One task by name.
+
+    `load` takes the [task] settings and the run's seed. The first of `models` is the default.
+    `clients` is the default number for made partitions; None means as many as there are people in the data.
+    """
+
+    name: str
+    about: str
+    load: Callable[[TaskConfig, int], Federation]
+    models: tuple[str, ...]
+    partitions: tuple[str, ...] = MADE
+    clients: int | None = None
+
+
+def import_kind(name: str) -> TaskKind:
+    """The TaskKind that a user's `module:attribute` names."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"a task of your own is written module:attribute; got {name!r}")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"task {name!r}: {error}; is its folder on PYTHONPATH?") from None
+    except AttributeError as error:
+        raise ConfigError(f"task {name!r}: {error}; name a TaskKind that the module defines") from None
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise ConfigError(f"task {name!r}: importing {module} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(found, TaskKind):
+        raise ConfigError(f"task {name!r} must be a fedmerit.tasks.TaskKind; got {type(found).__name__}")
+    return found

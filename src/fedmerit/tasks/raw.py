@@ -1,0 +1,44 @@
+"""Raw rows: a data set as read, before it is spread over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """To whom each row belongs by nature, and the word for such a client (`writer`, `person`)."""
+
+    word: str
+    values: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Rows in file order: images (N, height, width, channels) as uint8, labels, attributes, ids where known."""
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    classes: int
+    attributes: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    ids: Ids | None = None
+
+    def __post_init__(self) -> None:
+        columns: dict[str, NDArray[Any]] = {"labels": self.y, **self.attributes}
+        if self.ids is not None:
+            columns[f"{self.ids.word} ids"] = self.ids.values
+        for name, column in columns.items():
+            if len(column) != len(self.x):
+                raise DataError(f"every column needs one value per row: {len(self.x)} rows, {len(column)} {name}")
+        if len(self.x) == 0:
+            raise DataError("a data set needs at least one row; got none")
+
+    def __len__(self) -> int:
+        return len(self.y)

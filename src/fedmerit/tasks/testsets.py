@@ -1,0 +1,65 @@
+"""Test sets: which rows each client is tested on.
+
+`slices` is the way of the papers' code, `matched` gives each client the labels it trains on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.seeds import generator
+
+Rows: TypeAlias = NDArray[np.int64]
+Way: TypeAlias = Literal["slices", "matched"]
+TEST_SHARE = 0.2
+"""Share of a client's own rows that is kept for testing where the data has no test set (CelebA)."""
+
+
+def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: Way, seed: int) -> list[Rows]:
+    """Rows of a common test set per client, given each client's training labels and the test labels."""
+    if way == "slices":
+        return np.array_split(np.arange(len(test), dtype=np.int64), len(train))
+    parts: list[list[Rows]] = [[np.empty(0, dtype=np.int64)] for _ in train]
+    for label in np.unique(test):
+        held = np.array([np.count_nonzero(labels == label) for labels in train])
+        if held.any():
+            rng = generator(seed, "test rows", int(label))
+            rows = rng.permutation(np.flatnonzero(test == label))
+            ends = np.cumsum(deal(len(rows), held, rng))
+            for part, chunk in zip(parts, np.split(rows, ends[:-1]), strict=True):
+                part.append(chunk)
+    return [np.sort(np.concatenate(part)) for part in parts]
+
+
+def own(clients: Sequence[Rows], labels: NDArray[np.int64], way: Way, seed: int) -> tuple[list[Rows], list[Rows]]:
+    """Training and test rows per client where every client is tested on a part of its own rows."""
+    tests = [_own_test(rows, labels[rows], way, seed, client) for client, rows in enumerate(clients)]
+    trains = [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)]
+    return trains, tests
+
+
+def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """`total` things dealt in proportion to the shares: whole parts first, the rest to the largest remainders.
+
+    Equal remainders are ranked at random, so that no client wins them all. A share of 0 gets nothing.
+    """
+    counts, rest = np.divmod(total * shares, shares.sum())
+    order = np.lexsort((rng.permutation(len(shares)), -rest))
+    counts[order[: total - counts.sum()]] += 1
+    return np.asarray(counts, dtype=np.int64)
+
+
+def _own_test(rows: Rows, labels: NDArray[np.int64], way: Way, seed: int, client: int) -> Rows:
+    """A fifth of the rows, rounded: below 3 rows none, so that at least one is left to train on."""
+    total = round(TEST_SHARE * len(rows))
+    if way == "slices":
+        return np.sort(rows)[:total]
+    rng = generator(seed, "own test rows", client)
+    kinds, held = np.unique(labels, return_counts=True)
+    counts = deal(total, held, rng)
+    chosen = [rng.permutation(rows[labels == kind])[:count] for kind, count in zip(kinds, counts, strict=True)]
+    return np.sort(np.concatenate(chosen))

@@ -1,0 +1,123 @@
+"""Weights: raw criteria -> normalised table -> scores -> shares that sum to 1, and what happens when all is zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fedmerit.errors import TableError
+from fedmerit.scores import Score
+from fedmerit.types import Matrix, Normalise, Vector
+
+VISIBLE = 0.01
+"""Total variation below which a criterion or a priority is said to do nothing."""
+
+NoteKind: TypeAlias = Literal["empty-criterion", "flat-criterion", "idle-priority", "zero-scores", "zero-weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the user should know about how the weights of a round came about."""
+
+    kind: NoteKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How each client of a round earned its share; rows in client order, columns in priority order."""
+
+    raw: Matrix
+    table: Matrix
+    scores: Vector
+    weights: Vector
+    notes: tuple[Note, ...] = ()
+
+
+def weigh(
+    raw: Matrix, names: Sequence[str], score: Score, normalise: Normalise = "sum", fallback: Vector | None = None
+) -> Weights:
+    """w_a = s_a / sum_b s_b with s the score of the normalised row (SPEC A1).
+
+    Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
+    all-zero weights: the model is kept as it is.
+    """
+    check_table(raw, names, normalise)
+    table = normalised(raw, normalise)
+    scores = score(table)
+    weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
+    return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
+
+
+def normalised(raw: Matrix, how: Normalise) -> Matrix:
+    """Each column on one scale: divided by its sum (the papers), by its maximum, or as it is.
+
+    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max (SPEC A1).
+    """
+    if how == "none":
+        return raw.copy()
+    top = raw.max(axis=0)
+    scaled = np.where(top > 0, raw / np.where(top > 0, top, 1.0), 1.0)  # first by max: a sum could overflow
+    return scaled if how == "max" else scaled / scaled.sum(axis=0)
+
+
+def shares(values: Vector) -> Vector:
+    """values / sum of values; all zero where the values are."""
+    top = values.max()
+    if top <= 0:
+        return np.zeros(len(values))
+    scaled = values / top
+    return np.asarray(scaled / scaled.sum())
+
+
+def total_variation(one: Vector, other: Vector) -> float:
+    """Half the absolute difference of two weightings: the share of weight that changes hands."""
+    return float(np.abs(one - other).sum() / 2)
+
+
+def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None:
+    """Raw criteria are finite and not negative, and degrees in 0..1 where nothing normalises them."""
+    if raw.ndim != 2 or raw.shape[1] != len(names) or not raw.size:
+        raise TableError(f"a table has one row per client and a column for each of {list(names)}; got {raw.shape}")
+    for name, column in zip(names, raw.T, strict=True):
+        bad = np.flatnonzero(~np.isfinite(column) | (column < 0))
+        if len(bad):
+            raise TableError(f"criterion {name}: values are finite and >= 0; row {bad[0]} has {column[bad[0]]}")
+        if normalise == "none" and column.max() > 1:
+            raise TableError(
+                f"criterion {name}: without normalising, values are degrees in 0..1; row {column.argmax()} has "
+                f'{column.max():g}; use normalise "max" or "sum"'
+            )
+
+
+def _notes(
+    raw: Matrix, names: Sequence[str], normalise: Normalise, table: Matrix, scores: Vector, weights: Vector
+) -> list[Note]:
+    notes = []
+    if not scores.any():
+        kind: NoteKind = "zero-scores" if weights.any() else "zero-weights"
+        notes.append(Note(kind, f"every score is 0; {'fallback weights used' if weights.any() else 'model kept'}"))
+    elif (weights == 0).any():
+        lost = int((weights == 0).sum())
+        notes.append(Note("zero-weights", f"{lost} of {len(weights)} updates have weight 0 and are thrown away"))
+    if len(raw) < 2:
+        return notes
+    notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
+    moved = total_variation(weights, shares(table[:, 0]))
+    if len(names) > 1 and scores.any() and moved < VISIBLE:
+        advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
+        text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
+        notes.append(Note("idle-priority", text))
+    return notes
+
+
+def _separates(name: str, column: Vector) -> Note | None:
+    if not column.any():
+        return Note("empty-criterion", f"criterion {name} is 0 for every client of the round: no information")
+    spread = total_variation(shares(column), np.full(len(column), 1 / len(column)))
+    if spread >= VISIBLE:
+        return None
+    return Note("flat-criterion", f"criterion {name} does not separate the clients of the round (spread {spread:.2%})")
