@@ -28,7 +28,7 @@ class Section(BaseModel):
 class TaskConfig(Section):
     """[task]: which data, how it is spread over clients, which model learns from it."""
 
-    data: str = Field("digits", description="a task of `fedmerit tasks`, or module:function of your own")
+    data: str = Field("digits", description="a task of `fedmerit tasks`, or module:attribute of your own")
     source: str = Field("folder", description="`folder` (FEDMERIT_DATA), `hub`, or hub:NAME for another data set")
     partition: Literal["iid", "shards", "dirichlet", "natural", "label-groups"] = Field(
         "iid", description="how the training rows are spread over the clients"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from fedmerit.errors import FolderError
 from fedmerit.measures import percentiles
 from fedmerit.round import Record
 from fedmerit.types import Matrix
-from fedmerit.weights import Weights
+from fedmerit.weights import Earned, Weights, by_client
 
 SCHEMA_VERSION = 1
 SCHEMA = f"""
@@ -42,19 +43,6 @@ CREATE TABLE tested (                -- every client's local test
 ) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Earned:
-    """How one client came to its weight in one round."""
-
-    id: int
-    name: str
-    facts: Mapping[str, float]
-    criteria: Mapping[str, float]
-    normalised: Mapping[str, float]
-    score: float
-    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +79,23 @@ class Ledger:
         """An existing ledger, to read from."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        # not mode=ro, which would leave its -wal and -shm files behind; a folder we may not write to is just read
+        how = "mode=rw" if os.access(path.parent, os.W_OK) else "immutable=1"
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
         try:
+            connection.execute("PRAGMA query_only = 1")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.DatabaseError as error:
             raise FolderError(f"{path} is no ledger: {error}") from None
         if version != SCHEMA_VERSION:
             raise FolderError(f"{path} has ledger version {version}, this program reads version {SCHEMA_VERSION}")
         return cls(connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -133,13 +130,10 @@ class Ledger:
 
     def earned(self, round: int) -> list[Earned]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        query = (
-            "SELECT client, name, facts, criteria, normalised, score, weight FROM earned JOIN clients USING (client)"
-        )
-        rows = self._db.execute(f"{query} WHERE round = ? ORDER BY client", (round,))
+        query = "SELECT client, facts, criteria, normalised, score, weight FROM earned WHERE round = ? ORDER BY client"
         return [
-            Earned(i, name, json.loads(facts), json.loads(raw), json.loads(table), score, weight)
-            for i, name, facts, raw, table, score, weight in rows
+            Earned(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight)
+            for client, facts, raw, table, score, weight in self._db.execute(query, (round,))
         ]
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
@@ -167,14 +161,11 @@ def _round_row(record: Record) -> tuple[object, ...]:
 
 
 def _earned_rows(record: Record, weights: Weights) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = []
-    for place, client in enumerate(record.ids):
-        facts = {name: float(column[place]) for name, column in record.facts.items()}
-        raw = dict(zip(record.priority, weights.raw[place].tolist(), strict=True))
-        table = dict(zip(record.priority, weights.table[place].tolist(), strict=True))
-        texts = (json.dumps(facts), json.dumps(raw), json.dumps(table))
-        rows.append((record.index, client, *texts, float(weights.scores[place]), float(weights.weights[place])))
-    return rows
+    rows = by_client(weights, record.priority, record.ids, record.facts)
+    return [
+        (record.index, row.id, *map(json.dumps, (row.facts, row.criteria, row.normalised)), row.score, row.weight)
+        for row in rows
+    ]
 
 
 def _event_rows(record: Record) -> list[tuple[object, ...]]:
@@ -182,7 +173,7 @@ def _event_rows(record: Record) -> list[tuple[object, ...]]:
     if record.weights is None:
         rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
     else:
-        rows += [(record.index, None, *asdict(note).values()) for note in record.weights.notes]
+        rows += [(record.index, None, note.kind, note.text) for note in record.weights.notes]
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,19 +10,20 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
-from fedmerit.config import Config, dump_config
+from fedmerit.config import Config, dump_config, make_config
 from fedmerit.errors import FolderError
 from fedmerit.fleet.base import Fleet
-from fedmerit.fleet.local import LocalFleet
-from fedmerit.ledger import Earned, Event, Ledger
+from fedmerit.fleet.local import LocalFleet, cores
+from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
 from fedmerit.recipes import Recipe, make_recipe
 from fedmerit.round import Record, State, play
 from fedmerit.seeds import derive
 from fedmerit.tasks.task import Task, make_task
 from fedmerit.types import Matrix, Model
+from fedmerit.weights import Earned
 
 CONFIG, LEDGER, MODEL, BEST = "config.toml", "ledger.db", "model.safetensors", "best.safetensors"
 OnRecord = Callable[[Record], None]
@@ -87,30 +89,39 @@ def federate(
     rounds: int = 20,
     fraction: float = 0.1,
     seed: int = 0,
+    workers: int = 1,
     evaluate_every: int = 1,
     on_record: OnRecord | None = None,
 ) -> Run:
-    """Run a recipe on a task in this process, with its ledger in memory."""
+    """Run a recipe on a task on this machine, with its ledger in memory."""
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
+    config = make_config({"run": settings | {"workers": workers}})
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
-    config = Config.model_validate({"run": settings})
-    return _run(LocalFleet(task), recipe, config, ledger, on_record, None)
+    with LocalFleet(task, workers) as fleet:
+        return Run(ledger, _run(fleet, recipe, config, ledger, on_record, None))
 
 
 def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> Run:
     """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors."""
     check_new(out)
     recipe = make_recipe(config.recipe)
-    fleet = LocalFleet(make_task(config.task, config.train, config.run.seed))
+    task = make_task(config.task, config.train, config.run.seed)
     out.mkdir(parents=True)
     (out / CONFIG).write_text(dump_config(config), encoding="utf-8")
     meta = environment() | {"recipe": repr(recipe), "config": config.model_dump_json()}
-    return _run(fleet, recipe, config, Ledger.create(out / LEDGER, fleet.names(), meta), on_record, out)
+    with (
+        Ledger.create(out / LEDGER, task.federation.names, meta) as ledger,
+        LocalFleet(task, config.run.workers or cores()) as fleet,
+    ):
+        del task  # the fleet holds the data in shared memory now
+        _run(fleet, recipe, config, ledger, on_record, out)
+    return Run.load(out)
 
 
 def _run(
     fleet: Fleet, recipe: Recipe, config: Config, ledger: Ledger, on_record: OnRecord | None, out: Path | None
-) -> Run:
+) -> Model:
+    """The model after the last round."""
     best = -1.0
     settings = config.run.model_dump(exclude={"workers"})
     for state, record in rounds(fleet, recipe, **settings):
@@ -122,14 +133,22 @@ def _run(
             on_record(record)
     if out:
         save_model(out / MODEL, state.model, {"round": str(record.index)})
-    return Run(ledger, state.model)
+    return state.model
 
 
 def save_model(path: Path, model: Model, about: Mapping[str, str]) -> None:
     """Write a model so that a reader finds the old file or the new one, never half of one."""
     part = path.with_suffix(".part")
-    save_file({"model": np.ascontiguousarray(model)}, part, metadata=dict(about))
+    with part.open("wb") as file:
+        file.write(save({"model": np.ascontiguousarray(model)}, metadata=dict(about)))
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(path)
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """The ledger of a run folder, to read from."""
+    return Ledger.open(folder / LEDGER)
 
 
 def check_new(out: Path) -> None:

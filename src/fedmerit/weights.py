@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedmerit.errors import TableError
 from fedmerit.scores import Score
-from fedmerit.types import Matrix, Normalise, Vector
+from fedmerit.types import ClientId, Matrix, Normalise, Vector
 
 VISIBLE = 0.01
 """Total variation below which a criterion or a priority is said to do nothing."""
@@ -23,6 +23,7 @@ class Note:
     """Something the user should know about how the weights of a round came about."""
 
     kind: NoteKind
+    subject: str
     text: str
 
 
@@ -35,6 +36,35 @@ class Weights:
     scores: Vector
     weights: Vector
     notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """How one client came to its weight in one round."""
+
+    id: ClientId
+    facts: Mapping[str, float]
+    criteria: Mapping[str, float]
+    normalised: Mapping[str, float]
+    score: float
+    weight: float
+
+
+def by_client(
+    result: Weights, priority: Sequence[str], ids: Sequence[ClientId], facts: Mapping[str, Vector]
+) -> list[Earned]:
+    """The weights of a round, told client by client."""
+    return [
+        Earned(
+            client,
+            {name: float(column[place]) for name, column in facts.items()},
+            dict(zip(priority, result.raw[place].tolist(), strict=True)),
+            dict(zip(priority, result.table[place].tolist(), strict=True)),
+            float(result.scores[place]),
+            float(result.weights[place]),
+        )
+        for place, client in enumerate(ids)
+    ]
 
 
 def weigh(
@@ -99,10 +129,14 @@ def _notes(
     notes = []
     if not scores.any():
         kind: NoteKind = "zero-scores" if weights.any() else "zero-weights"
-        notes.append(Note(kind, f"every score is 0; {'fallback weights used' if weights.any() else 'model kept'}"))
+        notes.append(
+            Note(kind, "all", f"every score is 0; {'fallback weights used' if weights.any() else 'model kept'}")
+        )
     elif (weights == 0).any():
         lost = int((weights == 0).sum())
-        notes.append(Note("zero-weights", f"{lost} of {len(weights)} updates have weight 0 and are thrown away"))
+        notes.append(
+            Note("zero-weights", "some", f"{lost} of {len(weights)} updates have weight 0 and are thrown away")
+        )
     if len(raw) < 2:
         return notes
     notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
@@ -110,14 +144,15 @@ def _notes(
     if len(names) > 1 and scores.any() and moved < VISIBLE:
         advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
         text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
-        notes.append(Note("idle-priority", text))
+        notes.append(Note("idle-priority", names[0], text))
     return notes
 
 
 def _separates(name: str, column: Vector) -> Note | None:
     if not column.any():
-        return Note("empty-criterion", f"criterion {name} is 0 for every client of the round: no information")
+        return Note("empty-criterion", name, f"criterion {name} is 0 for every client of the round: no information")
     spread = total_variation(shares(column), np.full(len(column), 1 / len(column)))
     if spread >= VISIBLE:
         return None
-    return Note("flat-criterion", f"criterion {name} does not separate the clients of the round (spread {spread:.2%})")
+    text = f"criterion {name} does not separate the clients of the round (spread {spread:.2%})"
+    return Note("flat-criterion", name, text)

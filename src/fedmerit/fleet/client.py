@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from fedmerit.facts import measure
 from fedmerit.learn.base import Learner
 from fedmerit.seeds import derive
-from fedmerit.tasks.federation import Split
-from fedmerit.types import ClientId, Evaluation, Model, Parcel, Samples
+from fedmerit.types import ClientId, Parcel, Samples
 
 
 def answer(
@@ -23,9 +22,3 @@ def answer(
         return np.zeros_like(parcel.model), facts
     trained = learner.train(parcel.model, samples, derive(seed, "train", index, client))
     return trained - parcel.model, facts
-
-
-def count_correct(learner: Learner, model: Model, test: Split) -> Evaluation:
-    """One pass over the test rows of all clients, then a count per client (no loop over clients)."""
-    right = np.concatenate([[0], np.cumsum(learner.predict(model, test.x) == test.y)])
-    return Evaluation(np.diff(right[test.offsets]), test.sizes)

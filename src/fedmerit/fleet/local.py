@@ -1,40 +1,111 @@
-"""The local fleet: clients simulated on this machine."""
+"""The local fleet: clients simulated on this machine, in this process or in several worker processes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
-from fedmerit.fleet.client import answer, count_correct
+from fedmerit.errors import RunFailed
+from fedmerit.fleet.blocks import Block
+from fedmerit.fleet.pool import Failed, Here, Pool
+from fedmerit.fleet.worker import SharedSplit, Worker
 from fedmerit.tasks.task import Task
 from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
 from fedmerit.updates import Updates
 
+TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
+
+
+def cores() -> int:
+    """The cores this process may use: the default number of workers."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 class LocalFleet:
-    """Clients of a task, one after the other in this process."""
+    """Clients of a task; with one worker everything happens in this process, else each worker is single-threaded.
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    Data lies in shared memory once. Models go out and updates come back in shared rows; only ids, facts and row
+    numbers are sent. Use as a context manager, or call `close`.
+    """
+
+    def __init__(self, task: Task, workers: int = 1) -> None:
+        self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
+        self._train, self._test = SharedSplit.of(task.federation.train), SharedSplit.of(task.federation.test)
+        self._pool: Pool | Here = Here() if workers == 1 else Pool(workers)
+        self._worker: Worker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._pool.close()
 
     def names(self) -> Sequence[str]:
         """The federation's names."""
-        return self.task.federation.names
+        return self._names
 
     def start(self, seed: int) -> Model:
         """The learner's first model."""
-        return self.task.learner.start(seed)
+        return self._learner.start(seed)
 
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
-        """Train in client order."""
-        ids = tuple(sorted(parcels))
-        answers = [
-            answer(self.task.learner, parcels[i], self.task.federation.samples(i), needs, seed, index, i) for i in ids
+        """Every client trains from its parcel, those with most rows first; who fails is named with the reason."""
+        ids = sorted(parcels)
+        models = {id(parcel.model): parcel.model for parcel in parcels.values()}
+        worker = self._equip(list(models.values()), len(ids))
+        slots = {key: slot for slot, key in enumerate(models)}
+        sizes = np.diff(self._train.offsets.array)
+        jobs = [
+            ("train", client, slots[id(parcels[client].model)], row, tuple(needs), seed, index)
+            for row, client in enumerate(ids)
         ]
-        updates = Updates(np.stack([update for update, _ in answers]))
-        return Replies(ids, updates, tuple(facts for _, facts in answers), bytes_up=updates.rows.nbytes)
+        answers = {job[1]: result for job, result in self._pool.map(sorted(jobs, key=lambda job: -sizes[job[1]]))}
+        failed = {client: answer.reason for client, answer in answers.items() if isinstance(answer, Failed)}
+        places = np.array([row for row, client in enumerate(ids) if client not in failed], dtype=np.intp)
+        kept = tuple(ids[place] for place in places)
+        updates = Updates(worker.updates.array[: len(ids)]).keep(places)
+        return Replies(kept, updates, tuple(answers[client] for client in kept), failed, updates.rows.nbytes)
 
     def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
-        """One pass over all test rows per model."""
-        return [count_correct(self.task.learner, model, self.task.federation.test) for model in models]
+        """One pass over all clients' test rows per model, then a count per client (no loop over clients)."""
+        worker = self._equip(models, 1)
+        rows, offsets = len(self._test.y.array), self._test.offsets.array
+        cuts = [(start, min(start + TEST_ROWS, rows)) for start in range(0, rows, TEST_ROWS)]
+        for _, result in self._pool.map([("test", len(models), *cut) for cut in cuts]):
+            if isinstance(result, Failed):
+                raise RunFailed(f"testing failed: {result.reason}")
+        right = worker.right.array[: len(models)]
+        counts = np.zeros((len(models), rows + 1), dtype=np.int64)
+        np.cumsum(right, axis=1, out=counts[:, 1:])
+        return [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
+
+    def _equip(self, models: Sequence[Model], rows: int) -> Worker:
+        """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
+        worker, length = self._worker, len(models[0])
+        if worker is None or len(worker.models.array) < len(models) or len(worker.updates.array) < rows:
+            rows = max(rows, len(worker.updates.array) if worker else 0)
+            slots = max(len(models), len(worker.models.array) if worker else 0)
+            worker = Worker(
+                self._learner,
+                self._classes,
+                self._train,
+                self._test,
+                models=Block((slots, length), np.float32),
+                updates=Block((rows, length), np.float32),
+                right=Block((slots, len(self._test.y.array)), np.bool_),
+            )
+            self._pool.equip(worker)
+            self._worker = worker
+        for slot, model in enumerate(models):
+            worker.models.array[slot] = model
+        return worker

@@ -72,8 +72,9 @@ def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
     if columns["attributes"].shape != (people, names):
         got = columns["attributes"].shape
         raise DataError(f"{path}: attributes must be ({people}, {names}), images x names; got {got}")
-    if columns["attributes"].max(initial=0) > 1:
-        raise DataError(f"{path}: attributes must be 0 or 1; got {columns['attributes'].max()}")
+    values = np.unique(columns["attributes"])
+    if not np.isin(values, (0, 1)).all():
+        raise DataError(f"{path}: attributes must be 0 or 1; got {values[:5].tolist()}")
     offset = columns["offset"].astype(np.int64)
     if (
         len(offset) != people + 1

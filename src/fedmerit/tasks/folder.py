@@ -37,9 +37,20 @@ def optional_file(task: str, *names: str) -> Path | None:
 
 
 def read_npz(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file; nothing in it is ever unpickled."""
+    """The named arrays of an npz file, whole numbers or text; nothing in it is ever unpickled."""
+    arrays = _arrays(path, names)
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.dtype.kind not in "iubU":
+            raise DataError(
+                f"{path}: {name} must be an array of whole numbers or text; got {array.ndim}-d {array.dtype}"
+            )
+    return arrays
+
+
+def _arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here, because np.load leaves a file open that it finds to be no npz.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             missing = sorted(set(names) - set(file.files))
             if missing:
                 raise DataError(f"{path} must hold the arrays {', '.join(names)}; missing: {', '.join(missing)}")

@@ -6,8 +6,9 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fedmerit.config import TaskConfig
+from fedmerit.config import TaskConfig, TrainConfig
 from fedmerit.errors import ConfigError
+from fedmerit.learn.base import Learner
 from fedmerit.tasks.federation import Federation
 
 MADE = ("iid", "shards", "dirichlet", "label-groups")
@@ -20,6 +21,7 @@ class TaskKind:
 
     `load` takes the [task] settings and the run's seed. The first of `models` is the default.
     `clients` is the default number for made partitions; None means as many as there are people in the data.
+    `learner` makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
     """
 
     name: str
@@ -28,6 +30,7 @@ class TaskKind:
     models: tuple[str, ...]
     partitions: tuple[str, ...] = MADE
     clients: int | None = None
+    learner: Callable[[str, TrainConfig], Learner] | None = None
 
 
 def import_kind(name: str) -> TaskKind:

@@ -72,7 +72,7 @@ def _flower(
 
 
 def _shards(labels: NDArray[np.int64], clients: int, shards: int, seed: int) -> list[Rows]:
-    """Equal shards of the rows sorted by label, some at random per client; rows that fill no shard are left out."""
+    """Equal shards of the rows sorted by label, dealt at random; rows beyond clients x shards x size are left out."""
     if len(labels) < clients * shards:
         raise DataError(
             f"partition 'shards' needs a row per shard: {clients} clients with {shards} shards each, "

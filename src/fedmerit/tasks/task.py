@@ -33,7 +33,7 @@ def make_task(config: TaskConfig, train: TrainConfig, seed: int) -> Task:
     if config.model != "default" and config.model not in kind.models:
         raise UnknownName(f"model of task {kind.name}", config.model, kind.models)
     model = kind.models[0] if config.model == "default" else config.model
-    return Task(kind.load(config, seed), _torch_learner(model, train))
+    return Task(kind.load(config, seed), (kind.learner or _torch_learner)(model, train))
 
 
 def _torch_learner(model: str, train: TrainConfig) -> Learner:

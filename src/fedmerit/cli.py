@@ -1,0 +1,233 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from fedmerit.config import load_config, make_config, parse_value
+from fedmerit.criteria import CRITERIA, Attribute
+from fedmerit.criteria_file import read_criteria
+from fedmerit.errors import ConfigError, UserError
+from fedmerit.named_scores import SCORES, make_score
+from fedmerit.recipes import RECIPES
+from fedmerit.weights import by_client
+from fedmerit.weights import weigh as weigh_table
+
+app = typer.Typer(
+    name="fedmerit",
+    help="Federated learning in which a client's weight is earned, and explained.",
+    epilog="Start with:  fedmerit demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    add_completion=False,
+)
+
+out_console = Console(highlight=False)
+err_console = Console(stderr=True, highlight=False)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedmerit run`.", show_default=False)]
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends with 2 and one message, a failure with 1."""
+    try:
+        app()
+    except UserError as error:
+        err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output went away, for example `fedmerit tasks | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if os.environ.get("FEDMERIT_DEBUG"):
+            raise
+        text = f"failed: {type(error).__name__}: {error} (FEDMERIT_DEBUG=1 shows where)"
+        err_console.print(text, style="red", markup=False, soft_wrap=True)
+        sys.exit(1)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"fedmerit {version('fedmerit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="A new folder for the run.", show_default=False)],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a federation and keep everything it did in a folder."""
+    from fedmerit.report.screen import json_line, progress
+    from fedmerit.run import run_config
+
+    settings = load_config(config, overrides or [])
+    if as_json:
+        run_config(settings, out, lambda record: typer.echo(json_line(record)))
+        return
+    with progress(out_console, settings.run.rounds) as on_record:
+        done = run_config(settings, out, on_record)
+    out_console.print(f"accuracy {done.accuracy:.4f} after {settings.run.rounds} rounds; kept in {out}", markup=False)
+    out_console.print(f"next: fedmerit explain {out} --round {settings.run.rounds}", style="dim", markup=False)
+
+
+@app.command(epilog="Example:  fedmerit weigh clients.csv --priority DS,CB,IS --normalise max")
+def weigh(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...")],
+    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
+    score: Annotated[
+        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
+    ] = "prioritized",
+    normalise: Annotated[str, typer.Option(help="sum, max or none (values are degrees in 0..1).")] = "sum",
+    as_json: Json = False,
+) -> None:
+    """Turn a table of criteria into weights, without any training: what if?"""
+    recipe = make_config({"recipe": {"priority": priority, "score": parse_value(score), "normalise": normalise}}).recipe
+    table = read_criteria(file)
+    if not recipe.priority:
+        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
+    raw = table.columns(recipe.priority)
+    fallback = table.columns(["DS"])[:, 0] if "DS" in table.names else np.ones(len(raw))
+    result = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
+    if as_json:
+        values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
+        typer.echo(json.dumps({"clients": table.clients, **values}))
+        return
+    from fedmerit.report.screen import show_note, weights_table
+
+    rows = by_client(result, recipe.priority, range(len(raw)), {})
+    title = f"{' > '.join(recipe.priority)}   score {recipe.score.name}, normalise {recipe.normalise}"
+    out_console.print(weights_table(title, recipe.priority, rows, table.clients))
+    for note in result.notes:
+        show_note(err_console, note, "note: ")
+
+
+@app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
+def explain(
+    folder: RunFolder,
+    number: Annotated[int, typer.Option("--round", help="The round to explain.", show_default=False)],
+    client: Annotated[str | None, typer.Option(help="One client, by name or number.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Say why each client of a round got its weight."""
+    from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
+    from fedmerit.run import open_ledger
+
+    with open_ledger(folder) as ledger:
+        who = None if client is None else find_client(ledger, client)
+        if as_json:
+            typer.echo(json.dumps(as_dict(ledger, number, who)))
+            return
+        for part in explain_round(ledger, number) if who is None else explain_client(ledger, number, who):
+            out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit show runs/first --target 0.9 --target 0.95")
+def show(
+    folder: RunFolder,
+    target: Annotated[
+        list[float] | None, typer.Option(help="A target accuracy in 0..1; repeatable. Default: 0.7 0.8 0.9 0.95.")
+    ] = None,
+    or_equal: Annotated[bool, typer.Option(help="Count devices at the target, not only above it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Sum up a run: accuracy, percentiles over clients, rounds to target for each share of devices."""
+    from fedmerit.report.summary import summary, summary_tables
+    from fedmerit.run import open_ledger
+
+    with open_ledger(folder) as ledger:
+        result = summary(ledger, target or [0.7, 0.8, 0.9, 0.95], or_equal=or_equal)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for part in summary_tables(result):
+        out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.", show_default=False)],
+) -> None:
+    """Write one HTML file that opens offline: curves, weights, criteria, what was left out."""
+    from fedmerit.report.html import write_report
+
+    write_report(folders, out)
+    out_console.print(f"report: {out}", markup=False)
+
+
+@app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
+def demo(
+    out: Annotated[Path, typer.Option(help="A new folder for the three runs and the report.")] = Path("demo"),
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
+    seed: Annotated[int, typer.Option(min=0, help="The seed all three runs share.")] = 1,
+) -> None:
+    """Compare FedAvg with two priorities on embedded data; prints a table, writes an HTML report."""
+    from fedmerit.report.demo import run_demo
+
+    run_demo(out_console, out, rounds, seed)
+
+
+@app.command()
+def tasks(as_json: Json = False) -> None:
+    """List the tasks: data, partitions, models."""
+    from fedmerit.tasks import TASKS
+
+    rows = [(k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in TASKS.values()]
+    _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
+
+
+@app.command()
+def recipes(as_json: Json = False) -> None:
+    """List the recipes."""
+    _list("Recipes (recipe.name)", ("recipe", "about"), [(n, r.about) for n, r in RECIPES.items()], as_json)
+
+
+@app.command()
+def scores(as_json: Json = False) -> None:
+    """List the scores: how criteria become one number."""
+    rows = [(name, score.about, ", ".join(score.options)) for name, score in SCORES.items()]
+    _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
+
+
+@app.command()
+def criteria(as_json: Json = False) -> None:
+    """List the criteria, their family and the facts they need."""
+    known = [*CRITERIA.values(), Attribute("NAME")]
+    rows = [(c.name, str(c.family), ", ".join(c.needs) or "(server)", c.about) for c in known]
+    _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
+
+
+def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows]))
+        return
+    from fedmerit.report.screen import list_table
+
+    out_console.print(list_table(title, header, rows))

@@ -1,0 +1,61 @@
+"""Blocks: arrays that several processes of one machine share, with nothing to clean up after a kill."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+
+class Block:
+    """An array in memory (or, with `folder`, in a file) without a name: it is gone with its last process.
+
+    Sent to a worker, only the file descriptor travels; both sides see the same bytes.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> None:
+        size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
+        descriptor = _nameless_file(folder)
+        os.ftruncate(descriptor, size)
+        self._open(descriptor, size, shape, np.dtype(dtype).str)
+
+    def _open(self, descriptor: int, size: int, shape: tuple[int, ...], dtype: str) -> None:
+        self._descriptor, self._size, self._shape, self._dtype = descriptor, size, shape, dtype
+        self.array: NDArray[Any] = np.frombuffer(
+            mmap.mmap(descriptor, size), dtype=dtype, count=int(np.prod(shape))
+        ).reshape(shape)
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Block:
+        """A block that holds a copy of the array."""
+        block = cls(array.shape, array.dtype)
+        block.array[...] = array
+        return block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (DupFd(self._descriptor), self._size, self._shape, self._dtype)
+
+    def __del__(self) -> None:
+        if (descriptor := getattr(self, "_descriptor", None)) is not None:
+            os.close(descriptor)  # the mapping lives on for as long as an array needs it
+
+
+def _attach(handle: Any, size: int, shape: tuple[int, ...], dtype: str) -> Block:
+    block = Block.__new__(Block)
+    block._open(handle.detach(), size, shape, dtype)
+    return block
+
+
+def _nameless_file(folder: Path | None) -> int:
+    """Anonymous memory where Linux offers it, else a temporary file that loses its name at once."""
+    if folder is None and hasattr(os, "memfd_create"):
+        return os.memfd_create("fedmerit", os.MFD_CLOEXEC)
+    descriptor, name = tempfile.mkstemp(prefix="fedmerit-", dir=folder)
+    os.unlink(name)
+    return descriptor

@@ -1,0 +1,70 @@
+"""What a worker does for the local fleet: train one client, or test models on a range of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedmerit.fleet.blocks import Block
+from fedmerit.fleet.client import answer
+from fedmerit.learn.base import Learner
+from fedmerit.tasks.federation import Federation, Split
+from fedmerit.types import ClientId, Parcel
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSplit:
+    """A split whose arrays lie in blocks."""
+
+    x: Block
+    y: Block
+    offsets: Block
+    attributes: Mapping[str, Block]
+
+    @classmethod
+    def of(cls, split: Split) -> SharedSplit:
+        """Copy a split into blocks."""
+        attributes = {name: Block.of(np.asarray(column)) for name, column in split.attributes.items()}
+        return cls(Block.of(split.x), Block.of(split.y), Block.of(split.offsets), attributes)
+
+    def split(self) -> Split:
+        """The same as an ordinary split; nothing is copied."""
+        attributes = {name: block.array for name, block in self.attributes.items()}
+        return Split(self.x.array, self.y.array, self.offsets.array, attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """All a worker needs, sent once: the learner, the data, the rows in which models and updates travel."""
+
+    learner: Learner
+    classes: int
+    train: SharedSplit
+    test: SharedSplit
+    models: Block
+    updates: Block
+    right: Block
+
+    def __call__(self, kind: str, *job: Any) -> Any:
+        """Train a client or test models."""
+        return self.train_client(*job) if kind == "train" else self.test_rows(*job)
+
+    def train_client(
+        self, client: ClientId, model: int, row: int, needs: Sequence[str], seed: int, index: int
+    ) -> dict[str, float]:
+        """Train from `models[model]`, leave the update in `updates[row]`, answer with the facts."""
+        federation = Federation((), self.train.split(), self.test.split(), self.classes)
+        parcel, samples = Parcel(self.models.array[model]), federation.samples(client)
+        update, facts = answer(self.learner, parcel, samples, needs, seed, index, client)
+        self.updates.array[row] = update
+        return facts
+
+    def test_rows(self, models: int, start: int, stop: int) -> None:
+        """Mark in `right` which test rows each of the first models gets right."""
+        split = self.test.split()
+        x, y = split.x[start:stop], split.y[start:stop]
+        for place in range(models):
+            self.right.array[place, start:stop] = self.learner.predict(self.models.array[place], x) == y

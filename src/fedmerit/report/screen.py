@@ -1,0 +1,114 @@
+"""What a run shows on the screen: progress while it goes on, tables at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedmerit.measures import percentiles
+from fedmerit.round import Record
+from fedmerit.run import OnRecord
+from fedmerit.weights import Earned, Note
+
+
+@contextmanager
+def progress(console: Console, rounds: int, label: str = "") -> Iterator[OnRecord]:
+    """A bar on a terminal, a plain line per round elsewhere; each kind of note is shown once."""
+    teller = _Notes(console)
+    if not console.is_terminal:
+        yield lambda record: _line(console, teller, record, rounds, label)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
+    with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(escape(label or "round"), total=rounds, state="")
+
+        def advance(record: Record) -> None:
+            teller(record)
+            bar.advance(task)
+            if record.evaluation is not None:
+                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}")
+
+        yield advance
+
+
+def json_line(record: Record) -> str:
+    """One round for machines."""
+    tested = record.evaluation
+    low, middle, high = (None, None, None) if tested is None else percentiles(tested.local)
+    return json.dumps(
+        {
+            "round": record.index,
+            "accuracy": None if tested is None else tested.accuracy,
+            "p10": low,
+            "p50": middle,
+            "p90": high,
+            "clients": len(record.ids),
+            "left_out": {str(client): reason for client, reason in record.left_out.items()},
+            "seconds": sum(record.seconds.values()),
+        }
+    )
+
+
+def weights_table(title: str, priority: Sequence[str], rows: Iterable[Earned], names: Sequence[str]) -> Table:
+    """Criteria -> score -> weight, a line per client."""
+    grid = Table(title=title, title_justify="left")
+    grid.add_column("client")
+    for name in priority:
+        grid.add_column(name, justify="right")
+        grid.add_column(f"{name} norm.", justify="right", style="dim")
+    grid.add_column("score", justify="right")
+    grid.add_column("weight", justify="right", style="bold")
+    for row in rows:
+        cells = [text for name in priority for text in (f"{row.criteria[name]:.5g}", f"{row.normalised[name]:.4f}")]
+        grid.add_row(escape(names[row.id]), *cells, f"{row.score:.5g}", f"{row.weight:.2%}")
+    return grid
+
+
+def list_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table of texts."""
+    grid = Table(title=title, title_justify="left")
+    for name in header:
+        grid.add_column(name)
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    return grid
+
+
+class _Notes:
+    """Shows a note the first time its kind and subject occur."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._seen = console, set[tuple[str, str]]()
+
+    def __call__(self, record: Record) -> None:
+        for client, reason in record.left_out.items():
+            self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
+        for note in record.weights.notes if record.weights else ():
+            show_note(self._console, note, f"round {record.index}: ") if self._new(note) else None
+
+    def _new(self, note: Note) -> bool:
+        key = (note.kind, note.subject)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def show_note(console: Console, note: Note, before: str = "") -> None:
+    """One note on the weights."""
+    console.print(f"[yellow]{before}{escape(note.text)}[/]")
+
+
+def _line(console: Console, teller: _Notes, record: Record, rounds: int, label: str) -> None:
+    teller(record)
+    accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
+    seconds = sum(record.seconds.values())
+    console.print(
+        f"{label + ': ' if label else ''}round {record.index}/{rounds}{accuracy}  {seconds:.1f} s", highlight=False
+    )

@@ -1,0 +1,57 @@
+"""Summary of a run: accuracy, percentiles over clients, rounds to target for each share of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from fedmerit.errors import UserError
+from fedmerit.ledger import Ledger
+from fedmerit.measures import rounds_to_target
+from fedmerit.report.screen import list_table
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:
+    """The figures of a run as plain values; None where a target was not reached."""
+    rounds = [row for row in ledger.rounds() if row["accuracy"] is not None]
+    if not rounds:
+        raise UserError("the run has no evaluated round yet")
+    best = max(rounds, key=lambda row: row["accuracy"])
+    evaluated, local = ledger.local_accuracy()
+    reached = {
+        str(target): {
+            str(share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal) for share in SHARES
+        }
+        for target in targets
+    }
+    last = rounds[-1]
+    return {
+        "rounds": last["round"],
+        "clients": len(ledger.names()),
+        **{key: last[key] for key in ("accuracy", "p10", "p50", "p90")},
+        "best": {"round": best["round"], "accuracy": best["accuracy"]},
+        "bytes_down": sum(row["bytes_down"] for row in ledger.rounds()),
+        "bytes_up": sum(row["bytes_up"] for row in ledger.rounds()),
+        "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
+        "rounds_to_target": reached,
+    }
+
+
+def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
+    """The same for people; a dash where a target was not reached."""
+    yield (
+        f"{result['rounds']} rounds, {result['clients']} clients: accuracy {result['accuracy']:.4f} "
+        f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); "
+        f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
+    )
+    yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
+    rows = [
+        (f"{float(target):.0%}", *("-" if round is None else str(round) for round in cells.values()))
+        for target, cells in result["rounds_to_target"].items()
+    ]
+    header = ("target", *(f"{share:.0%}" for share in SHARES))
+    yield list_table("rounds until this share of devices is above the target", header, rows)

@@ -1,0 +1,46 @@
+"""What all tests share: patience on a busy machine, the data folder, the command line."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from helpers import CommandLine
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # typer < 0.21 imports names that click 8.5 deprecates
+    import typer  # noqa: F401
+
+settings.register_profile(
+    "busy", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("busy")
+
+
+@pytest.fixture
+def data_folder() -> Callable[[str], Path]:
+    """The folder of a data set below FEDMERIT_DATA; the test is skipped where it is not there."""
+
+    def find(name: str) -> Path:
+        root = os.environ.get("FEDMERIT_DATA")
+        if not root:
+            pytest.skip(f"FEDMERIT_DATA is not set: no data set {name!r}")
+        folder = Path(root) / name
+        if not folder.is_dir():
+            pytest.skip(f"FEDMERIT_DATA holds no data set {name!r}")
+        return folder
+
+    return find
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """The command line, called in this process."""
+    return CommandLine(monkeypatch, capsys)

@@ -1,0 +1,128 @@
+"""Small things that tests build on: a command line, a federation of random rows, a learner without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fedmerit import Evaluation, Federation, Replies, Samples, Split, Task, Updates
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str | Path) -> Answer:
+        from fedmerit.cli import main
+
+        self.monkeypatch.setattr(sys, "argv", ["fedmerit", *map(str, arguments)])
+        self.capsys.readouterr()
+        code: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        out, err = self.capsys.readouterr()
+        return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+
+
+def spawn(*arguments: str | Path) -> Answer:
+    """The command line in a process of its own."""
+    command = [sys.executable, "-c", "from fedmerit.cli import main; main()", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"}, check=False)
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def one_line(answer: Answer) -> str:
+    """The message of a user's mistake: exit code 2, one line on stderr, no traceback, nothing on stdout."""
+    assert answer.code == 2, answer
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    lines = answer.err.splitlines()
+    assert len(lines) == 1, answer.err
+    return lines[0]
+
+
+@dataclass(frozen=True)
+class SoftmaxLearner:
+    """Softmax regression in numpy: full-batch gradient steps."""
+
+    features: int = 4
+    classes: int = 3
+    lr: float = 0.5
+    epochs: int = 2
+
+    def start(self, seed: int) -> np.ndarray:
+        random = np.random.default_rng(seed)
+        return (0.01 * random.normal(size=self.features * self.classes)).astype(np.float32)
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int) -> np.ndarray:
+        weights = model.reshape(self.features, self.classes).astype(np.float64)
+        for _ in range(self.epochs):
+            odds = np.exp(samples.x @ weights)
+            wrong = odds / odds.sum(axis=1, keepdims=True) - np.eye(self.classes)[samples.y]
+            weights = weights - self.lr * samples.x.T @ wrong / len(samples)
+        return weights.astype(np.float32).ravel()
+
+    def predict(self, model: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.argmax(x @ model.reshape(self.features, self.classes), axis=1), dtype=np.int64)
+
+
+def random_split(sizes: Sequence[int], seed: int, features: int = 4, classes: int = 3) -> Split:
+    """Rows whose label is their largest feature, so that there is something to learn."""
+    x = np.random.default_rng(seed).normal(size=(sum(sizes), features)).astype(np.float32)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Split(x, x[:, :classes].argmax(axis=1).astype(np.int64), offsets)
+
+
+def small_task(
+    sizes: Sequence[int] = (5, 12, 20, 8), tests: Sequence[int] = (6, 6, 6, 6), learner: Any = None
+) -> Task:
+    """A federation of random rows and a learner without torch."""
+    names = tuple(f"client {i}" for i in range(len(sizes)))
+    federation = Federation(names, random_split(sizes, 1), random_split(tests, 2), classes=3)
+    return Task(federation, SoftmaxLearner() if learner is None else learner)
+
+
+@dataclass(frozen=True)
+class CannedFleet:
+    """A fleet whose clients answer what a test wrote down for them."""
+
+    updates: np.ndarray
+    facts: Sequence[Mapping[str, Any]]
+    failed: Mapping[int, str] = field(default_factory=dict)
+    length: int = 2
+
+    def names(self) -> Sequence[str]:
+        return [str(i) for i in range(len(self.facts) + len(self.failed))]
+
+    def start(self, seed: int) -> np.ndarray:
+        return np.zeros(self.length, dtype=np.float32)
+
+    def train(self, index: int, parcels: Mapping[int, Any], needs: Sequence[str], seed: int) -> Replies:
+        ids = tuple(client for client in sorted(parcels) if client not in self.failed)
+        return Replies(ids, Updates(self.updates), tuple(self.facts), self.failed)
+
+    def evaluate(self, models: Sequence[np.ndarray]) -> Sequence[Evaluation]:
+        one = np.ones(len(self.names()), dtype=np.int64)
+        return [Evaluation(one, one) for _ in models]

@@ -1,0 +1,201 @@
+"""Partitions: laws that hold for all data, and what each kind does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+from flwr_datasets.partitioner import NaturalIdPartitioner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from task_files import real_folder
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import ConfigError, DataError
+from fedmerit.tasks.idx import read_labels
+from fedmerit.tasks.partition import Parts, partition
+from fedmerit.tasks.raw import Ids
+
+GROUPS = ((0, 1), (2, 3))
+MADE = [
+    TaskConfig(partition="iid"),
+    TaskConfig(partition="shards"),
+    TaskConfig(partition="dirichlet", alpha=5.0),
+    TaskConfig(partition="label-groups", groups=GROUPS),
+]
+few = settings(max_examples=15, deadline=None)
+labelled = st.integers(40, 200).flatmap(
+    lambda rows: st.lists(st.integers(0, 4), min_size=rows, max_size=rows).map(lambda y: [0, 1, 2, 3] * 4 + y)
+)
+
+
+def spread(labels: Any, config: TaskConfig, clients: int | None = 5, seed: int = 0, ids: Any = None) -> Parts:
+    owner = None if ids is None else Ids("writer", np.asarray(ids, np.int64))
+    return partition(np.asarray(labels, np.int64), owner, config, clients, seed)
+
+
+def same(one: Parts, two: Parts) -> bool:
+    return one.names == two.names and all(map(np.array_equal, one.rows, two.rows))
+
+
+@pytest.mark.parametrize("config", MADE, ids=lambda config: config.partition)
+@few
+@given(labels=labelled, clients=st.integers(2, 6), seed=st.integers(0, 2**40))
+def test_made_partitions_are_disjoint_and_repeatable(
+    config: TaskConfig, labels: list[int], clients: int, seed: int
+) -> None:
+    parts = spread(labels, config, clients, seed)
+    rows = np.concatenate(parts.rows)
+    assert parts.names == tuple(map(str, range(clients)))
+    assert len(np.unique(rows)) == len(rows), "a row went to two clients"
+    assert all(len(part) and (np.diff(part) > 0).all() for part in parts.rows), "each has rows, in file order"
+    assert rows.max() < len(labels)
+    assert same(parts, spread(labels, config, clients, seed))
+
+
+@few
+@given(labels=labelled, clients=st.integers(2, 6), seed=st.integers(0, 99))
+def test_what_is_covered(labels: list[int], clients: int, seed: int) -> None:
+    y = np.array(labels)
+    covered = {config.partition: np.sort(np.concatenate(spread(y, config, clients, seed).rows)) for config in MADE}
+    assert np.array_equal(covered["iid"], np.arange(len(y)))
+    assert np.array_equal(covered["dirichlet"], np.arange(len(y)))
+    assert np.array_equal(covered["label-groups"], np.flatnonzero(y < 4))
+    assert len(covered["shards"]) == len(y) // (2 * clients) * 2 * clients
+
+
+@pytest.mark.parametrize("config", MADE, ids=lambda config: config.partition)
+def test_seeds_differ(config: TaskConfig) -> None:
+    labels = np.arange(200) % 5
+    assert not same(spread(labels, config, seed=1), spread(labels, config, seed=2))
+
+
+def test_iid_sizes_differ_by_one_at_most() -> None:
+    assert sorted(map(len, spread(np.zeros(23), MADE[0]).rows)) == [4, 4, 5, 5, 5]
+
+
+def test_iid_is_random_in_a_sorted_file() -> None:
+    labels = np.repeat(np.arange(10), 100)
+    assert all(len(np.unique(labels[rows])) == 10 for rows in spread(labels, MADE[0]).rows)
+
+
+def test_shards_are_blocks_of_the_sorted_labels() -> None:
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 20))
+    parts = spread(labels, TaskConfig(partition="shards", shards=1), clients=10)
+    assert sorted(int(labels[rows][0]) for rows in parts.rows) == list(range(10))
+    assert all(len(np.unique(labels[rows])) == 1 for rows in parts.rows)
+
+
+def test_dirichlet_alpha_sets_how_unlike_clients_are() -> None:
+    labels = np.arange(2000) % 10
+
+    def largest_share(alpha: float) -> float:
+        parts = spread(labels, TaskConfig(partition="dirichlet", alpha=alpha), clients=10)
+        return float(np.mean([np.bincount(labels[rows]).max() / len(rows) for rows in parts.rows]))
+
+    assert largest_share(0.1) > 0.4 > largest_share(1.0) > 0.2 > largest_share(1000.0) >= 0.1
+
+
+@pytest.mark.parametrize("alpha", [0.001, 1e-300])
+def test_dirichlet_that_leaves_clients_empty(alpha: float) -> None:
+    with pytest.raises(DataError, match=r"every client a row.*50 clients, 60 training rows.*raise task.alpha"):
+        spread(np.arange(60) % 3, TaskConfig(partition="dirichlet", alpha=alpha), clients=50)
+
+
+def test_label_groups() -> None:
+    labels = np.arange(100) % 5
+    parts = spread(labels, MADE[3], clients=5)
+    sets = [set(labels[rows].tolist()) for rows in parts.rows]
+    assert sets == [{0, 1}, {0, 1}, {0, 1}, {2, 3}, {2, 3}]
+    assert [len(rows) for rows in parts.rows] == [14, 13, 13, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("groups", "clients", "message"),
+    [
+        ((), 5, "one list of labels per group"),
+        (((0,), ()), 5, "none empty"),
+        (((0, 1), (1, 2)), 5, "each label in one group only"),
+        (((0, 0),), 5, "each label in one group only"),
+        (((0, 9),), 5, r"which are \[0, 1, 2, 3, 4\]; got \[\[0, 9\]\]"),
+        (((0,), (1,), (2,)), 2, "2 clients, 3 groups"),
+    ],
+)
+def test_bad_groups(groups: Any, clients: int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spread(np.arange(100) % 5, TaskConfig(partition="label-groups", groups=groups), clients)
+
+
+def test_group_with_too_few_rows() -> None:
+    labels = [0] * 90 + [1]
+    with pytest.raises(DataError, match=r"group \[1\] has 1 training rows for 2 clients"):
+        spread(labels, TaskConfig(partition="label-groups", groups=((0,), (1,))), 4)
+
+
+@pytest.mark.parametrize("config", MADE, ids=lambda config: config.partition)
+def test_more_clients_than_samples(config: TaskConfig) -> None:
+    with pytest.raises(DataError, match="more clients than samples: 9 clients, 8 training rows"):
+        spread([0, 1, 2, 3] * 2, config, clients=9)
+
+
+def test_fewer_rows_than_shards() -> None:
+    with pytest.raises(DataError, match="5 clients with 2 shards each, 9 training rows"):
+        spread(np.zeros(9), MADE[1])
+
+
+def test_made_partitions_need_a_number() -> None:
+    with pytest.raises(ConfigError, match=r"set task.clients"):
+        spread(np.zeros(9), MADE[0], clients=None)
+
+
+@few
+@given(ids=st.lists(st.integers(-5, 20), min_size=1, max_size=80), seed=st.integers(0, 99))
+def test_natural_gives_each_its_own(ids: list[int], seed: int) -> None:
+    parts = spread(np.zeros(len(ids)), TaskConfig(partition="natural"), None, seed, ids)
+    assert parts.names == tuple(f"writer {owner}" for owner in sorted(set(ids)))
+    for owner, rows in zip(sorted(set(ids)), parts.rows, strict=True):
+        assert np.array_equal(rows, np.flatnonzero(np.array(ids) == owner))
+
+
+def test_natural_agrees_with_flower() -> None:
+    ids = np.random.default_rng(0).integers(0, 9, 100)
+    flower = NaturalIdPartitioner("id")
+    flower.dataset = datasets.Dataset.from_dict({"row": np.arange(100), "id": ids})
+    ours = spread(ids, TaskConfig(partition="natural"), None, 0, ids).rows
+    assert [rows.tolist() for rows in ours] == [flower.load_partition(owner)["row"][:] for owner in range(9)]
+
+
+def test_natural_with_a_number_of_clients() -> None:
+    ids = np.arange(300) % 30
+    natural = TaskConfig(partition="natural")
+    ten, twenty, other = (
+        spread(ids, natural, clients, seed, ids).names for clients, seed in ((10, 1), (20, 1), (10, 2))
+    )
+    assert len(ten) == 10
+    assert set(ten) < set(twenty), "more clients with the same seed are the same and more"
+    assert list(ten) == sorted(ten, key=lambda name: int(name.split()[1]))
+    assert ten != other
+    with pytest.raises(DataError, match=r"task.clients = 31, and there are 30 with the id 'writer'"):
+        spread(ids, natural, 31, 0, ids)
+
+
+def test_natural_without_ids() -> None:
+    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba"):
+        spread(np.zeros(9), TaskConfig(partition="natural"))
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    for config in (*MADE, TaskConfig(partition="dirichlet", alpha=0.5)):
+        spread(np.arange(300) % 5, config, clients=20)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_two_labels_for_most_clients_of_mnist() -> None:
+    labels = read_labels(real_folder("mnist") / "train-labels-idx1-ubyte.gz", 10)
+    parts = spread(labels, TaskConfig(partition="shards"), clients=100)
+    assert {len(rows) for rows in parts.rows} == {600}
+    kinds = np.bincount([len(np.unique(labels[rows])) for rows in parts.rows], minlength=5)
+    assert 70 <= kinds[2] <= 95, "84.3 are expected (SPEC A6)"
+    assert kinds[1] + kinds[2] + kinds[3] >= 98

@@ -1,0 +1,137 @@
+"""The table of tasks, and tasks of one's own."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import ConfigError, DataError, UnknownName
+from fedmerit.tasks import TASKS, TaskKind, find_task
+
+
+def test_names_models_and_defaults() -> None:
+    facts = {name: (kind.models[0], kind.clients, "natural" in kind.partitions) for name, kind in TASKS.items()}
+    assert facts == {
+        "digits": ("digits-mlp", 20, False),
+        "mnist": ("mnist-cnn", 100, True),
+        "fashion-mnist": ("mnist-cnn", 100, False),
+        "celeba": ("celeba-cnn", None, True),
+    }
+    assert all(name == kind.name for name, kind in TASKS.items())
+
+
+def test_table_is_closed() -> None:
+    with pytest.raises(TypeError):
+        TASKS["mine"] = TASKS["digits"]  # type: ignore[index]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TASKS["digits"].name = "mine"  # type: ignore[misc]
+
+
+def test_unknown_task_lists_the_valid_ones() -> None:
+    with pytest.raises(UnknownName, match=r"unknown task 'minst' \(did you mean 'mnist'\?\); valid: celeba, digits"):
+        find_task("minst")
+
+
+def test_a_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_task_module.py").write_text(
+        "from fedmerit.tasks import TaskKind, TASKS\n"
+        "MINE = TaskKind('mine', 'digits again', TASKS['digits'].load, ('digits-mlp',))\n"
+        "number = 3\n"
+    )
+    (tmp_path / "my_broken_module.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = find_task("my_task_module:MINE")
+    assert isinstance(mine, TaskKind)
+    assert len(mine.load(TaskConfig(clients=3), 0).names) == 3
+    for name, message in {
+        "my_task_module:number": "must be a fedmerit.tasks.TaskKind; got int",
+        "my_task_module:none": "has no attribute 'none'",
+        "my_absent_module:x": "No module named 'my_absent_module'; is its folder on PYTHONPATH",
+        "my_broken_module:x": "importing my_broken_module failed: ZeroDivisionError",
+        "my_task_module:": "written module:attribute",
+        ":x": "written module:attribute",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            find_task(name)
+
+
+def test_import_needs_no_data_library() -> None:
+    code = (
+        "import sys, fedmerit.tasks\n"
+        "heavy = {'sklearn', 'datasets', 'PIL', 'flwr_datasets', 'torch'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_nothing_is_reported_to_others() -> None:
+    code = (
+        "from fedmerit.tasks.extras import need\n"
+        "assert need('flwr_datasets.common.telemetry').FLWR_TELEMETRY_ENABLED == '0'"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "FLWR_TELEMETRY_ENABLED"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = builtins.__import__
+
+    def without_sklearn(name: str, *args: object, **kwargs: object) -> object:
+        if name.partition(".")[0] == "sklearn":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+        return found(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)  # type: ignore[arg-type]
+    monkeypatch.setattr(builtins, "__import__", without_sklearn)
+    with pytest.raises(DataError, match=r"needs sklearn.*pip install 'fedmerit\[data\]'"):
+        find_task("digits").load(TaskConfig(), 0)
+
+
+def test_digits() -> None:
+    federation = find_task("digits").load(TaskConfig(), 0)
+    assert federation.names == tuple(map(str, range(20)))
+    assert federation.classes == 10
+    assert federation.train.x.shape == (1438, 8, 8, 1)
+    assert federation.test.x.shape == (359, 8, 8, 1)
+    assert federation.train.x.dtype == np.uint8
+    assert {0, 16, 255} < set(np.unique(federation.train.x))
+    assert len(np.unique(federation.train.x)) == 17
+
+
+def test_digits_are_split_alike_for_every_seed() -> None:
+    one, two = (find_task("digits").load(TaskConfig(), seed) for seed in (1, 2))
+    assert np.array_equal(one.test.x, two.test.x)
+    assert not np.array_equal(one.train.x, two.train.x)
+    by_content = [np.sort(federation.train.x.reshape(1438, -1), axis=0) for federation in (one, two)]
+    assert np.array_equal(*by_content)
+
+
+@pytest.mark.parametrize("source", ["hub", "hub:any/thing"])
+def test_digits_have_no_hub(source: str) -> None:
+    with pytest.raises(ConfigError, match="on no hub"):
+        find_task("digits").load(TaskConfig(source=source), 0)
+
+
+@pytest.mark.parametrize("task", ["digits", "mnist", "celeba"])
+def test_unknown_source(task: str) -> None:
+    with pytest.raises(UnknownName, match="valid: folder, hub, hub:NAME"):
+        find_task(task).load(TaskConfig(source="web"), 0)
+
+
+def test_source_hub_needs_a_name_after_the_colon() -> None:
+    with pytest.raises(ConfigError, match="'hub:NAME' needs a data set"):
+        find_task("mnist").load(TaskConfig(source="hub:"), 0)
+
+
+@pytest.mark.parametrize("task", ["digits", "fashion-mnist"])
+def test_natural_names_the_tasks_that_have_ids(task: str) -> None:
+    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba"):
+        find_task(task).load(TaskConfig(partition="natural"), 0)
