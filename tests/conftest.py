@@ -21,7 +21,8 @@ with warnings.catch_warnings():
 settings.register_profile(
     "busy", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.load_profile("busy")
+settings.register_profile("deep", settings.get_profile("busy"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "busy"))
 
 
 @pytest.fixture

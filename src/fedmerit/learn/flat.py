@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from fedmerit.learn.dense import Dense
 
 
 class FlatModule:
-    """A module over one float32 vector `values`: parameters first, then floating-point buffers.
+    """A module over one float32 vector `values`: parameters, those of Dense layers last, then floating-point buffers.
 
     Buffers such as batch-norm's running statistics are part of the vector, so they are averaged like everything else;
     integer buffers (batch-norm's step counter) stay with the process and influence nothing that is averaged.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        parameters = list(module.parameters())
-        buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
         self.module = module
+        self.dense = [layer for layer in module.modules() if isinstance(layer, Dense)]
+        inside = {id(parameter) for layer in self.dense for parameter in layer.parameters()}
+        others = [parameter for parameter in module.parameters() if id(parameter) not in inside]
+        parameters = others + [parameter for parameter in module.parameters() if id(parameter) in inside]
+        buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
         self.values = torch.empty(_count([*parameters, *buffers]))
+        self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros(_count(parameters))
-        self.trained = self.values[: len(self.gradient)]
-        place = 0
-        for tensor in [*parameters, *buffers]:
-            view = _view(self.values, place, tensor)
-            view.copy_(tensor.detach())
-            tensor.data = view
-            place += tensor.numel()
-        place = 0
-        for parameter in parameters:
-            parameter.grad = _view(self.gradient, place, parameter)
-            place += parameter.numel()
+        self.outside_dense = _count(others)
+        _lay(self.values, [*parameters, *buffers])
+        for parameter, view in zip(parameters, _views(self.gradient, parameters), strict=True):
+            parameter.grad = view
+
+    @property
+    def rows_are_independent(self) -> bool:
+        """Whether a batch may be cut into parts whose gradients are added up: not with batch-norm."""
+        return not any(isinstance(layer, _BatchNorm) for layer in self.module.modules())
+
+    def step_inside(self, step: float | None) -> None:
+        """Let Dense layers take their step inside the backward pass (a learning rate), or not (None)."""
+        for layer in self.dense:
+            layer.step = step
 
 
 def _count(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() for tensor in tensors)
 
 
-def _view(flat: Tensor, place: int, like: Tensor) -> Tensor:
-    """A view of `like`'s shape; convolution kernels channels last, the layout the convolutions run in."""
-    part = flat[place : place + like.numel()]
+def _lay(flat: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy the tensors into the vector and make each of them a view of its place there."""
+    for tensor, view in zip(tensors, _views(flat, tensors), strict=True):
+        view.copy_(tensor.detach())
+        tensor.data = view
+
+
+def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    parts = flat[: _count(like)].split([tensor.numel() for tensor in like])  # type: ignore[no-untyped-call]
+    return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
+
+
+def _shaped(part: Tensor, like: Tensor) -> Tensor:
+    """The shape of `like`; convolution kernels channels last, the layout the convolutions run in."""
     if like.dim() == 4:
         out, into, height, width = like.shape
         return part.view(out, height, width, into).permute(0, 3, 1, 2)

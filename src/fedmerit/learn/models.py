@@ -9,6 +9,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedmerit.errors import UnknownName
+from fedmerit.learn.dense import Dense
 
 Build = Callable[[], nn.Module]
 
@@ -36,9 +37,9 @@ def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs
             ConvPoolRelu(channels, 32, kernel, relu),
             ConvPoolRelu(32, 64, kernel, relu),
             ChannelsLast(),
-            nn.Linear(64 * (side // 4) ** 2, hidden),
+            Dense(64 * (side // 4) ** 2, hidden),
             nn.ReLU(),
-            nn.Linear(hidden, outputs),
+            Dense(hidden, outputs),
         )
     )
 
@@ -47,7 +48,7 @@ def dense(*widths: int) -> nn.Module:
     """Dense layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Flatten()]
     for into, out in pairwise(widths):
-        layers += [nn.Linear(into, out), nn.ReLU()]
+        layers += [Dense(into, out), nn.ReLU()]
     return glorot(nn.Sequential(*layers[:-1]))
 
 

@@ -39,7 +39,9 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
             for number in range(seed, seed + SEEDS):
                 runs[label].append(run_config(_config(recipe, rounds, number), out / _folder(label, number), on_record))
     console.print(_table(runs))
-    console.print(f"weights of the last round, explained: fedmerit explain {out / _folder('LD > DS', seed)} --round {rounds}")
+    console.print(
+        f"weights of the last round, explained: fedmerit explain {out / _folder('LD > DS', seed)} --round {rounds}"
+    )
     write_report([out / _folder(label, seed) for label in ROWS], out / "report.html")
     console.print(f"report: {out / 'report.html'}   ({perf_counter() - began:.0f} s)", markup=False)
 
@@ -62,8 +64,9 @@ def _table(runs: Mapping[str, Sequence[Run]]) -> object:
         reached = [run.rounds_to_target(TARGET, SHARE) for run in done]
         difference = "baseline" if label == "FedAvg" else _difference(accuracy - baseline)
         rows.append((label, f"{accuracy.mean():.3f}", difference, f"{worst.mean():.3f}", _rounds(reached)))
-    header = ("weights by", "accuracy", "against FedAvg (95 % interval)", "10th percentile", f"rounds to {SHARE:.0%} > {TARGET:.0%}")
-    return list_table("mean over paired seeds", header, rows)
+    header = ("weights by", "accuracy", "against FedAvg, 95 % interval", "worst 10 %", "rounds")
+    title = f"means over {SEEDS} paired seeds; rounds until {SHARE:.0%} of the devices are above {TARGET:.0%}"
+    return list_table(title, header, rows)
 
 
 def _difference(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
@@ -77,5 +80,5 @@ def _rounds(reached: Sequence[int | None]) -> str:
     """Median where all seeds arrived, else how many did."""
     known = [value for value in reached if value is not None]
     if len(known) < len(reached):
-        return f"{len(known)} of {len(reached)} seeds arrived"
-    return f"{np.median(known):g} (median)"
+        return f"{len(known)}/{len(reached)} arrived"
+    return f"{np.median(known):g}"

@@ -1,7 +1,95 @@
-"""The HTML report of one or several runs."""
+"""The HTML report: one or several runs in one file that opens offline and asks nothing of any network."""
+
 from __future__ import annotations
-from collections.abc import Sequence
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import Any
+
+from fedmerit.errors import ConfigError, FolderError
+from fedmerit.report.data import collect
+
+PAGE, STYLES = "report.html", ("report.css", "parts.css", "print.css")
+SCRIPTS = ("text.js", "data.js", "theme.js", "overview.js", "weights.js", "explain.js", "notes.js", "report.js")
+"""Joined in this order into one script: later files use what earlier ones define."""
+
+ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
 def write_report(folders: Sequence[Path], out: Path) -> None:
-    """One self-contained file."""
-    out.write_text("<html></html>")
+    """Write a new file; a reader finds all of it or nothing."""
+    if not folders:
+        raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
+    _check_out(out)
+    plotly = _plotly()
+    _write(render(collect(folders), plotly), out)
+
+
+def render(data: Mapping[str, Any], plotly: str) -> str:
+    """The page; its policy lets only our two scripts run and forbids every request."""
+    scripts = [_inline(plotly), _inline(_join(SCRIPTS))]
+    hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
+    return Template(_read(PAGE)).substitute(
+        policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
+        f"style-src 'unsafe-inline'; script-src {hashes}",
+        style="\n".join(map(_read, STYLES)),
+        plotly=scripts[0],
+        script=scripts[1],
+        data=embed(data),
+    )
+
+
+def embed(data: Mapping[str, Any]) -> str:
+    """JSON in ASCII that cannot end the element it stands in, nor begin another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    for sign, escape in ESCAPES.items():
+        text = text.replace(sign, escape)
+    return text
+
+
+def _plotly() -> str:
+    """Plotly's JavaScript, from the installed wheel."""
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise ConfigError("the HTML report needs plotly, which is not installed: pip install 'fedmerit[report]'") from None
+    return str(get_plotlyjs())
+
+
+def _inline(script: str) -> str:
+    """A script as it may stand in a page; line ends as the browser will see them, or the hash would not fit."""
+    return script.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _join(names: Sequence[str]) -> str:
+    """Files that share one scope of their own."""
+    return '"use strict";\n(() => {\n' + "\n".join(map(_read, names)) + "})();\n"
+
+
+def _read(name: str) -> str:
+    return (files("fedmerit.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def _check_out(out: Path) -> None:
+    """Refuse to write over anything, and to guess a folder."""
+    if out.exists() or out.is_symlink():
+        raise FolderError(f"{out} exists; a report writes a new file: choose another --out, or remove it first")
+    if not out.parent.is_dir():
+        raise FolderError(f"no folder {out.parent} to write {out.name} to: make it first, or choose another --out")
+
+
+def _write(text: str, out: Path) -> None:
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        part.replace(out)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise FolderError(f"cannot write {out}: {error.strerror}; choose another --out") from None

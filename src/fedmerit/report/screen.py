@@ -57,24 +57,23 @@ def json_line(record: Record) -> str:
 
 def weights_table(title: str, priority: Sequence[str], rows: Iterable[Earned], names: Sequence[str]) -> Table:
     """Criteria -> score -> weight, a line per client."""
-    grid = Table(title=title, title_justify="left")
-    grid.add_column("client")
+    grid = Table(title=title, title_justify="left", caption="value (normalised)", caption_justify="left")
+    grid.add_column("client", no_wrap=True)
     for name in priority:
         grid.add_column(name, justify="right")
-        grid.add_column(f"{name} norm.", justify="right", style="dim")
-    grid.add_column("score", justify="right")
-    grid.add_column("weight", justify="right", style="bold")
+    grid.add_column("score", justify="right", no_wrap=True)
+    grid.add_column("weight", justify="right", style="bold", no_wrap=True)
     for row in rows:
-        cells = [text for name in priority for text in (f"{row.criteria[name]:.5g}", f"{row.normalised[name]:.4f}")]
-        grid.add_row(escape(names[row.id]), *cells, f"{row.score:.5g}", f"{row.weight:.2%}")
+        cells = [f"{row.criteria[name]:.4g} ({row.normalised[name]:.3f})" for name in priority]
+        grid.add_row(escape(names[row.id]), *cells, f"{row.score:.4g}", f"{row.weight:.2%}")
     return grid
 
 
 def list_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A plain table of texts."""
     grid = Table(title=title, title_justify="left")
-    for name in header:
-        grid.add_column(name)
+    for place, name in enumerate(header):
+        grid.add_column(name, no_wrap=place == 0)
     for row in rows:
         grid.add_row(*map(escape, row))
     return grid

@@ -1,0 +1,64 @@
+// Theme: plotly takes its colours and sizes from our style sheet, again whenever light turns to dark or to paper.
+
+const PAPER_WIDTH = 690; // px: an A4 page between its margins
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+let printing = false;
+
+const cssValue = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const narrow = () => !printing && window.innerWidth < 640;
+const runColour = (index) => cssValue(`run-${1 + (index % 7)}`);
+const runDash = (index) => DASHES[(Math.floor(index / 7) + index) % DASHES.length];
+
+// A hex colour of the style sheet, see-through.
+const faint = (colour, opacity) => colour + Math.round(opacity * 255).toString(16).padStart(2, "0");
+
+function axis(extra) {
+  const [ink, line] = [cssValue("muted"), cssValue("line")];
+  return { gridcolor: line, linecolor: line, zeroline: false, tickfont: { color: ink }, fixedrange: narrow(), ...extra };
+}
+
+const titled = (text) => ({ text, font: { color: cssValue("muted"), size: 12 }, standoff: 8 });
+
+function layout(extra) {
+  const label = { bgcolor: cssValue("panel"), bordercolor: cssValue("line"), font: { color: cssValue("ink"), size: 12 } };
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: cssValue("ink") },
+    margin: { l: 8, r: 8, t: 8, b: 8 },
+    showlegend: false,
+    dragmode: narrow() ? false : "zoom", // on a phone a finger on a chart scrolls the page
+    hoverlabel: label,
+    ...(printing ? { width: PAPER_WIDTH } : { autosize: true }),
+    ...extra,
+  };
+}
+
+const CONFIG = { responsive: true, displaylogo: false, doubleClick: "reset", modeBarButtons: [["toImage", "resetScale2d"]] };
+
+function draw(place, traces, shape) {
+  return Plotly.react(place, traces, layout(shape), { ...CONFIG, displayModeBar: narrow() ? false : "hover" });
+}
+
+// One tip for all charts: ours takes names as text, plotly's would read them as markup.
+function showTip(event, text) {
+  const tip = $("tip");
+  tip.textContent = text;
+  tip.hidden = false;
+  const space = document.documentElement.clientWidth - tip.offsetWidth - 8;
+  tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, space))}px`;
+  tip.style.top = `${event.clientY + 18}px`;
+}
+const hideTip = () => { $("tip").hidden = true; };
+
+// Redraw when the colours change: the reader's system turns dark or light, or the page goes to paper.
+function watchTheme(redraw) {
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  const print = (begins) => () => {
+    printing = begins;
+    document.documentElement.classList.toggle("printing", begins);
+    redraw();
+  };
+  window.addEventListener("beforeprint", print(true));
+  window.addEventListener("afterprint", print(false));
+}

@@ -1,0 +1,94 @@
+"""What holds of the prioritized operators (SPEC A1, A5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import Prioritized, PrioritizedAnd, PrioritizedMean
+from tables import DEGREE, rows, tables
+
+WIDTH = st.integers(1, 5)
+ROUNDING = 1e-12
+
+
+def increased(data: st.DataObject, row: np.ndarray) -> np.ndarray:
+    """The row with one of its values raised."""
+    place, to = data.draw(st.integers(0, len(row) - 1)), data.draw(DEGREE)
+    higher = row.copy()
+    higher[place] = max(to, row[place])
+    return higher
+
+
+def score(operator, row: np.ndarray) -> float:
+    return float(operator(row[np.newaxis])[0])
+
+
+@given(WIDTH)
+def test_ends_of_the_prioritized_score(m):
+    assert score(Prioritized(), np.zeros(m)) == 0
+    assert score(Prioritized(), np.ones(m)) == m
+
+
+@given(tables())
+def test_recurrence_equals_the_sum_of_products(table):
+    by_products = [sum(np.prod(row[: i + 1]) for i in range(len(row))) for row in table]
+    assert Prioritized()(table) == pytest.approx(by_products, rel=1e-12)
+
+
+@given(tables())
+def test_prioritized_score_lies_in_0_to_m(table):
+    scores = Prioritized()(table)
+    assert ((scores >= 0) & (scores <= table.shape[1])).all()
+
+
+@given(st.data(), tables(columns=2))
+def test_a_zero_removes_every_later_term(data, table):
+    place = data.draw(st.integers(0, table.shape[1] - 1))
+    table[:, place] = 0
+    shortened = Prioritized()(table[:, :place]) if place else np.zeros(len(table))
+    assert Prioritized()(table) == pytest.approx(shortened, rel=1e-12)
+
+
+@given(tables())
+def test_a_zero_first_criterion_gives_zero(table):
+    table[:, 0] = 0
+    for operator in (Prioritized(), PrioritizedAnd(), PrioritizedMean()):
+        assert (operator(table) == 0).all()
+
+
+@given(tables())
+def test_one_criterion_scores_itself(table):
+    first = table[:, :1]
+    for operator in (Prioritized(), PrioritizedAnd(), PrioritizedMean()):
+        assert (operator(first) == first[:, 0]).all()
+
+
+@pytest.mark.parametrize("operator", [Prioritized(), PrioritizedMean()])
+@given(st.data(), WIDTH)
+def test_a_better_value_never_lowers_the_score(operator, data, m):
+    row = data.draw(rows(m))
+    assert score(operator, increased(data, row)) >= score(operator, row) - ROUNDING
+
+
+@pytest.mark.parametrize("operator", [PrioritizedMean(), PrioritizedAnd()])
+@given(tables())
+def test_prioritized_mean_and_and_lie_in_0_to_1(operator, table):
+    scores = operator(table)
+    assert (scores >= 0).all()
+    assert (scores <= 1 + ROUNDING).all()
+
+
+@given(tables())
+def test_prioritized_and_is_not_below_the_minimum(table):
+    assert (PrioritizedAnd()(table) >= table.min(axis=1) - ROUNDING).all()
+
+
+def test_prioritized_and_is_not_monotone():
+    """A better first criterion lets the weak second one count more: 0.2 ** 0.5 = 0.447, 0.2 ** 0.9 = 0.235."""
+    worse, better = PrioritizedAnd()(np.array([[0.5, 0.2], [0.9, 0.2]]))
+    assert worse == pytest.approx(0.2**0.5)
+    assert better == pytest.approx(0.2**0.9)
+    assert better < worse
