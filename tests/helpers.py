@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -53,6 +54,12 @@ def spawn(*arguments: str | Path) -> Answer:
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a run folder, once every ledger that nobody holds any more has been closed."""
+    gc.collect()  # a sqlite3 connection that is merely dropped lives on until then
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
 def one_line(answer: Answer) -> str:
     """The message of a user's mistake: exit code 2, one line on stderr, no traceback, nothing on stdout."""
     assert answer.code == 2, answer
@@ -95,9 +102,7 @@ def random_split(sizes: Sequence[int], seed: int, features: int = 4, classes: in
     return Split(x, x[:, :classes].argmax(axis=1).astype(np.int64), offsets)
 
 
-def small_task(
-    sizes: Sequence[int] = (5, 12, 20, 8), tests: Sequence[int] = (6, 6, 6, 6), learner: Any = None
-) -> Task:
+def small_task(sizes: Sequence[int] = (5, 12, 20, 8), tests: Sequence[int] = (6, 6, 6, 6), learner: Any = None) -> Task:
     """A federation of random rows and a learner without torch."""
     names = tuple(f"client {i}" for i in range(len(sizes)))
     federation = Federation(names, random_split(sizes, 1), random_split(tests, 2), classes=3)

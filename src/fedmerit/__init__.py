@@ -3,13 +3,13 @@
 from fedmerit.capacity import Capacity
 from fedmerit.config import Config, load_config
 from fedmerit.criteria import CB, DS, IS, LC, LD, MW, Attribute, Criterion, Divergence, Family, Reported, Sharpness
-from fedmerit.errors import FedmeritError, RunFailed, UserError
+from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
 from fedmerit.facts import measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.learn.base import Learner
 from fedmerit.recipes import Recipe, fedavg, prioritized
 from fedmerit.round import Record, State, play
-from fedmerit.run import Run, federate, run_config
+from fedmerit.run import Run, federate, resume, run_config
 from fedmerit.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
@@ -76,6 +76,7 @@ __all__ = [
     "Round",
     "Run",
     "RunFailed",
+    "RunStopped",
     "Samples",
     "Score",
     "Sharpness",
@@ -96,6 +97,7 @@ __all__ = [
     "orness",
     "play",
     "prioritized",
+    "resume",
     "run_config",
     "weigh",
 ]

@@ -18,9 +18,8 @@ UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
 def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tuple[Round, dict[ClientId, str]]:
     """The clients that can be scored, and for every other one the reason why it is left out of the round."""
     left_out = dict(replies.failed)
-    norms = replies.updates.norms()
-    for client, facts, norm in zip(replies.ids, replies.facts, norms, strict=True):
-        reason = _wrong_update(norm, replies.updates.rows.shape[1], length) or _wrong_facts(facts, needs)
+    for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
+        reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, needs)
         if reason:
             left_out[client] = reason
     places = np.array([place for place, client in enumerate(replies.ids) if client not in left_out], dtype=np.intp)
@@ -33,7 +32,7 @@ def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tu
 def _wrong_update(norm: float, got: int, length: int) -> str | None:
     if got != length:
         return f"update has {got} values, the model {length}"
-    return None if math.isfinite(norm) else "update holds NaN or infinity"
+    return None if math.isfinite(norm) else "update holds NaN, infinity or values too large to square"
 
 
 def _wrong_facts(facts: Mapping[str, Any], needs: Sequence[str]) -> str | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +19,7 @@ from rich.console import Console
 from fedmerit.config import load_config, make_config, parse_value
 from fedmerit.criteria import CRITERIA, Attribute
 from fedmerit.criteria_file import read_criteria
-from fedmerit.errors import ConfigError, UserError
+from fedmerit.errors import ConfigError, RunStopped, UserError
 from fedmerit.named_scores import SCORES, make_score
 from fedmerit.recipes import RECIPES
 from fedmerit.weights import by_client
@@ -75,8 +77,16 @@ def _root(
 
 @app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
 def run(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="A new folder for the run.", show_default=False)],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="What to run.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the run.", show_default=False)] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder instead.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; default: one per core.", show_default=False)
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
@@ -84,17 +94,41 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a federation and keep everything it did in a folder."""
+    from fedmerit.fleet.local import cores
+    from fedmerit.folder import CONFIG, open_ledger
     from fedmerit.report.screen import json_line, progress
+    from fedmerit.run import resume as go_on
     from fedmerit.run import run_config
 
-    settings = load_config(config, overrides or [])
-    if as_json:
-        run_config(settings, out, lambda record: typer.echo(json_line(record)))
-        return
-    with progress(out_console, settings.run.rounds) as on_record:
-        done = run_config(settings, out, on_record)
-    out_console.print(f"accuracy {done.accuracy:.4f} after {settings.run.rounds} rounds; kept in {out}", markup=False)
-    out_console.print(f"next: fedmerit explain {out} --round {settings.run.rounds}", style="dim", markup=False)
+    folder = out or resume
+    if folder is None or (out and resume) or (out and not config):
+        raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to go on with one")
+    changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
+    settings = load_config(config or folder / CONFIG, changes)
+    start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    if settings.run.workers and settings.run.workers > cores():
+        err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
+    with _stoppable(folder):
+        if as_json:
+            start(lambda record: typer.echo(json_line(record)))
+            return
+        done = 0 if out else open_ledger(folder).last_round()
+        with progress(out_console, settings.run.rounds, done=done) as on_record:
+            ended = start(on_record)
+    out_console.print(
+        f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
+    )
+    out_console.print(f"next: fedmerit explain {folder} --round {settings.run.rounds}", style="dim", markup=False)
+
+
+@contextmanager
+def _stoppable(folder: Path) -> Iterator[None]:
+    """Tell how to go on with a run that was stopped."""
+    try:
+        yield
+    except (RunStopped, KeyboardInterrupt) as stop:
+        err_console.print(f"{stop or 'stopped at once'}; go on with: fedmerit run --resume {folder}", markup=False)
+        raise typer.Exit(130) from None
 
 
 @app.command(epilog="Example:  fedmerit weigh clients.csv --priority DS,CB,IS --normalise max")
@@ -136,8 +170,8 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say why each client of a round got its weight."""
+    from fedmerit.folder import open_ledger
     from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
-    from fedmerit.run import open_ledger
 
     with open_ledger(folder) as ledger:
         who = None if client is None else find_client(ledger, client)
@@ -158,8 +192,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Sum up a run: accuracy, percentiles over clients, rounds to target for each share of devices."""
+    from fedmerit.folder import open_ledger
     from fedmerit.report.summary import summary, summary_tables
-    from fedmerit.run import open_ledger
 
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or [0.7, 0.8, 0.9, 0.95], or_equal=or_equal)

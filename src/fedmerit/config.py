@@ -102,6 +102,9 @@ class RunConfig(Section):
     fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     workers: Count | None = Field(None, description="worker processes; default: one per core")
+    memory: Positive | None = Field(
+        None, description="GiB for updates before they go to disk; default: a quarter of RAM"
+    )
     evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
 
 

@@ -82,7 +82,7 @@ class Divergence:
 
     def __call__(self, round: Round, history: History) -> Vector:
         """Clients that moved less get more."""
-        return np.asarray(1.0 / np.sqrt(round.updates.norms() + 1.0))
+        return np.asarray(1.0 / np.sqrt(round.updates.norms + 1.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ FedmeritError
 │   ├── TableError   a table of criteria that cannot be scored
 │   ├── DataError    data that is missing, truncated or does not fit the settings
 │   └── FolderError  a folder that exists already, or that is no run
+├── RunStopped       somebody asked the run to stop; it can be resumed; the command line exits with 130
 └── RunFailed        the run itself could not go on; the command line exits with 1
 
 Every message says the rule, what was received and the way out.
@@ -48,6 +49,10 @@ class DataError(UserError):
 
 class FolderError(UserError):
     """A folder that exists already, or that is no run."""
+
+
+class RunStopped(FedmeritError):
+    """Somebody asked the run to stop; it can be resumed."""
 
 
 class RunFailed(FedmeritError):

@@ -16,7 +16,7 @@ import numpy as np
 from fedmerit.errors import FolderError
 from fedmerit.measures import percentiles
 from fedmerit.round import Record
-from fedmerit.types import Matrix
+from fedmerit.types import History, Matrix
 from fedmerit.weights import Earned, Weights, by_client
 
 SCHEMA_VERSION = 1
@@ -75,15 +75,15 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, path: Path) -> Ledger:
-        """An existing ledger, to read from."""
+    def open(cls, path: Path, *, write: bool = False) -> Ledger:
+        """An existing ledger, to read from or to go on with."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
         # not mode=ro, which would leave its -wal and -shm files behind; a folder we may not write to is just read
         how = "mode=rw" if os.access(path.parent, os.W_OK) else "immutable=1"
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
         try:
-            connection.execute("PRAGMA query_only = 1")
+            connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = 1")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.DatabaseError as error:
             raise FolderError(f"{path} is no ledger: {error}") from None
@@ -112,6 +112,25 @@ class Ledger:
                 pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
                 rows = ((record.index, client, *pair) for client, pair in enumerate(pairs))
                 db.executemany("INSERT INTO tested VALUES (?, ?, ?, ?)", rows)
+
+    def forget_after(self, round: int) -> None:
+        """Remove later rounds, which are about to be done again."""
+        with _transaction(self._db) as db:
+            for table in ("rounds", "earned", "tested", "events"):
+                db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
+
+    def last_round(self) -> int:
+        """The newest round; 0 before the first."""
+        return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
+
+    def best_accuracy(self) -> float:
+        """The highest accuracy so far; -1 before the first."""
+        return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
+
+    def history(self) -> History:
+        """In how many rounds each client took part."""
+        counts = self._db.execute("SELECT client, count(*) FROM earned GROUP BY client")
+        return History(self.last_round(), dict(counts.fetchall()))
 
     def meta(self) -> dict[str, str]:
         """Configuration, versions and whatever else describes the run as a whole."""

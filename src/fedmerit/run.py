@@ -1,32 +1,42 @@
-"""A run: rounds one after the other, kept in a ledger, with the models at the end."""
+"""A run: rounds one after the other, kept in a ledger, with checkpoints to resume from and the models at the end."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterator, Mapping
+import errno
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import load_file, save
-
-from fedmerit.config import Config, dump_config, make_config
-from fedmerit.errors import FolderError
+from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints, write_checkpoint, write_model
+from fedmerit.config import Config, RunConfig, make_config
+from fedmerit.errors import FolderError, RunFailed, RunStopped
 from fedmerit.fleet.base import Fleet
 from fedmerit.fleet.local import LocalFleet, cores
+from fedmerit.folder import (
+    BEST,
+    LEDGER,
+    MODEL,
+    check_new,
+    config_to_resume,
+    environment,
+    held,
+    make_folder,
+    open_ledger,
+)
 from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
 from fedmerit.recipes import Recipe, make_recipe
 from fedmerit.round import Record, State, play
 from fedmerit.seeds import derive
+from fedmerit.stopping import Stopping
 from fedmerit.tasks.task import Task, make_task
 from fedmerit.types import Matrix, Model
 from fedmerit.weights import Earned
 
-CONFIG, LEDGER, MODEL, BEST = "config.toml", "ledger.db", "model.safetensors", "best.safetensors"
 OnRecord = Callable[[Record], None]
+GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,10 +49,10 @@ class Run:
     @classmethod
     def load(cls, folder: Path | str) -> Run:
         """A run from its folder."""
-        ledger = Ledger.open(Path(folder) / LEDGER)
-        if not (path := Path(folder) / MODEL).is_file():
-            raise FolderError(f"{folder} holds an unfinished run: it has no {MODEL}")
-        return cls(ledger, load_file(path)["model"])
+        ledger, found = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
+        if found is None:
+            raise FolderError(f"{folder} holds no finished run: its {MODEL} is missing or damaged")
+        return cls(ledger, found[0])
 
     @property
     def accuracy(self) -> float:
@@ -67,18 +77,15 @@ class Run:
         return self.ledger.events()
 
     def __repr__(self) -> str:
-        rounds, clients = len(self.ledger.rounds()), len(self.ledger.names())
+        rounds, clients = self.ledger.last_round(), len(self.ledger.names())
         return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
 
 
-def rounds(
-    fleet: Fleet, recipe: Recipe, *, rounds: int, fraction: float, seed: int, evaluate_every: int = 1
-) -> Iterator[tuple[State, Record]]:
-    """The states and records of a run, one per round."""
-    state = State(fleet.start(derive(seed, "model")))
-    for index in range(1, rounds + 1):
-        due = index % evaluate_every == 0 or index == rounds
-        state, record = play(state, recipe, fleet, fraction=fraction, seed=seed, evaluate=due)
+def rounds(fleet: Fleet, recipe: Recipe, settings: RunConfig, state: State) -> Iterator[tuple[State, Record]]:
+    """The states and records of the rounds after a state, one by one."""
+    for index in range(state.history.rounds + 1, settings.rounds + 1):
+        due = index % settings.evaluate_every == 0 or index == settings.rounds
+        state, record = play(state, recipe, fleet, fraction=settings.fraction, seed=settings.seed, evaluate=due)
         yield state, record
 
 
@@ -98,7 +105,14 @@ def federate(
     config = make_config({"run": settings | {"workers": workers}})
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
     with LocalFleet(task, workers) as fleet:
-        return Run(ledger, _run(fleet, recipe, config, ledger, on_record, None))
+        start = State(fleet.start(derive(seed, "model")))
+        model = start.model
+        for state, record in _rounds(fleet, recipe, config.run, start):
+            model = state.model
+            ledger.append(record)
+            if on_record:
+                on_record(record)
+    return Run(ledger, model)
 
 
 def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> Run:
@@ -106,57 +120,79 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
-    out.mkdir(parents=True)
-    (out / CONFIG).write_text(dump_config(config), encoding="utf-8")
-    meta = environment() | {"recipe": repr(recipe), "config": config.model_dump_json()}
+    with _disk(out):
+        make_folder(out, config, task.federation.names, repr(recipe))
+    return _go_on(out, config, recipe, task, on_record)
+
+
+def resume(folder: Path, config: Config | None = None, on_record: OnRecord | None = None) -> Run:
+    """Go on with a run that was stopped or killed, to the very bits of one that was not.
+
+    A configuration may be given to make sure that it is the run's; only workers and memory may differ.
+    """
+    config = config_to_resume(folder, config)
+    if read_model(folder / MODEL):
+        return Run.load(folder)
+    return _go_on(
+        folder, config, make_recipe(config.recipe), make_task(config.task, config.train, config.run.seed), on_record
+    )
+
+
+def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
+    """Rounds from the newest checkpoint, or from the beginning, to the end."""
+    workers, memory = config.run.workers or cores(), config.run.memory
+    budget = None if memory is None else int(memory * GIB)
     with (
-        Ledger.create(out / LEDGER, task.federation.names, meta) as ledger,
-        LocalFleet(task, config.run.workers or cores()) as fleet,
+        held(folder),
+        _disk(folder),
+        Stopping() as stopping,
+        Ledger.open(folder / LEDGER, write=True) as ledger,
+        LocalFleet(task, workers, budget, folder) as fleet,
     ):
         del task  # the fleet holds the data in shared memory now
-        _run(fleet, recipe, config, ledger, on_record, out)
-    return Run.load(out)
+        start = _state(folder, ledger) or State(fleet.start(derive(config.run.seed, "model")))
+        model = start.model
+        for state, record in _rounds(fleet, recipe, config.run, start):
+            model = state.model
+            _keep(folder, ledger, model, record)
+            if on_record:
+                on_record(record)
+            if stopping.asked and record.index < config.run.rounds:
+                raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
+        write_model(folder / MODEL, model, config.run.rounds)
+        remove_checkpoints(folder)
+    return Run.load(folder)
 
 
-def _run(
-    fleet: Fleet, recipe: Recipe, config: Config, ledger: Ledger, on_record: OnRecord | None, out: Path | None
-) -> Model:
-    """The model after the last round."""
-    best = -1.0
-    settings = config.run.model_dump(exclude={"workers"})
-    for state, record in rounds(fleet, recipe, **settings):
-        ledger.append(record)
-        if out and record.evaluation is not None and record.evaluation.accuracy > best:
-            best = record.evaluation.accuracy
-            save_model(out / BEST, state.model, {"round": str(record.index)})
-        if on_record:
-            on_record(record)
-    if out:
-        save_model(out / MODEL, state.model, {"round": str(record.index)})
-    return state.model
+_rounds = rounds  # `federate` has an argument of that name
 
 
-def save_model(path: Path, model: Model, about: Mapping[str, str]) -> None:
-    """Write a model so that a reader finds the old file or the new one, never half of one."""
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        file.write(save({"model": np.ascontiguousarray(model)}, metadata=dict(about)))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+def _keep(folder: Path, ledger: Ledger, model: Model, record: Record) -> None:
+    """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
+    tested = record.evaluation
+    if tested is not None and tested.accuracy > ledger.best_accuracy():
+        write_model(folder / BEST, model, record.index)
+    write_checkpoint(folder, model, record.index)
+    ledger.append(record)
 
 
-def open_ledger(folder: Path) -> Ledger:
-    """The ledger of a run folder, to read from."""
-    return Ledger.open(folder / LEDGER)
+def _state(folder: Path, ledger: Ledger) -> State | None:
+    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
+    found = read_checkpoint(folder, ledger.last_round())
+    ledger.forget_after(found[1] if found else 0)
+    return State(found[0], ledger.history()) if found else None
 
 
-def check_new(out: Path) -> None:
-    """Refuse a folder that exists: a run never writes over another."""
-    if out.exists():
-        raise FolderError(f"{out} exists; a run writes to a new folder: choose another --out, or remove it first")
-
-
-def environment() -> dict[str, str]:
-    """Versions that a reader of the ledger may want to know."""
-    return {"fedmerit": version("fedmerit"), "python": platform.python_version(), "machine": platform.machine()}
+@contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """A full disk ends a run in a way that can be resumed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise RunFailed(
+            f"no space left for {folder} ({error.strerror}); make room and use --resume {folder}"
+        ) from error
+    except sqlite3.OperationalError as error:
+        raise RunFailed(f"cannot write the ledger of {folder}: {error}; then use --resume {folder}") from error

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from fedmerit import OWA, Capacity, QuantifierOWA, orness
 from helpers import CommandLine
 from vectors import CLOSE, CRITERIA, GOLDEN, NAMES, OPERATORS, OPTIONS, PAIRS, QUANTIFIERS, SHAPLEY
+
+from fedmerit import OWA, Capacity, QuantifierOWA, orness
 
 
 def expected(operator: str) -> list[float]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import Answer, CommandLine
 
 from fedmerit import Prioritized
-from helpers import Answer, CommandLine
 
 ALICE_AND_BOB = "client,DS,CD,IS\nAlice,0.9,0.2,0.4\nBob,0.1,0.8,0.5\n"
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import capacities, names, rows, shares, tables, two_additive
 
 from fedmerit import OWA, Capacity, Choquet, WeightedMean, weigh
-from tables import capacities, names, rows, shares, tables, two_additive
 
 ROUNDING = 1e-9
 WIDTH = st.integers(1, 4)

@@ -30,7 +30,9 @@ def kinds(raw: np.ndarray, normalise: str) -> dict[str, str]:
     return {note.kind: note.subject for note in weigh(raw, NAMES, Prioritized(), normalise).notes}
 
 
-@pytest.mark.parametrize(("clients", "expected", "within"), [(10, 0.023, 0.003), (37, 0.007, 0.001), (417, 0.0006, 0.0001)])
+@pytest.mark.parametrize(
+    ("clients", "expected", "within"), [(10, 0.023, 0.003), (37, 0.007, 0.001), (417, 0.0006, 0.0001)]
+)
 def test_by_sum_the_later_criteria_hardly_count(clients: int, expected: float, within: float):
     assert moved(clients, "sum") == pytest.approx(expected, abs=within)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import QUANTIFIER, rows, shares, tables
 
 from fedmerit import OWA, Power, QuantifierOWA, WeightedMean, dispersion, orness
-from tables import QUANTIFIER, rows, shares, tables
 
 ROUNDING = 1e-9
 
@@ -21,7 +21,11 @@ def owa_weights(quantifier, m: int) -> list[float]:
 @given(st.data(), tables())
 def test_owa_lies_between_worst_and_best(data, table):
     m = table.shape[1]
-    choices = [shares(m).map(OWA), st.builds(QuantifierOWA, QUANTIFIER, shares(m)), st.builds(QuantifierOWA, QUANTIFIER)]
+    choices = [
+        shares(m).map(OWA),
+        st.builds(QuantifierOWA, QUANTIFIER, shares(m)),
+        st.builds(QuantifierOWA, QUANTIFIER),
+    ]
     scores = data.draw(st.one_of(choices))(table)
     assert (scores >= table.min(axis=1) - ROUNDING).all()
     assert (scores <= table.max(axis=1) + ROUNDING).all()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import DEGREE, rows, tables
 
 from fedmerit import Prioritized, PrioritizedAnd, PrioritizedMean
-from tables import DEGREE, rows, tables
 
 WIDTH = st.integers(1, 5)
 ROUNDING = 1e-12

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fedmerit import CB, DS, History, Prioritized, Product, Round, Updates, prioritized, weigh
-from fedmerit.round import earn
 from tables import COUNT, NORMALISE, names, tables
+
+from fedmerit import CB, DS, History, Prioritized, Product, Round, Updates, UserError, prioritized, weigh
+from fedmerit.round import earn
 
 
 def kinds(result) -> list[str]:
@@ -83,22 +83,16 @@ def test_updates_that_are_thrown_away_are_counted():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, -np.inf])
 def test_a_table_with_a_value_that_is_no_value_is_refused(bad):
-    from fedmerit import UserError
-
     with pytest.raises(UserError, match=r"criterion b: values are finite and >= 0; row 1"):
         weigh(np.array([[1.0, 2.0], [1.0, bad]]), ["a", "b"], Prioritized())
 
 
 def test_degrees_above_1_are_refused_where_nothing_normalises():
-    from fedmerit import UserError
-
-    with pytest.raises(UserError, match="degrees in 0..1"):
+    with pytest.raises(UserError, match=r"degrees in 0\.\.1"):
         weigh(np.array([[0.5], [1.5]]), ["a"], Prioritized(), "none")
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (2, 2), (3, 0)])
 def test_a_table_that_does_not_fit_its_names_is_refused(shape):
-    from fedmerit import UserError
-
     with pytest.raises(UserError, match="one row per client"):
         weigh(np.ones(shape), ["a"], Prioritized())

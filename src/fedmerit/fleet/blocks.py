@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fedmerit.errors import RunFailed
+
 
 class Block:
     """An array in memory (or, with `folder`, in a file) without a name: it is gone with its last process.
@@ -22,14 +24,22 @@ class Block:
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, folder: Path | None = None) -> None:
         size = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
         descriptor = _nameless_file(folder)
-        os.ftruncate(descriptor, size)
-        self._open(descriptor, size, shape, np.dtype(dtype).str)
+        if folder is None:
+            os.ftruncate(descriptor, size)
+        else:
+            _reserve(descriptor, size)
+        self._open(descriptor, size, shape, np.dtype(dtype).str, folder is not None)
 
-    def _open(self, descriptor: int, size: int, shape: tuple[int, ...], dtype: str) -> None:
+    def _open(self, descriptor: int, size: int, shape: tuple[int, ...], dtype: str, on_disk: bool) -> None:
+        self.on_disk = on_disk
         self._descriptor, self._size, self._shape, self._dtype = descriptor, size, shape, dtype
-        self.array: NDArray[Any] = np.frombuffer(
-            mmap.mmap(descriptor, size), dtype=dtype, count=int(np.prod(shape))
-        ).reshape(shape)
+        self._map = mmap.mmap(descriptor, size)
+        self.array: NDArray[Any] = np.frombuffer(self._map, dtype=dtype, count=int(np.prod(shape))).reshape(shape)
+
+    def release(self) -> None:
+        """Take the block out of this process's resident memory; its content stays where it is."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> Block:
@@ -39,17 +49,26 @@ class Block:
         return block
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (DupFd(self._descriptor), self._size, self._shape, self._dtype)
+        return _attach, (DupFd(self._descriptor), self._size, self._shape, self._dtype, self.on_disk)
 
     def __del__(self) -> None:
         if (descriptor := getattr(self, "_descriptor", None)) is not None:
             os.close(descriptor)  # the mapping lives on for as long as an array needs it
 
 
-def _attach(handle: Any, size: int, shape: tuple[int, ...], dtype: str) -> Block:
+def _attach(handle: Any, size: int, shape: tuple[int, ...], dtype: str, on_disk: bool) -> Block:
     block = Block.__new__(Block)
-    block._open(handle.detach(), size, shape, dtype)
+    block._open(handle.detach(), size, shape, dtype, on_disk)
     return block
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Claim the space now: a full disk is an error here, but a crash when met while writing through a mapping."""
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        os.close(descriptor)
+        raise RunFailed(f"cannot reserve {size / 2**30:.1f} GiB for updates on disk: {error.strerror}") from None
 
 
 def _nameless_file(folder: Path | None) -> int:

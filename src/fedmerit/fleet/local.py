@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -32,9 +34,11 @@ class LocalFleet:
     numbers are sent. Use as a context manager, or call `close`.
     """
 
-    def __init__(self, task: Task, workers: int = 1) -> None:
+    def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
+        self._memory, self._spill_to = _quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._train, self._test = SharedSplit.of(task.federation.train), SharedSplit.of(task.federation.test)
+        self._sizes = np.diff(task.federation.train.offsets)
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers)
         self._worker: Worker | None = None
 
@@ -64,17 +68,17 @@ class LocalFleet:
         models = {id(parcel.model): parcel.model for parcel in parcels.values()}
         worker = self._equip(list(models.values()), len(ids))
         slots = {key: slot for slot, key in enumerate(models)}
-        sizes = np.diff(self._train.offsets.array)
         jobs = [
             ("train", client, slots[id(parcels[client].model)], row, tuple(needs), seed, index)
             for row, client in enumerate(ids)
         ]
-        answers = {job[1]: result for job, result in self._pool.map(sorted(jobs, key=lambda job: -sizes[job[1]]))}
+        answers = {job[1]: result for job, result in self._pool.map(sorted(jobs, key=lambda job: -self._sizes[job[1]]))}
         failed = {client: answer.reason for client, answer in answers.items() if isinstance(answer, Failed)}
         places = np.array([row for row, client in enumerate(ids) if client not in failed], dtype=np.intp)
         kept = tuple(ids[place] for place in places)
-        updates = Updates(worker.updates.array[: len(ids)]).keep(places)
-        return Replies(kept, updates, tuple(answers[client] for client in kept), failed, updates.rows.nbytes)
+        release = worker.updates.release if worker.updates.on_disk else None
+        updates = Updates(worker.updates.array[: len(ids)], places, release)
+        return Replies(kept, updates, tuple(answers[client] for client in kept), failed, updates.nbytes)
 
     def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
         """One pass over all clients' test rows per model, then a count per client (no loop over clients)."""
@@ -101,7 +105,7 @@ class LocalFleet:
                 self._train,
                 self._test,
                 models=Block((slots, length), np.float32),
-                updates=Block((rows, length), np.float32),
+                updates=self._updates_block(rows, length),
                 right=Block((slots, len(self._test.y.array)), np.bool_),
             )
             self._pool.equip(worker)
@@ -109,3 +113,13 @@ class LocalFleet:
         for slot, model in enumerate(models):
             worker.models.array[slot] = model
         return worker
+
+    def _updates_block(self, rows: int, length: int) -> Block:
+        """In memory up to the budget, past it in a file."""
+        if rows * length * 4 <= self._memory:
+            return Block((rows, length), np.float32)
+        return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
+
+
+def _quarter_of_ram() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

@@ -60,6 +60,8 @@ class Worker:
         parcel, samples = Parcel(self.models.array[model]), federation.samples(client)
         update, facts = answer(self.learner, parcel, samples, needs, seed, index, client)
         self.updates.array[row] = update
+        if self.updates.on_disk:
+            self.updates.release()
         return facts
 
     def test_rows(self, models: int, start: int, stop: int) -> None:

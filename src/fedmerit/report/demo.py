@@ -11,9 +11,10 @@ from rich.console import Console
 from scipy import stats
 
 from fedmerit.config import Config, make_config
+from fedmerit.folder import check_new
 from fedmerit.report.html import write_report
 from fedmerit.report.screen import list_table, progress
-from fedmerit.run import Run, check_new, run_config
+from fedmerit.run import Run, run_config
 
 SEEDS = 5
 TARGET, SHARE = 0.8, 0.9

@@ -15,8 +15,10 @@ from typing import Any
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.report.data import collect
 
-PAGE, STYLES = "report.html", ("report.css", "parts.css", "print.css")
-SCRIPTS = ("text.js", "data.js", "theme.js", "overview.js", "weights.js", "explain.js", "notes.js", "report.js")
+PAGE = "report.html"
+STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
+SCRIPTS = ("text", "data", "theme", "overview", "accuracy", "targets", "cells", "weights", "bars", "explain")
+SCRIPTS += ("notes", "settings", "report")
 """Joined in this order into one script: later files use what earlier ones define."""
 
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -69,7 +71,7 @@ def _inline(script: str) -> str:
 
 def _join(names: Sequence[str]) -> str:
     """Files that share one scope of their own."""
-    return '"use strict";\n(() => {\n' + "\n".join(map(_read, names)) + "})();\n"
+    return '"use strict";\n(() => {\n' + "\n".join(_read(f"{name}.js") for name in names) + "})();\n"
 
 
 def _read(name: str) -> str:

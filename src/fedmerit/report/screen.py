@@ -18,7 +18,7 @@ from fedmerit.weights import Earned, Note
 
 
 @contextmanager
-def progress(console: Console, rounds: int, label: str = "") -> Iterator[OnRecord]:
+def progress(console: Console, rounds: int, label: str = "", done: int = 0) -> Iterator[OnRecord]:
     """A bar on a terminal, a plain line per round elsewhere; each kind of note is shown once."""
     teller = _Notes(console)
     if not console.is_terminal:
@@ -26,7 +26,7 @@ def progress(console: Console, rounds: int, label: str = "") -> Iterator[OnRecor
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
     with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task(escape(label or "round"), total=rounds, state="")
+        task = bar.add_task(escape(label or "round"), total=rounds, completed=done, state="")
 
         def advance(record: Record) -> None:
             teller(record)

@@ -14,7 +14,14 @@ function prepare(run, index) {
     }
   }
   const byRound = new Map(run.rounds.map((packed) => [packed.round, packed]));
-  return { ...run, index, said: events, byRound, unpacked: new Map() };
+  return { ...run, index, names: distinct(run.names), said: events, byRound, unpacked: new Map() };
+}
+
+// Names as people can tell them apart: one that is empty or not the only one of its kind gets the client's number.
+function distinct(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return names.map((name, id) => (counts.get(name) > 1 || !name.trim() ? `${name} #${id}`.trim() : name));
 }
 
 // A column as the data keeps it: numbers, one number for all, or the name of a fact.
@@ -33,7 +40,10 @@ function unpackRows(packed) {
   if (!packed) return [];
   const column = (values) => unpack(values, packed);
   const [weight, score] = [column(packed.weight), column(packed.score)];
-  const [raw, norm] = [packed.raw.map(column), packed.norm.map(column)];
+  const raw = packed.raw.map(column);
+  const norm = packed.norm.map((values, i) =>
+    values?.times ? raw[i].map((value) => value * values.times) : column(values),
+  );
   const facts = packed.facts.map(([name, values]) => [name, column(values)]);
   const rows = packed.ids.map((id, i) => ({
     id,

@@ -1,4 +1,4 @@
-// Notes and settings: what was left out and what to know, and how each run was made.
+// Notes: who was left out and why, and what to know of the weights, in the words of the ledger.
 
 const KINDS = new Map([
   ["left-out", "clients left out of a round"],
@@ -9,74 +9,57 @@ const KINDS = new Map([
   ["zero-scores", "every score was 0"],
   ["zero-weights", "updates with weight 0"],
 ]);
-const FEW = 8; // texts of a kind shown at once
+const FEW = 8; // of many, as many are shown at once
 
 function showNotes() {
-  const loud = RUNS.filter((run) => run.events.length);
   const quiet = RUNS.filter((run) => !run.events.length).map((run) => shorten(run.label));
-  const silent = quiet.length ? [el("p", { class: "quiet" }, `Nothing to note of ${listText(quiet)}.`)] : [];
-  $("notes-list").replaceChildren(...loud.map(notesOf), ...silent);
+  const silence = quiet.length ? [el("p", `Nothing to note of ${listText(quiet)}.`)] : [];
+  $("notes-list").replaceChildren(...RUNS.filter((run) => run.events.length).map(notesOf), ...silence);
 }
 
 function notesOf(run) {
-  return el("article", { class: "notes" }, el("h3", null, swatch(run.index), brief(run.label)), run.events.map((group) => kindOf(run, group)));
+  const kinds = run.events.map((group) => kindOf(run, group));
+  return el("article", { class: "notes" }, el("h3", swatch(run), brief(run.label)), kinds);
 }
 
 function kindOf(run, group) {
-  const about = KINDS.get(group.kind);
-  const whom = group.clients ? ` of ${plural(group.clients, "client")}` : "";
-  const summary = el("summary", null, el("code", null, shorten(group.kind)), el("span", { class: "about" }, about ? ` ${about}` : null),
-    el("span", { class: "count" }, ` ${plural(group.count, "time")}${whom}, ${spanText(group.first, group.last)}`));
-  const list = el("ul", null, group.texts.slice(0, FEW).map((said) => textOf(run, said)));
-  const rest = group.texts.slice(FEW);
-  const more = rest.length ? el("button", { type: "button", class: "link", onclick: (event) => {
+  const [first, rest] = [group.texts.slice(0, FEW), group.texts.slice(FEW)];
+  const list = el(
+    "ul",
+    first.map((said) => textOf(run, said)),
+  );
+  const more = button(`show ${plural(rest.length, "more wording")}`, () => {
     list.append(...rest.map((said) => textOf(run, said)));
-    event.currentTarget.remove();
-  } }, `show ${plural(rest.length, "more wording")}`) : null;
-  return el("details", { open: group.kind === "left-out" || group.kind === "nobody" }, summary, list, more);
+    more.remove();
+  });
+  const open = group.texts.length <= 3 || group.kind === "left-out";
+  return el("details", { open }, kindSummary(group), list, rest.length ? more : null);
 }
 
-const spanText = (first, last) => (first === last ? `in round ${first}` : `in rounds ${first} to ${last}`);
+function kindSummary({ kind, count, clients, first, last }) {
+  const whom = clients ? `, ${plural(clients, "client")}` : "";
+  const when = first === last ? `in round ${first}` : `in rounds ${first} to ${last}`;
+  const about = el("span", { class: "about" }, ` ${KINDS.get(kind) ?? ""} `);
+  const counts = el("span", { class: "count" }, `${plural(count, "time")}${whom}, ${when}`);
+  return el("summary", el("code", shorten(kind)), about, counts);
+}
 
 function textOf(run, { text, at }) {
-  const go = ([round, client]) => el("button", { type: "button", class: "link", onclick: () => {
-    choose({ run: run.index, round, client: client ?? undefined });
-    reveal($("explain"));
-  } }, `round ${round}`);
-  const ends = at.length === 1 ? [" in ", go(at[0])] : [`; ${plural(at.length, "time")}, first in `, go(at[0]), ", last in ", go(at[at.length - 1])];
-  const ids = [...new Set(at.map(([, client]) => client).filter((client) => client !== null))];
-  const names = ids.slice(0, 5).map((id) => shorten(nameOf(run, id), 24)).concat(ids.length > 5 ? plural(ids.length - 5, "other") : []);
-  return el("li", null, el("q", null, clean(text)), el("span", { class: "where" }, names.length ? ` ${listText(names)}` : null, ends));
+  const go = ([round, client]) => button(`round ${round}`, () => goTo(run, round, client));
+  const last = at[at.length - 1];
+  const times = [`; ${plural(at.length, "time")}, first in `, go(at[0]), ", last in ", go(last)];
+  const where = at.length === 1 ? [" in ", go(at[0])] : times;
+  return el("li", el("q", clean(text)), el("span", { class: "where" }, whomText(run, at), where));
 }
 
-function showSettings() {
-  const differ = DATA.differs.config;
-  $("settings-lead").textContent = RUNS.length === 1 ? "As kept in the ledger, defaults included."
-    : differ.length ? "As kept in the ledgers, defaults included. What differs comes first and is marked below."
-      : "As kept in the ledgers, defaults included; the same in all runs.";
-  const labels = () => RUNS.map((run) => brief(run.label, 24));
-  $("settings-differ").hidden = !differ.length;
-  $("settings-differ").replaceChildren(table("What differs", ["setting", ...labels()],
-    differ.map(({ key, values }) => [el("code", null, key), ...values.map((value) => el("code", null, known(value, (text) => shorten(text, 60))))])));
-  const marked = new Set(differ.map(({ key }) => key));
-  $("settings-runs").replaceChildren(...RUNS.map((run) => configOf(run, marked)));
-  showEnvironment(labels);
+function whomText(run, at) {
+  const ids = [...new Set(at.map(([, client]) => client))].filter((client) => client !== null);
+  const names = ids.slice(0, 5).map((id) => shorten(nameOf(run, id), 24));
+  if (ids.length > 5) names.push(plural(ids.length - 5, "other"));
+  return names.length ? ` ${listText(names)}` : null;
 }
 
-function configOf(run, marked) {
-  const line = ([key, name, value]) => {
-    const text = clean(value ? `${name} = ${value}` : name);
-    return el("span", { class: value ? "line" : "line head" }, marked.has(key) ? el("mark", null, text) : text, "\n");
-  };
-  const body = run.config.length ? el("pre", { tabindex: "0" }, run.config.map(line)) : el("p", { class: "empty" }, "The ledger keeps no settings.");
-  return el("details", { open: RUNS.length <= 3 }, el("summary", null, swatch(run.index), brief(run.label)), body);
-}
-
-function showEnvironment(labels) {
-  const keys = [...new Set(RUNS.flatMap((run) => run.environment.map(([key]) => key)))];
-  const marked = new Set(DATA.differs.environment.map(({ key }) => key));
-  const value = (run, key) => run.environment.find(([name]) => name === key)?.[2] ?? "–";
-  const cell = (run, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, clean(value(run, key)));
-  const rows = [["folder", ...RUNS.map((run) => el("span", { class: "long" }, clean(run.folder)))], ...keys.map((key) => [clean(key), ...RUNS.map((run) => cell(run, key))])];
-  $("environment").replaceChildren(table(null, ["", ...labels()], rows));
+function goTo(run, round, client) {
+  choose({ run: run.index, round, client: client ?? state.client });
+  reveal($("explain"));
 }

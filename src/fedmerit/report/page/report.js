@@ -2,15 +2,15 @@
 
 const state = { run: 0, round: 0, client: 0 };
 
-// Choose a run, round or client; what does not exist falls back to the last round and its heaviest client.
+// Choose a run, round or client; what the run does not have falls back to its last round and first client.
 function choose(wanted) {
-  const before = { ...state };
-  Object.assign(state, Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined)));
+  const before = state.run;
+  Object.assign(state, wanted);
   const run = RUNS[state.run];
   if (!run.byRound.has(state.round)) state.round = lastWeighed(run);
   if (!(state.client in run.names)) state.client = 0;
-  if (state.run !== before.run) drawWeights();
-  else moveOutline();
+  if (state.run === before) moveOutline();
+  else drawWeights();
   fillSelects();
   showExplanation();
   listenToBars();
@@ -25,19 +25,26 @@ const option = (value, text, chosen) => el("option", { value, selected: value ==
 
 function fillSelects() {
   const run = RUNS[state.run];
-  for (const id of ["weights-run", "explain-run"]) $(id).replaceChildren(...RUNS.map(({ label }, i) => option(i, shorten(label, 40), state.run)));
+  const runs = () => RUNS.map(({ label, index }) => option(index, shorten(label, 40), state.run));
+  $("weights-run").replaceChildren(...runs());
+  $("explain-run").replaceChildren(...runs());
   $("explain-round").replaceChildren(...run.rounds.map(({ round }) => option(round, String(round), state.round)));
-  const [rows, out] = [rowsOf(run, state.round), leftOut(run, state.round)];
-  const seen = new Set([...rows.map(({ id }) => id), ...out.map(({ client }) => client)]);
-  const name = (id) => shorten(run.names[id], 28);
-  $("explain-client").replaceChildren(
-    clientGroup("weighed, heaviest first", rows.map((row) => option(row.id, `${name(row.id)}: ${weightText(row.weight)}`, state.client))),
-    clientGroup("left out", out.map(({ client }) => option(client, name(client), state.client))),
-    clientGroup("not drawn", run.names.map((_, id) => id).filter((id) => !seen.has(id)).map((id) => option(id, name(id), state.client))));
-  for (const id of ["explain-round", "explain-client"]) $(id).disabled = !run.rounds.length;
+  $("explain-client").replaceChildren(...clientGroups(run));
+  $("explain-round").disabled = $("explain-client").disabled = !run.rounds.length;
 }
 
-const clientGroup = (label, options) => (options.length ? el("optgroup", { label }, options) : "");
+function clientGroups(run) {
+  const [rows, out] = [rowsOf(run, state.round), leftOut(run, state.round).map(({ client }) => client)];
+  const seen = new Set([...rows.map(({ id }) => id), ...out]);
+  const rest = run.names.map((_, id) => id).filter((id) => !seen.has(id));
+  const client = (id, more = "") => option(id, shorten(run.names[id], 28) + more, state.client);
+  const groups = [
+    ["weighed, heaviest first", rows.map(({ id, weight }) => client(id, `: ${weightText(weight)}`))],
+    ["left out", out.map((id) => client(id))],
+    ["not drawn", rest.map((id) => client(id))],
+  ];
+  return groups.filter(([, options]) => options.length).map(([label, options]) => el("optgroup", { label }, options));
+}
 
 // Bring a part into view, unless it is there already.
 function reveal(part) {
@@ -49,39 +56,32 @@ function reveal(part) {
 
 function listen() {
   const chosen = (id) => Number($(id).value);
-  for (const id of ["weights-run", "explain-run"]) $(id).addEventListener("change", () => choose({ run: chosen(id) }));
+  $("weights-run").addEventListener("change", () => choose({ run: chosen("weights-run") }));
+  $("explain-run").addEventListener("change", () => choose({ run: chosen("explain-run") }));
   $("explain-round").addEventListener("change", () => choose({ round: chosen("explain-round") }));
   $("explain-client").addEventListener("change", () => choose({ client: chosen("explain-client") }));
   $("weights-order").addEventListener("change", drawWeights);
-  $("explain-all").addEventListener("toggle", () => { if ($("explain-all").open) showRound(); });
+  $("explain-all").addEventListener("toggle", () => {
+    if ($("explain-all").open) showRound();
+  });
   $("weights-plot").addEventListener("keydown", walk);
   window.addEventListener("scroll", hideTip, { passive: true });
 }
 
-function redraw() {
-  drawAccuracy();
-  drawWeights();
-  showExplanation();
-}
+const DRAWINGS = [drawAccuracy, drawWeights, listenToWeights, showExplanation, listenToBars];
+
+const redraw = () => DRAWINGS.forEach((drawing) => drawing());
 
 function start() {
-  showHeader();
-  showRuns();
-  showLegend();
-  drawAccuracy();
-  showTargets();
-  showNotes();
-  showSettings();
-  state.run = Math.max(0, RUNS.findIndex((run) => run.rounds.length));
-  state.round = lastWeighed(RUNS[state.run]);
-  state.client = rowsOf(RUNS[state.run], state.round)[0]?.id ?? 0;
-  drawWeights();
+  [showHeader, showRuns, showLegend, showTargets, showNotes, showSettings, showEnvironment].forEach((show) => show());
+  const first = RUNS.find((run) => run.rounds.length) ?? RUNS[0];
+  Object.assign(state, { run: first.index, round: lastWeighed(first) });
+  state.client = rowsOf(first, state.round)[0]?.id ?? 0;
   fillSelects();
   showExplanation();
   listen();
-  listenToWeights();
-  listenToBars();
-  watchTheme(redraw);
+  const drawn = () => (document.documentElement.dataset.drawn = ""); // for whoever waits for the charts
+  requestAnimationFrame(() => inTurn(startPlotly, ...DRAWINGS, () => watchTheme(redraw), drawn));
 }
 
 start();

@@ -10,33 +10,58 @@ const runColour = (index) => cssValue(`run-${1 + (index % 7)}`);
 const runDash = (index) => DASHES[(Math.floor(index / 7) + index) % DASHES.length];
 
 // A hex colour of the style sheet, see-through.
-const faint = (colour, opacity) => colour + Math.round(opacity * 255).toString(16).padStart(2, "0");
+const faint = (colour, opacity) => `${colour}${Math.round(opacity * 255).toString(16)}`;
 
 function axis(extra) {
   const [ink, line] = [cssValue("muted"), cssValue("line")];
-  return { gridcolor: line, linecolor: line, zeroline: false, tickfont: { color: ink }, fixedrange: narrow(), ...extra };
+  return {
+    gridcolor: line,
+    linecolor: line,
+    zeroline: false,
+    tickfont: { color: ink },
+    fixedrange: narrow(),
+    ...extra,
+  };
 }
 
 const titled = (text) => ({ text, font: { color: cssValue("muted"), size: 12 }, standoff: 8 });
 
 function layout(extra) {
-  const label = { bgcolor: cssValue("panel"), bordercolor: cssValue("line"), font: { color: cssValue("ink"), size: 12 } };
+  const [ink, muted, clear] = [cssValue("ink"), cssValue("muted"), "rgba(0,0,0,0)"];
   return {
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: "system-ui, sans-serif", size: 12, color: cssValue("ink") },
+    paper_bgcolor: clear,
+    plot_bgcolor: clear,
+    font: { family: "system-ui, sans-serif", size: 12, color: ink },
     margin: { l: 8, r: 8, t: 8, b: 8 },
     showlegend: false,
     dragmode: narrow() ? false : "zoom", // on a phone a finger on a chart scrolls the page
-    hoverlabel: label,
+    hoverlabel: { bgcolor: cssValue("panel"), bordercolor: cssValue("line"), font: { color: ink, size: 12 } },
+    modebar: { bgcolor: clear, color: muted, activecolor: cssValue("accent") },
     ...(printing ? { width: PAPER_WIDTH } : { autosize: true }),
     ...extra,
   };
 }
 
-const CONFIG = { responsive: true, displaylogo: false, doubleClick: "reset", modeBarButtons: [["toImage", "resetScale2d"]] };
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  doubleClick: "reset",
+  modeBarButtons: [["toImage", "resetScale2d"]],
+};
+
+// Plotly takes longer to start than the whole page to show, so it waits as plain text until all else is on the screen.
+const startPlotly = () => document.head.append(el("script", $("plotly").textContent));
+
+// One after the other, with room in between for the screen and the reader.
+async function inTurn(...steps) {
+  for (const step of steps) {
+    await new Promise((ready) => setTimeout(ready));
+    step();
+  }
+}
 
 function draw(place, traces, shape) {
+  if (!window.Plotly) return null;
   return Plotly.react(place, traces, layout(shape), { ...CONFIG, displayModeBar: narrow() ? false : "hover" });
 }
 
@@ -49,7 +74,9 @@ function showTip(event, text) {
   tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, space))}px`;
   tip.style.top = `${event.clientY + 18}px`;
 }
-const hideTip = () => { $("tip").hidden = true; };
+const hideTip = () => {
+  $("tip").hidden = true;
+};
 
 // Redraw when the colours change: the reader's system turns dark or light, or the page goes to paper.
 function watchTheme(redraw) {

@@ -1,57 +1,45 @@
 // Weights: the heat map of clients by rounds; choosing a cell explains it.
 
-const MARKS = 1500; // crosses drawn over left-out cells; past that the colour alone must do
-
-// All cells of a run: z[client][round place], null where the client has no weight.
-function cellsOf(run) {
-  const places = new Map(run.rounds.map(({ round }, i) => [round, i]));
-  const blank = () => run.names.map(() => new Array(run.rounds.length).fill(null));
-  const cells = { weight: blank(), out: null, mean: run.names.map(() => 0), marks: [], values: [] };
-  run.rounds.forEach((packed, i) => {
-    const weight = unpack(packed.weight, packed);
-    packed.ids.forEach((id, k) => { cells.weight[id][i] = weight[k]; });
-    cells.values.push(...weight);
-  });
-  cells.mean = cells.weight.map((row) => average(row.filter((value) => value !== null)));
-  for (const [round, events] of run.said) {
-    for (const { client } of events) if (client !== null) cells.marks.push([client, places.get(round), round]);
-  }
-  if (cells.marks.length) cells.out = blank();
-  for (const [client, place] of cells.marks) cells.out[client][place] = 1;
-  return cells;
-}
-
-const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : -1);
-const cells = (run) => (run.cells ??= cellsOf(run));
-
-function orderOf(run) {
-  const ids = run.names.map((_, id) => id);
-  const { mean } = cells(run);
-  return $("weights-order").value === "mean" ? ids.sort((a, b) => mean[b] - mean[a] || a - b) : ids;
-}
-
-// The darkest colour stands for the 99.5th percentile: one client alone in a round would bleach all others.
-function topWeight(values) {
-  const sorted = Float64Array.from(values).sort();
-  const top = sorted.length > 400 ? sorted[Math.floor(sorted.length * 0.995)] : sorted[sorted.length - 1];
-  return { top: top || 1, capped: sorted[sorted.length - 1] > top };
-}
-
 function weightTraces(run, order) {
-  const { weight, out, marks, values } = cells(run);
-  const rounds = run.rounds.map(({ round }) => round);
-  const common = { type: "heatmap", x: rounds, y: order.map((_, row) => row), zmin: 0, hoverongaps: true };
-  const scale = ["none", "mid", "full"].map((name, i) => [i / 2, cssValue(`scale-${name}`)]);
-  const bar = { thickness: 10, outlinewidth: 0, tickformat: ".1~%", len: 1, tickfont: { color: cssValue("muted") }, nticks: 6 };
-  const traces = [{ ...common, z: order.map((id) => weight[id]), zmax: topWeight(values).top, colorscale: scale, colorbar: bar, hoverinfo: "none", showscale: !narrow() }];
-  if (!marks.length) return traces;
-  const colour = cssValue("out");
-  traces.push({ ...common, z: order.map((id) => out[id]), zmax: 1, colorscale: [[0, colour], [1, colour]], showscale: false, hoverinfo: "skip" });
-  if (marks.length > MARKS) return traces;
-  const rowOf = new Map(order.map((id, row) => [id, row]));
-  const cross = { symbol: "x-thin", size: 7, line: { width: 1.5, color: cssValue("on-out") } };
-  traces.push({ x: marks.map(([, , round]) => round), y: marks.map(([client]) => rowOf.get(client)), mode: "markers", marker: cross, hoverinfo: "skip" });
+  const { marks } = cells(run);
+  const grid = {
+    type: "heatmap",
+    x: run.rounds.map(({ round }) => round),
+    y: order.map((_, row) => row),
+    zmin: 0,
+    ...(roomy(run) ? { xgap: 1, ygap: 1 } : {}),
+  };
+  const traces = [weightTrace(run, order, grid)];
+  if (marks.length) traces.push(outTrace(run, order, grid));
+  if (marks.length && roomy(run)) traces.push(crossTrace(marks, order));
   return traces;
+}
+
+function weightTrace(run, order, grid) {
+  const { weight, top } = cells(run);
+  return {
+    ...grid,
+    z: order.map((id) => weight[id]),
+    zmax: top,
+    colorscale: ["none", "mid", "full"].map((name, i) => [i / 2, cssValue(`scale-${name}`)]),
+    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".1~%", nticks: 6, tickfont: { color: cssValue("muted") } },
+    showscale: !narrow(),
+    hoverongaps: true, // a client that was not drawn has its story, too
+    hoverinfo: "none",
+  };
+}
+
+function outTrace(run, order, grid) {
+  const z = order.map((id) => cells(run).out[id]);
+  const colorscale = [0, 1].map((end) => [end, cssValue("out")]);
+  return { ...grid, z, zmax: 1, colorscale, showscale: false, hoverinfo: "skip" };
+}
+
+function crossTrace(marks, order) {
+  const rows = new Map(order.map((id, row) => [id, row]));
+  const marker = { symbol: "x-thin", size: 7, line: { width: 1.5, color: cssValue("on-out") } };
+  const [x, y] = [marks.map(([, round]) => round), marks.map(([client]) => rows.get(client))];
+  return { type: "scatter", mode: "markers", x, y, marker, hoverinfo: "skip" };
 }
 
 // Names for as many rows as there is room for, over the rows in view.
@@ -66,8 +54,9 @@ const mapHeight = (run) => Math.round(Math.max(120, Math.min(run.names.length * 
 
 function outline(order) {
   const [x, y] = [state.round, order.indexOf(state.client)];
-  const line = { color: cssValue("ink"), width: 2 };
-  return [{ type: "rect", x0: x - 0.5, x1: x + 0.5, y0: y - 0.5, y1: y + 0.5, line }];
+  const box = { type: "rect", x0: x - 0.5, x1: x + 0.5, y0: y - 0.5, y1: y + 0.5 };
+  const frame = (name, width) => ({ ...box, line: { color: cssValue(name), width } });
+  return [frame("ink", 5), frame("paper", 2)]; // one of the two stands out of any colour
 }
 
 function drawWeights() {
@@ -77,27 +66,42 @@ function drawWeights() {
   $("weights-empty").hidden = !empty;
   $("weights-empty").textContent = `${shorten(run.label)} has no round yet.`;
   if (empty) return;
-  const [order, height] = [orderOf(run), mapHeight(run)];
-  const [first, last] = [run.rounds[0].round, run.rounds[run.rounds.length - 1].round];
+  const order = orderOf(run);
   draw($("weights-plot"), weightTraces(run, order), {
-    height: height + 60, hovermode: "closest", shapes: outline(order), uirevision: `${state.run} ${$("weights-order").value}`,
-    xaxis: axis({ title: titled("round"), range: [first - 0.5, last + 0.5], showgrid: false, tickformat: "d" }),
-    yaxis: axis({ range: [order.length - 0.5, -0.5], showgrid: false, automargin: true, ticks: "", ...clientTicks(run, order, 0, order.length, height) }),
+    height: mapHeight(run) + 60,
+    hovermode: "closest",
+    shapes: outline(order),
+    uirevision: `${state.run} ${$("weights-order").value}`, // keeps the part in view while nothing else changes
+    ...mapAxes(run, order),
   });
   showKeys(run);
 }
 
+function mapAxes(run, order) {
+  const [first, last] = [run.rounds[0].round, run.rounds[run.rounds.length - 1].round];
+  const common = { showgrid: false, automargin: true };
+  const ticks = clientTicks(run, order, 0, order.length, mapHeight(run));
+  return {
+    xaxis: axis({ ...common, title: titled("round"), range: [first - 0.5, last + 0.5], tickformat: "d" }),
+    yaxis: axis({ ...common, range: [order.length - 0.5, -0.5], ...ticks }),
+  };
+}
+
 function showKeys(run) {
-  const { marks, values } = cells(run);
-  const { top, capped } = topWeight(values);
-  const key = (kind, text) => el("span", { class: "entry" }, el("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
+  const { marks, top, capped } = cells(run);
+  const key = (kind, text) =>
+    el("span", { class: "entry" }, el("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
   $("weights-keys").replaceChildren(
-    key("low", "weight 0"), key("high", values.length ? `${weightText(top)}${capped ? " and more" : ""}` : "heaviest"),
-    key("blank", "not drawn"), key("out", `left out${marks.length ? ` (${plural(marks.length, "time")})` : " (never)"}`));
+    key("low", "weight 0"),
+    key("high", `${weightText(top)}${capped ? " and more" : ""}`),
+    key("blank", "not drawn"),
+    key("out", `left out${marks.length ? ` (${plural(marks.length, "time")})` : " (never)"}`),
+  );
 }
 
 function moveOutline() {
-  if (RUNS[state.run].rounds.length) Plotly.relayout($("weights-plot"), { shapes: outline(orderOf(RUNS[state.run])) });
+  const run = RUNS[state.run];
+  if (window.Plotly && run.rounds.length) Plotly.relayout($("weights-plot"), { shapes: outline(orderOf(run)) });
 }
 
 // Arrow keys walk over the cells as they are drawn.
@@ -113,7 +117,8 @@ function walk(event) {
 
 function listenToWeights() {
   const plot = $("weights-plot");
-  if (!plot.on) return; // no run has a round: nothing was drawn
+  if (!plot.on || plot.heard) return; // nothing drawn, or listening already
+  plot.heard = true;
   const cell = ({ points: [point] }) => [point.x, orderOf(RUNS[state.run])[point.y]];
   plot.on("plotly_hover", (hover) => showTip(hover.event, fateText(RUNS[state.run], ...cell(hover))));
   plot.on("plotly_unhover", hideTip);
@@ -123,9 +128,12 @@ function listenToWeights() {
     reveal($("explain"));
   });
   plot.on("plotly_relayout", (change) => {
-    if (!Object.keys(change).some((key) => key.startsWith("yaxis.range") || key === "yaxis.autorange")) return;
-    const [run, { range }] = [RUNS[state.run], plot.layout.yaxis];
-    const ticks = clientTicks(run, orderOf(run), Math.min(...range), Math.max(...range), mapHeight(run));
-    Plotly.relayout(plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
+    if (Object.keys(change).some((key) => key.startsWith("yaxis.range"))) nameRows(plot);
   });
+}
+
+function nameRows(plot) {
+  const [run, { range }] = [RUNS[state.run], plot.layout.yaxis];
+  const ticks = clientTicks(run, orderOf(run), Math.min(...range), Math.max(...range), mapHeight(run));
+  Plotly.relayout(plot, { "yaxis.tickvals": ticks.tickvals, "yaxis.ticktext": ticks.ticktext });
 }

@@ -1,0 +1,134 @@
+"""Nothing that came from a client is trusted: a bad reply is left out with a reason, and the round goes on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import CannedFleet
+
+from fedmerit import CB, DS, Attribute, Record, State, play, prioritized
+
+NAN, INF = float("nan"), float("inf")
+RECIPE = prioritized(CB, DS, Attribute("region"))
+GOOD = {"samples": 10, "balance": 0.5, "attribute:region": 1}
+MODEL = np.array([1.0, 2.0], dtype=np.float32)
+
+
+def play_one(fleet: CannedFleet) -> tuple[State, Record]:
+    return play(State(MODEL), RECIPE, fleet, fraction=1.0, seed=0, evaluate=True)
+
+
+def with_second(facts: Any = GOOD, update: tuple[float, float] = (3.0, 3.0)) -> CannedFleet:
+    """Three clients, of which the second answers as given."""
+    rows = np.array([[1, 1], update, [1, 1]], dtype=np.float32)
+    return CannedFleet(rows, [GOOD, facts, GOOD])
+
+
+def test_good_replies_all_count():
+    state, record = play_one(with_second())
+    assert record.ids == (0, 1, 2)
+    assert record.left_out == {}
+    assert state.model == pytest.approx(MODEL + (1 + 3 + 1) / 3)
+
+
+@pytest.mark.parametrize("bad", [(NAN, 0.0), (0.0, INF), (-INF, 0.0), (NAN, NAN)])
+def test_an_update_that_is_not_finite_is_left_out(bad: tuple[float, float]):
+    state, record = play_one(with_second(update=bad))
+    assert record.ids == (0, 2)
+    assert record.left_out == {1: "update holds NaN or infinity"}
+    assert state.model == pytest.approx(MODEL + 1)
+    assert state.history.participations == {0: 1, 2: 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"samples": None}, "fact samples is missing or no number: None"),
+        ({"samples": "10"}, "fact samples is missing or no number: '10'"),
+        ({"samples": True}, "fact samples is missing or no number: True"),
+        ({"samples": [10]}, r"fact samples is missing or no number: \[10\]"),
+        ({"samples": 10 + 0j}, "fact samples is missing or no number"),
+        ({"samples": NAN}, "fact samples must be finite and >= 0: nan"),
+        ({"samples": INF}, "fact samples must be finite and >= 0: inf"),
+        ({"samples": -1}, "fact samples must be finite and >= 0: -1"),
+        ({"samples": 0}, "no training samples"),
+        ({"samples": 0.0}, "no training samples"),
+        ({"balance": 1.01}, r"fact balance is a share in 0..1: 1.01"),
+        ({"balance": -0.1}, "fact balance must be finite and >= 0: -0.1"),
+        ({"attribute:region": 2}, r"fact attribute:region is a share in 0..1: 2"),
+        ({"attribute:region": False}, "fact attribute:region is missing or no number: False"),
+    ],
+)
+def test_a_fact_that_cannot_be_leaves_the_client_out(change: dict[str, Any], reason: str):
+    state, record = play_one(with_second(GOOD | change))
+    assert record.ids == (0, 2)
+    assert list(record.left_out) == [1]
+    assert re.match(reason, record.left_out[1])
+    assert state.model == pytest.approx(MODEL + 1)
+
+
+def test_a_missing_fact_leaves_the_client_out():
+    _, record = play_one(with_second({"samples": 10, "balance": 0.5}))
+    assert record.left_out == {1: "fact attribute:region is missing or no number: None"}
+
+
+def test_a_long_lie_is_told_shortly():
+    _, record = play_one(with_second(GOOD | {"samples": "x" * 10_000}))
+    assert len(record.left_out[1]) < 200
+
+
+@pytest.mark.xfail(reason="math.isfinite raises OverflowError for integers beyond the range of floats")
+def test_a_number_beyond_all_floats_leaves_the_client_out():
+    _, record = play_one(with_second(GOOD | {"samples": 10**400}))
+    assert list(record.left_out) == [1]
+
+
+def test_facts_nobody_asked_for_do_not_matter():
+    _, record = play_one(with_second(GOOD | {"mood": "bad", "weight": NAN}))
+    assert record.left_out == {}
+    assert set(record.facts) == {"samples", "balance", "attribute:region"}
+
+
+def test_an_update_of_another_length_is_left_out():
+    state, record = play_one(CannedFleet(np.ones((2, 3), dtype=np.float32), [GOOD, GOOD]))
+    assert record.left_out == dict.fromkeys((0, 1), "update has 3 values, the model 2")
+    assert (state.model == MODEL).all()
+
+
+def test_clients_that_failed_are_named_and_the_others_count():
+    fleet = CannedFleet(np.ones((2, 2), dtype=np.float32), [GOOD, GOOD], {1: "out of battery"})
+    state, record = play_one(fleet)
+    assert record.ids == (0, 2)
+    assert record.left_out == {1: "out of battery"}
+    assert state.model == pytest.approx(MODEL + 1)
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        CannedFleet(np.full((2, 2), NAN, dtype=np.float32), [GOOD, GOOD]),
+        CannedFleet(np.ones((2, 2), dtype=np.float32), [GOOD | {"samples": 0}] * 2),
+        CannedFleet(np.empty((0, 2), dtype=np.float32), [], {0: "gone", 1: "gone"}),
+    ],
+    ids=["updates", "facts", "failed"],
+)
+def test_the_model_is_kept_where_nobody_can_be_weighed(fleet: CannedFleet):
+    state, record = play_one(fleet)
+    assert (state.model == MODEL).all()
+    assert record.ids == ()
+    assert record.weights is None
+    assert set(record.left_out) == {0, 1}
+    assert record.evaluation is not None
+    assert (state.history.rounds, state.history.participations) == (1, {})
+
+
+def test_zero_scores_may_keep_the_model():
+    facts = GOOD | {"balance": 0.0}
+    fleet = CannedFleet(np.ones((2, 2), dtype=np.float32), [facts, facts])
+    recipe = prioritized(CB, normalise="none", when_zero="keep")
+    state, record = play(State(MODEL), recipe, fleet, fraction=1.0, seed=0, evaluate=False)
+    assert record.ids == (0, 1)
+    assert (state.model == MODEL).all()

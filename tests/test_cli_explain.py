@@ -1,0 +1,137 @@
+"""`fedmerit explain` and `fedmerit show`: why a client got its weight, how a run went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import CommandLine, contents, one_line
+
+from fedmerit import Run, run_config
+from fedmerit.config import make_config
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three rounds of digits, half of six unlike clients in each, the second round not tested."""
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    config = make_config(
+        {
+            "task": {"partition": "dirichlet", "alpha": 0.3, "clients": 6},
+            "train": {"lr": 0.5, "epochs": 2},
+            "recipe": {"name": "prioritized", "priority": "LD,DS", "normalise": "max"},
+            "run": {"rounds": 3, "fraction": 0.5, "workers": 1, "evaluate_every": 2},
+        }
+    )
+    run_config(config, out).ledger.close()
+    return out
+
+
+def outsider(folder: Path, number: int) -> int:
+    """A client that was not drawn in the round."""
+    return next(i for i in range(6) if i not in {client.id for client in Run.load(folder).explain(number)})
+
+
+def test_json_says_everything_about_a_round(cli: CommandLine, folder: Path):
+    answer = cli("explain", folder, "--round", "2", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    told = answer.json
+    assert set(told) >= {"round", "priority", "clients"}
+    assert (told["round"], told["priority"]) == (2, ["LD", "DS"])
+    assert len(told["clients"]) == 3
+    for client in told["clients"]:
+        assert set(client) >= {"id", "facts", "criteria", "score", "weight"}
+        assert set(client["facts"]) == {"samples", "labels"}
+        assert client["criteria"] == {"LD": client["facts"]["labels"], "DS": client["facts"]["samples"]}
+    assert sum(client["weight"] for client in told["clients"]) == pytest.approx(1)
+
+
+def test_the_score_told_is_the_score_of_the_criteria_told(cli: CommandLine, folder: Path):
+    clients = cli("explain", folder, "--round", "2", "--json").json["clients"]
+    top = {name: max(client["criteria"][name] for client in clients) for name in ("LD", "DS")}
+    for client in clients:
+        first, second = (client["criteria"][name] / top[name] for name in ("LD", "DS"))
+        assert client["score"] == pytest.approx(first + first * second)
+
+
+def test_one_client(cli: CommandLine, folder: Path):
+    all_three = cli("explain", folder, "--round", "1", "--json").json["clients"]
+    wanted = all_three[1]
+    told = cli("explain", folder, "--round", "1", "--client", str(wanted["id"]), "--json").json
+    assert told["clients"] == [wanted]
+    text = cli("explain", folder, "--round", "1", "--client", str(wanted["id"])).out
+    assert f"{wanted['weight']:.2%} of round 1" in text
+    assert "of 3" in text
+    assert "an equal share would be 33.33%" in text.replace("\n", " ")
+
+
+def test_a_client_that_was_not_drawn(cli: CommandLine, folder: Path):
+    client = outsider(folder, 1)
+    assert cli("explain", folder, "--round", "1", "--client", str(client), "--json").json["clients"] == []
+    assert "was not drawn" in cli("explain", folder, "--round", "1", "--client", str(client)).out
+
+
+def test_a_table_of_the_round_heaviest_first(cli: CommandLine, folder: Path):
+    answer = cli("explain", folder, "--round", "1")
+    assert answer.code == 0
+    assert "LD > DS" in answer.out
+    weights = sorted((client.weight for client in Run.load(folder).explain(1)), reverse=True)
+    places = [answer.out.index(f"{weight:.2%}") for weight in weights]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--round", "4"], "no round 4; the run has rounds 1 to 3"),
+        (["--round", "0"], "no round 0"),
+        (["--round", "-1"], "no round -1"),
+        (["--round", "1", "--client", "6"], "no client '6'; the run has 6, from '0' to '5'"),
+        (["--round", "1", "--client", "Ann"], "no client 'Ann'"),
+        (["--round", "9", "--json"], "no round 9"),
+        (["--round", "9", "--client", "0"], "no round 9"),
+    ],
+)
+def test_what_is_not_in_the_run_is_a_mistake(cli: CommandLine, folder: Path, options: list[str], message: str):
+    assert message in one_line(cli("explain", folder, *options))
+
+
+@pytest.mark.parametrize("command", [["explain", "--round", "1"], ["show"]])
+def test_a_folder_that_is_no_run_is_a_mistake(cli: CommandLine, tmp_path: Path, command: list[str]):
+    assert "no run in" in one_line(cli(command[0], tmp_path, *command[1:]))
+    assert "no run in" in one_line(cli(command[0], tmp_path / "none", *command[1:]))
+    (tmp_path / "ledger.db").write_text("nothing of the kind" * 100)
+    assert "is no ledger" in one_line(cli(command[0], tmp_path, *command[1:]))
+
+
+def test_the_summary_as_json(cli: CommandLine, folder: Path):
+    told = cli("show", folder, "--json", "--target", "0", "--target", "1", "--or-equal").json
+    run = Run.load(folder)
+    assert (told["rounds"], told["clients"]) == (3, 6)
+    assert told["accuracy"] == run.accuracy
+    assert told["best"]["accuracy"] == max(row["accuracy"] or 0 for row in run.ledger.rounds())
+    assert told["bytes_up"] == told["bytes_down"] == 3 * 3 * run.model.nbytes
+    reached = told["rounds_to_target"]
+    assert set(reached) == {"0.0", "1.0"}
+    assert set(reached["0.0"].values()) == {2}
+    assert reached["1.0"]["0.9"] is None
+
+
+def test_the_summary_for_people(cli: CommandLine, folder: Path):
+    answer = cli("show", folder, "--target", "0.01", "--target", "1")
+    assert answer.code == 0
+    assert f"accuracy {Run.load(folder).accuracy:.4f}" in answer.out
+    assert "rounds until this share of devices is above the target" in answer.out
+    last = next(line for line in answer.out.splitlines() if "100%" in line)
+    assert last.count("-") == 9
+
+
+def test_a_target_beyond_1_is_a_mistake(cli: CommandLine, folder: Path):
+    assert "target lies in 0..1" in one_line(cli("show", folder, "--target", "80"))
+
+
+def test_reading_leaves_the_folder_as_it_was(cli: CommandLine, folder: Path):
+    before = contents(folder)
+    cli("explain", folder, "--round", "1")
+    cli("show", folder)
+    assert contents(folder) == before

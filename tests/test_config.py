@@ -1,0 +1,173 @@
+"""Settings: TOML in, frozen and validated values out; every mistake named with a way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fedmerit import Config, UserError, load_config
+from fedmerit.config import dump_config, make_config
+
+FULL = """
+[task]
+data = "digits"
+partition = "label-groups"
+groups = [[0, 1], [2, 3, 4]]
+clients = 7
+alpha = 0.25
+
+[train]
+lr = 0.215
+batch = 10
+momentum = 0.9
+prox = 0.01
+
+[recipe]
+name = "prioritized"
+priority = ["DS", "CB", "attribute:region"]
+normalise = "max"
+when_zero = "keep"
+score = { name = "choquet", shapley = [0.5, 0.3, 0.2], interaction = { "DS+CB" = 0.1 } }
+
+[run]
+rounds = 3
+fraction = 0.5
+seed = 11
+workers = 1
+evaluate_every = 2
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", ["", FULL, '[recipe]\nscore = { name = "owa", quantifier = [0.3, 0.8] }'])
+def test_what_is_dumped_loads_to_the_same(tmp_path: Path, text: str):
+    config = load_config(written(tmp_path, text))
+    again = load_config(written(tmp_path, dump_config(config)))
+    assert again == config
+    assert dump_config(again) == dump_config(config)
+
+
+def test_an_empty_file_is_the_default_run(tmp_path: Path):
+    assert load_config(written(tmp_path, "")) == Config()
+
+
+def test_values_are_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Config().run.rounds = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: batch, epochs, lr"),
+        ({"train": {"bacth": 3}}, r"unknown key 'train.bacth' \(did you mean 'batch'\?\)"),
+        ({"rnu": {}}, r"unknown key 'rnu' \(did you mean 'run'\?\); valid here: recipe, run, task, train"),
+        ({"recipe": {"score": {"name": "owa", "quantifer": "most"}}}, r"'recipe.score.quantifer' \(did you mean"),
+        ({"train": {"lr": 0}}, r"train.lr: .*greater than 0 \(got 0\)"),
+        ({"train": {"lr": -0.1}}, r"train.lr: .*greater than 0 \(got -0.1\)"),
+        ({"train": {"lr": float("nan")}}, r"train.lr: .*finite number \(got nan\)"),
+        ({"train": {"lr": float("inf")}}, r"train.lr: .*finite number \(got inf\)"),
+        ({"train": {"lr": "fast"}}, r"train.lr: .*number.* \(got 'fast'\)"),
+        ({"train": {"momentum": 1.0}}, "train.momentum"),
+        ({"train": {"momentum": float("nan")}}, "train.momentum"),
+        ({"train": {"weight_decay": -1}}, "train.weight_decay"),
+        ({"train": {"prox": float("inf")}}, "train.prox"),
+        ({"train": {"batch": 0}}, "train.batch"),
+        ({"train": {"batch": "half"}}, "train.batch"),
+        ({"train": {"epochs": 0}}, "train.epochs"),
+        ({"run": {"workers": 0}}, r"run.workers: .*greater than or equal to 1 \(got 0\)"),
+        ({"run": {"rounds": 0}}, "run.rounds"),
+        ({"run": {"rounds": 2.5}}, "run.rounds"),
+        ({"run": {"rounds": True}}, "run.rounds"),
+        ({"run": {"fraction": 0}}, "run.fraction"),
+        ({"run": {"fraction": 1.01}}, "run.fraction"),
+        ({"run": {"fraction": float("nan")}}, "run.fraction"),
+        ({"run": {"seed": -1}}, "run.seed"),
+        ({"run": {"evaluate_every": 0}}, "run.evaluate_every"),
+        ({"run": 3}, r"run: .*a table such as \[run\]"),
+        ({"task": {"partition": "idd"}}, "task.partition"),
+        ({"task": {"clients": 0}}, "task.clients"),
+        ({"task": {"alpha": 0}}, "task.alpha"),
+        ({"recipe": {"normalise": "minmax"}}, r"recipe.normalise: .*'sum', 'max' or 'none' \(got 'minmax'\)"),
+        ({"recipe": {"when_zero": "stop"}}, "recipe.when_zero"),
+        ({"recipe": {"score": 3}}, "recipe.score"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(values: dict[str, object], message: str):
+    with pytest.raises(UserError, match=message):
+        make_config(values)
+
+
+def test_all_mistakes_are_told_at_once():
+    with pytest.raises(UserError) as told:
+        make_config({"train": {"lr": 0}, "run": {"rounds": 0}})
+    assert "train.lr" in str(told.value)
+    assert "run.rounds" in str(told.value)
+
+
+@pytest.mark.parametrize("priority", ["DS,CB", "DS > CB", " DS ,CB, ", ["DS", "CB"], ("DS", "CB")])
+def test_a_priority_may_be_written_as_text(priority):
+    assert make_config({"recipe": {"priority": priority}}).recipe.priority == ("DS", "CB")
+
+
+def test_a_score_may_be_a_bare_name():
+    bare, table = (make_config({"recipe": {"score": score}}) for score in ("product", {"name": "product"}))
+    assert bare == table
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "key", "value"),
+    [
+        ("train.lr=0.05", "train", "lr", 0.05),
+        (" train.lr = 0.05 ", "train", "lr", 0.05),
+        ("train.batch=full", "train", "batch", "full"),
+        ('train.batch="full"', "train", "batch", "full"),
+        ("train.batch=12", "train", "batch", 12),
+        ("recipe.priority=CB,DS", "recipe", "priority", ("CB", "DS")),
+        ('recipe.priority=["CB", "DS"]', "recipe", "priority", ("CB", "DS")),
+        ("task.data=my.module:TASK", "task", "data", "my.module:TASK"),
+        ("task.groups=[[0], [1, 2]]", "task", "groups", ((0,), (1, 2))),
+    ],
+)
+def test_settings_can_be_overridden(tmp_path: Path, override: str, section: str, key: str, value: object):
+    config = load_config(written(tmp_path, "[train]\nlr = 0.9"), [override])
+    assert getattr(getattr(config, section), key) == value
+
+
+def test_the_last_override_wins_and_reaches_into_tables(tmp_path: Path):
+    overrides = ["run.seed=1", "run.seed=2", "recipe.score.name=owa", "recipe.score.quantifier=most"]
+    config = load_config(written(tmp_path, ""), overrides)
+    assert config.run.seed == 2
+    assert (config.recipe.score.name, config.recipe.score.quantifier) == ("owa", "most")
+
+
+@pytest.mark.parametrize("override", ["", "lr=3", "train.lr", "=", "train.lr.x=3", "train.=3"])
+def test_an_override_that_cannot_be_is_refused(tmp_path: Path, override: str):
+    with pytest.raises(UserError, match=r"--set|unknown key"):
+        load_config(written(tmp_path, "[train]\nlr = 0.9"), [override])
+
+
+@pytest.mark.parametrize("content", [b"[run\n", b"run = ", b"\xff\xfe\x00", b"[run]\nseed = 1\nseed = 2\n"])
+def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "broken.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"broken\.toml is not valid TOML"):
+        load_config(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="no configuration file"):
+        load_config(tmp_path / "none.toml")
+    with pytest.raises(UserError, match="cannot read"):
+        load_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_the_examples_load(name: str):
+    assert load_config(Path(__file__).parents[1] / "examples" / f"{name}.toml").task.data == name

@@ -1,0 +1,100 @@
+"""Criteria: which facts they need, what they compute, how they are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmerit import (
+    CB,
+    DS,
+    IS,
+    LC,
+    LD,
+    MW,
+    Attribute,
+    Family,
+    History,
+    Round,
+    Sharpness,
+    Updates,
+    UserError,
+    fedavg,
+    prioritized,
+)
+from fedmerit.criteria import CRITERIA, find_priority
+
+ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
+
+
+def a_round(updates: list[list[float]], **facts: list[float]) -> Round:
+    columns = {name: np.array(values) for name, values in facts.items()}
+    return Round(1, tuple(range(len(updates))), Updates(np.array(updates, dtype=np.float32)), columns)
+
+
+@pytest.mark.parametrize("criterion", [c for c in ALL if c is not MW], ids=lambda c: c.name)
+def test_reported_criteria_are_the_fact_they_ask_for(criterion):
+    (fact,) = criterion.needs
+    round = a_round([[0.0], [0.0]], **{fact: [0.25, 0.75]})
+    assert criterion(round, History()).tolist() == [0.25, 0.75]
+
+
+def test_divergence_is_computed_from_the_update():
+    """1 / sqrt(norm + 1): 1 for no update, 1/2 for a norm of 3."""
+    values = MW(a_round([[0, 0], [3, 0], [0, -3], [9, 12]]), History())
+    assert values == pytest.approx([1, 0.5, 0.5, 0.25])
+
+
+def test_divergence_asks_clients_for_nothing_and_believes_nothing():
+    assert MW.needs == ()
+    claimed = a_round([[3.0, 0.0]], MW=[1.0], divergence=[1.0])
+    assert MW(claimed, History()).tolist() == [0.5]
+
+
+def test_families_are_those_of_the_papers():
+    families = {criterion.name: criterion.family for criterion in ALL}
+    assert families["MW"] == Family.MODEL
+    assert families["attribute:region"] == Family.TARGET
+    assert {families[name] for name in ("DS", "LD", "LC", "CB", "IS", "Sharpness")} == {Family.DATA}
+
+
+def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
+    assert fedavg().needs == ("samples",)
+    assert prioritized(CB, DS, MW).needs == ("samples", "balance")
+    assert prioritized(Attribute("region"), IS).needs == ("samples", "attribute:region", "sharp")
+
+
+def test_names_of_configuration_find_the_criteria():
+    assert find_priority(["DS", "MW", "attribute:region"]) == (DS, MW, Attribute("region"))
+    assert all(find_priority([name]) == (criterion,) for name, criterion in CRITERIA.items())
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["ds"], r"unknown criterion 'ds' \(did you mean 'DS'\?\); valid: .*attribute:NAME"),
+        (["attribute:"], "unknown criterion 'attribute:'"),
+        (["DS", "CB", "DS"], "repeated: DS"),
+        ([], "at least one criterion"),
+    ],
+)
+def test_a_priority_that_cannot_be_is_refused(names: list[str], message: str):
+    with pytest.raises(UserError, match=message):
+        find_priority(names)
+
+
+def test_a_recipe_has_a_criterion():
+    with pytest.raises(UserError, match="at least one criterion"):
+        prioritized()
+
+
+def test_counts_are_no_degrees():
+    with pytest.raises(UserError, match="DS, LD do not"):
+        prioritized(CB, DS, LD, normalise="none")
+    assert prioritized(CB, LC, MW, IS, normalise="none").priority == ("CB", "LC", "MW", "IS")
+
+
+def test_the_value_of_a_recipe_says_what_it_is():
+    assert prioritized(DS, CB) == prioritized(DS, CB)
+    assert prioritized(DS, CB) != prioritized(CB, DS)
+    assert "Prioritized()" in repr(prioritized(DS, CB))

@@ -1,0 +1,43 @@
+"""The public names are there, and naming them costs no heavy import."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+
+import fedmerit
+from fedmerit import cli
+
+HEAVY = ["torch", "sklearn", "datasets", "flwr_datasets", "pandas", "flwr", "plotly", "matplotlib"]
+
+
+def test_every_public_name_exists_and_is_named_once():
+    assert all(hasattr(fedmerit, name) for name in fedmerit.__all__)
+    assert len(set(fedmerit.__all__)) == len(fedmerit.__all__)
+
+
+def test_what_is_public_is_listed():
+    modules = {name for name in vars(fedmerit) if f"fedmerit.{name}" in sys.modules}
+    found = {name for name in vars(fedmerit) if not name.startswith("_")} - modules
+    assert found - set(fedmerit.__all__) == set()
+
+
+def test_naming_everything_public_imports_nothing_heavy():
+    code = f"""
+import json, sys
+import fedmerit
+for name in fedmerit.__all__:
+    getattr(fedmerit, name)
+import fedmerit.cli
+print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_the_command_fedmerit_is_the_command_line():
+    (script,) = entry_points(group="console_scripts", name="fedmerit")
+    assert script.load() is cli.main
+    assert version("fedmerit")

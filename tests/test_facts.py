@@ -1,0 +1,100 @@
+"""What clients measure about their own rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from fedmerit import Samples, UserError, measure
+
+
+def labelled(*labels: int, classes: int = 3, **attributes: list[float]) -> Samples:
+    columns = {name: np.array(values) for name, values in attributes.items()}
+    y = np.array(labels, dtype=np.int64)
+    return Samples(np.zeros((len(labels), 2), dtype=np.float32), y, classes, columns)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "facts"),
+    [
+        ((0, 1, 2), 3, {"samples": 3, "labels": 3, "coverage": 1, "balance": 1}),
+        ((0, 0, 0, 1), 2, {"samples": 4, "labels": 2, "coverage": 1, "balance": 1 / 3}),
+        ((0, 0, 0, 1), 4, {"samples": 4, "labels": 2, "coverage": 0.5, "balance": 0}),
+        ((2, 2), 3, {"samples": 2, "labels": 1, "coverage": 1 / 3, "balance": 0}),
+        ((), 3, {"samples": 0, "labels": 0, "coverage": 0, "balance": 0}),
+    ],
+)
+def test_facts_about_labels(labels: tuple[int, ...], classes: int, facts: dict[str, float]):
+    assert measure(labelled(*labels, classes=classes), facts) == pytest.approx(facts)
+
+
+def test_only_the_facts_asked_for_are_measured():
+    assert measure(labelled(0, 1), ["labels"]) == {"labels": 2}
+    assert measure(labelled(0, 1), []) == {}
+
+
+def test_facts_are_plain_numbers():
+    samples = labelled(0, 1, Blurry=[0, 1])
+    facts = measure(samples, ["samples", "labels", "coverage", "balance", "sharp", "attribute:Blurry"])
+    assert {type(value) for value in facts.values()} == {float}
+
+
+def test_attribute_is_a_share():
+    samples = labelled(0, 1, 2, 0, Blurry=[1, 0, 0, 0], region=[True, True, False, True])
+    facts = measure(samples, ["sharp", "attribute:Blurry", "attribute:region"])
+    assert facts == {"sharp": 0.75, "attribute:Blurry": 0.25, "attribute:region": 0.75}
+
+
+@pytest.mark.parametrize("fact", ["sharp", "attribute:Blurry"])
+def test_an_attribute_that_the_data_lacks_is_named(fact: str):
+    with pytest.raises(UserError, match=r"no attribute 'Blurry'; it has: region"):
+        measure(labelled(0, region=[1]), [fact])
+
+
+def test_an_unknown_fact_lists_the_known_ones():
+    with pytest.raises(UserError, match=r"unknown fact 'sample' \(did you mean 'samples'\?\); valid: .*balance"):
+        measure(labelled(0), ["sample"])
+
+
+def pictures(kind: type, number: int = 3) -> np.ndarray:
+    grey = np.random.default_rng(0).integers(0, 256, size=(number, 12, 12, 1))
+    return grey.astype(np.uint8) if kind is np.uint8 else (grey / 255).astype(kind)
+
+
+def sharpness(images: np.ndarray) -> float:
+    return measure(Samples(images, np.zeros(len(images), dtype=np.int64), 2), ["sharpness"])["sharpness"]
+
+
+def test_sharpness_falls_with_every_blur():
+    images = pictures(np.float64)
+    blurred = [ndimage.gaussian_filter(images, (0, sigma, sigma, 0)) for sigma in (0.5, 1.0, 2.0)]
+    values = [sharpness(part) for part in (images, *blurred)]
+    assert values == sorted(values, reverse=True)
+    assert values[0] > 10 * values[-1] > 0
+
+
+def test_sharpness_of_an_even_picture_is_zero():
+    assert sharpness(np.full((2, 8, 8, 3), 90, dtype=np.uint8)) == 0
+
+
+def test_sharpness_of_one_point_is_known():
+    """A Laplacian of -4 at the point and 1 at its four neighbours, 0 at the other 20 pixels."""
+    image = np.zeros((1, 5, 5, 1))
+    image[0, 2, 2, 0] = 1
+    assert sharpness(image) == pytest.approx((16 + 4) / 25)
+
+
+def test_sharpness_does_not_depend_on_the_pixel_type():
+    assert sharpness(pictures(np.uint8)) == pytest.approx(sharpness(pictures(np.float64)))
+
+
+def test_sharpness_is_a_mean_over_images():
+    images = pictures(np.float64)
+    assert sharpness(images) == pytest.approx(np.mean([sharpness(images[i : i + 1]) for i in range(3)]))
+    assert sharpness(images[:0]) == 0
+
+
+def test_sharpness_needs_images():
+    with pytest.raises(UserError, match="sharpness is measured on images"):
+        measure(labelled(0, 1), ["sharpness"])

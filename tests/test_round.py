@@ -1,0 +1,120 @@
+"""One round: who is drawn, how updates are combined, what is recorded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from helpers import CannedFleet, small_task
+
+from fedmerit import DS, MW, Family, History, Round, State, Updates, fedavg, play, prioritized
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.round import select
+
+
+def drawn(clients: int, fraction: float, seed: int = 0, index: int = 1) -> tuple[int, ...]:
+    return select(clients, fraction, seed, index)
+
+
+@pytest.mark.parametrize(
+    ("clients", "fraction", "number"),
+    [
+        (100, 0.1, 10),
+        (371, 0.1, 37),
+        (4168, 0.1, 417),
+        (20, 0.01, 1),
+        (1, 0.1, 1),
+        (5, 0.5, 2),
+        (7, 0.5, 4),
+        (9, 1.0, 9),
+    ],
+)
+def test_as_many_clients_as_the_fraction_says(clients: int, fraction: float, number: int):
+    chosen = drawn(clients, fraction)
+    assert len(chosen) == number
+    assert list(chosen) == sorted(set(chosen))
+    assert set(chosen) <= set(range(clients))
+
+
+def test_the_draw_depends_on_seed_and_round_alone():
+    assert drawn(100, 0.1, seed=3, index=5) == drawn(100, 0.1, seed=3, index=5)
+    assert drawn(100, 0.1, seed=3, index=5) != drawn(100, 0.1, seed=3, index=6)
+    assert drawn(100, 0.1, seed=3, index=5) != drawn(100, 0.1, seed=4, index=5)
+
+
+def test_every_client_is_drawn_as_often_as_any_other():
+    counts = Counter(client for index in range(2000) for client in drawn(10, 0.3, index=index))
+    assert min(counts.values()) > 500
+    assert max(counts.values()) < 700
+    assert len(counts) == 10
+
+
+def test_the_model_moves_by_the_weighted_mean_of_the_updates():
+    updates = np.array([[1, 0], [0, 2], [4, 4]], dtype=np.float32)
+    fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
+    state, record = play(State(np.array([1, 1], dtype=np.float32)), fedavg(), fleet, fraction=1, seed=0, evaluate=True)
+    assert record.weights is not None
+    assert record.weights.weights == pytest.approx([0.1, 0.3, 0.6])
+    assert state.model == pytest.approx([1 + 0.1 + 2.4, 1 + 0.6 + 2.4])
+    assert state.model.dtype == np.float32
+
+
+def test_long_updates_are_combined_and_measured_as_short_ones():
+    rows = np.random.default_rng(0).normal(size=(5, 50_000)).astype(np.float32)
+    updates = Updates(rows).keep(np.array([3, 0, 4]))
+    kept, weights = rows[[3, 0, 4]].astype(np.float64), np.array([0.2, 0.3, 0.5])
+    assert len(updates) == 3
+    np.testing.assert_allclose(updates.combine(weights), weights @ kept, rtol=1e-4, atol=1e-6)
+    diverged = MW(Round(1, (0, 3, 4), updates, {}), History())
+    np.testing.assert_allclose(diverged, 1 / np.sqrt(np.linalg.norm(kept, axis=1) + 1), rtol=1e-6)
+
+
+def test_a_record_tells_the_whole_round():
+    task = small_task()
+    state = State(task.learner.start(0))
+    with LocalFleet(task) as fleet:
+        later, record = play(state, prioritized(DS, MW), fleet, fraction=0.5, seed=1, evaluate=True)
+    length = state.model.nbytes
+    assert record.index == 1
+    assert record.priority == ("DS", "MW")
+    assert len(record.ids) == 2
+    assert record.facts["samples"].tolist() == [len(task.federation.samples(i)) for i in record.ids]
+    assert (record.bytes_down, record.bytes_up) == (2 * length, 2 * length)
+    assert set(record.seconds) == {"train", "weigh", "aggregate", "evaluate"}
+    assert record.weights is not None
+    assert record.weights.raw.shape == (2, 2)
+    assert later.history == History(1, dict.fromkeys(record.ids, 1))
+
+
+def test_history_counts_in_how_many_rounds_a_client_took_part():
+    state, counts = State(small_task().learner.start(0)), Counter()
+    with LocalFleet(small_task()) as fleet:
+        for _ in range(5):
+            state, record = play(state, fedavg(), fleet, fraction=0.5, seed=1, evaluate=False)
+            counts.update(record.ids)
+    assert state.history == History(5, dict(counts))
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """A criterion of one's own: from the history, without any fact."""
+
+    name: str = "newcomers"
+    family: Family = Family.TRUST
+    needs: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "1 / (1 + rounds taken part in)"
+
+    def __call__(self, round: Round, history: History) -> np.ndarray:
+        return np.array([1 / (1 + history.participations.get(client, 0)) for client in round.ids])
+
+
+def test_a_criterion_of_ones_own():
+    fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5}, {"samples": 5}])
+    state = State(np.zeros(2, dtype=np.float32), History(3, {1: 3}))
+    _, record = play(state, prioritized(Newcomers(), normalise="none"), fleet, fraction=1, seed=0, evaluate=False)
+    assert record.priority == ("newcomers",)
+    assert record.weights is not None
+    assert record.weights.weights == pytest.approx([0.8, 0.2])
