@@ -38,9 +38,23 @@ def test_good_replies_all_count():
 def test_an_update_that_is_not_finite_is_left_out(bad: tuple[float, float]):
     state, record = play_one(with_second(update=bad))
     assert record.ids == (0, 2)
-    assert record.left_out == {1: "update holds NaN or infinity"}
+    assert list(record.left_out) == [1]
+    assert record.left_out[1].startswith("update holds NaN")
     assert state.model == pytest.approx(MODEL + 1)
     assert state.history.participations == {0: 1, 2: 1}
+
+
+def test_an_update_that_is_large_counts():
+    state, record = play_one(with_second(update=(3e18, -3e18)))
+    assert record.left_out == {}
+    assert state.model == pytest.approx([1e18, -1e18])
+
+
+@pytest.mark.xfail(reason="numpy warns of the overflow", raises=RuntimeWarning)
+def test_an_update_that_is_too_large_to_square_is_left_out_without_a_warning():
+    state, record = play_one(with_second(update=(3e20, -3e20)))
+    assert "too large" in record.left_out[1]
+    assert state.model == pytest.approx(MODEL + 1)
 
 
 @pytest.mark.parametrize(

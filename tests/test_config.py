@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def test_what_is_dumped_loads_to_the_same(tmp_path: Path, text: str):
 
 def test_an_empty_file_is_the_default_run(tmp_path: Path):
     assert load_config(written(tmp_path, "")) == Config()
+
+
+def test_the_dump_holds_every_setting_that_has_a_value():
+    sections = tomllib.loads(dump_config(Config()))
+    defaults = Config().model_dump(exclude_none=True)
+    assert {name: set(section) for name, section in sections.items()} == {
+        name: set(section) for name, section in defaults.items()
+    }
 
 
 def test_values_are_frozen():

@@ -22,7 +22,7 @@ def table(folder: Path, content: str | bytes) -> Path:
         "client,DS,CB\na,10,0.5\nb,30,1\n",
         "client,DS,CB\r\na,10,0.5\r\nb,30,1",
         "\n client , DS ,CB\n\n a , 10 ,0.5\nb,3e1,1.0\n , ,\n",
-        b"\xef\xbb\xbfclient,DS,CB\na,10,0.5\nb,30,1\n",
+        b"\xef\xbb\xbfDS,client,CB\n10,a,0.5\n30,b,1\n",
         'DS,ID,CB\n10,"a",0.5\n30,"b",1\n',
         "DS,CB,Name\n10,0.5,a\n30,1,b\n",
         "hospital,DS,CB\na,10,0.5\nb,30,1\n",

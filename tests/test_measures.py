@@ -37,7 +37,17 @@ def test_reaching_the_target_need_not_last():
 
 @pytest.mark.parametrize(
     ("share", "devices", "needed"),
-    [(0.2, 371, 75), (0.1, 10, 1), (0.7, 10, 7), (0.3, 10, 3), (0.1, 30, 3), (0.01, 10, 1), (0.9, 4168, 3752)],
+    [
+        (0.2, 371, 75),
+        (0.1, 10, 1),
+        (0.7, 10, 7),
+        (0.3, 10, 3),
+        (0.1, 30, 3),
+        (0.01, 10, 1),
+        (0.9, 4168, 3752),
+        (0.07, 100, 7),
+        (0.55, 100, 55),
+    ],
 )
 def test_a_share_of_devices_is_rounded_up(share: float, devices: int, needed: int):
     local = np.zeros((2, devices))

@@ -118,7 +118,9 @@ def run(
     out_console.print(
         f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
     )
-    out_console.print(f"next: fedmerit explain {folder} --round {settings.run.rounds}", style="dim", markup=False)
+    out_console.print(
+        f"next: fedmerit explain {folder} --round {settings.run.rounds}", style="dim", markup=False, soft_wrap=True
+    )
 
 
 @contextmanager
@@ -127,7 +129,9 @@ def _stoppable(folder: Path) -> Iterator[None]:
     try:
         yield
     except (RunStopped, KeyboardInterrupt) as stop:
-        err_console.print(f"{stop or 'stopped at once'}; go on with: fedmerit run --resume {folder}", markup=False)
+        err_console.print(
+            f"{str(stop) or 'stopped at once'}; go on with: fedmerit run --resume {folder}", markup=False, soft_wrap=True
+        )
         raise typer.Exit(130) from None
 
 

@@ -120,7 +120,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
-    with _disk(out):
+    with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
 
@@ -144,7 +144,7 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
     budget = None if memory is None else int(memory * GIB)
     with (
         held(folder),
-        _disk(folder),
+        _disk(folder, f"use --resume {folder}"),
         Stopping() as stopping,
         Ledger.open(folder / LEDGER, write=True) as ledger,
         LocalFleet(task, workers, budget, folder) as fleet,
@@ -184,15 +184,13 @@ def _state(folder: Path, ledger: Ledger) -> State | None:
 
 
 @contextmanager
-def _disk(folder: Path) -> Iterator[None]:
+def _disk(folder: Path, way_out: str) -> Iterator[None]:
     """A full disk ends a run in a way that can be resumed."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise RunFailed(
-            f"no space left for {folder} ({error.strerror}); make room and use --resume {folder}"
-        ) from error
+        raise RunFailed(f"no space left for {folder} ({error.strerror}); make room and {way_out}") from error
     except sqlite3.OperationalError as error:
-        raise RunFailed(f"cannot write the ledger of {folder}: {error}; then use --resume {folder}") from error
+        raise RunFailed(f"cannot write the ledger of {folder}: {error}; make room and {way_out}") from error

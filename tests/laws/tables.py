@@ -25,7 +25,7 @@ from fedmerit import (
 
 DEGREE = st.floats(0, 1)
 COUNT = st.one_of(st.just(0.0), st.floats(1e-3, 1e6))
-EXTREME = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.sampled_from([1e-300, 1e300]))
+EXTREME = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.sampled_from([5e-324, 1e-300, 1e300, 1.7e308]))
 NORMALISE = st.sampled_from(["sum", "max"])
 QUANTIFIER = st.one_of(st.sampled_from([MOST, AT_LEAST_HALF, AS_MANY_AS_POSSIBLE]), st.floats(0.1, 10).map(Power))
 

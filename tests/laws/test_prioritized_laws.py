@@ -59,6 +59,11 @@ def test_a_zero_first_criterion_gives_zero(table):
         assert (operator(table) == 0).all()
 
 
+@given(DEGREE, WIDTH)
+def test_the_prioritized_mean_of_equal_values_is_that_value(value, m):
+    assert score(PrioritizedMean(), np.full(m, value)) == pytest.approx(value, rel=1e-12)
+
+
 @given(tables())
 def test_one_criterion_scores_itself(table):
     first = table[:, :1]

@@ -39,7 +39,8 @@ class LocalFleet:
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._train, self._test = SharedSplit.of(task.federation.train), SharedSplit.of(task.federation.test)
         self._sizes = np.diff(task.federation.train.offsets)
-        self._pool: Pool | Here = Here() if workers == 1 else Pool(workers)
+        preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
+        self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:

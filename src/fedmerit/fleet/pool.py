@@ -6,17 +6,18 @@ import multiprocessing
 import pickle
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Any, TypeAlias
 
 from fedmerit.errors import RunFailed
 
+OURS = (signal.SIGINT, signal.SIGTERM)  # a request to stop is the pool's affair: workers are started deaf to it
 TRIES = 3  # how often a job may take its worker down before it is given up
-PRELOAD = ["fedmerit.learn.sgd"]  # imported once by the process that all workers are forked from
 
 Job: TypeAlias = tuple[Any, ...]
 Work: TypeAlias = Callable[..., Any]
@@ -52,11 +53,12 @@ class Here:
 class Pool:
     """Workers that stay for the whole run."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, preload: Sequence[str] = ()) -> None:
+        """`preload` names modules that the process all workers are forked from imports once."""
         self._number = workers
         self._workers: list[tuple[ForkServerProcess, Connection]] = []
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOAD)
+        self._context.set_forkserver_preload(list(preload))
 
     def equip(self, work: Work) -> None:
         """Do jobs with this from now on; starts the workers the first time."""
@@ -104,6 +106,7 @@ class Pool:
     def _start(self) -> tuple[ForkServerProcess, Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=serve, args=(theirs, self._work), daemon=True)
+        _ensure_forkserver()
         try:
             process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -134,9 +137,18 @@ class Pool:
             return None
 
 
+def _ensure_forkserver() -> None:
+    """Start the process that workers are forked from, if it is not there, deaf to our signals: they inherit that."""
+    resource_tracker.ensure_running()  # first, since it unblocks them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def serve(connection: Connection, work: Work) -> None:
-    """A worker's life: do jobs until the pool is gone. Ctrl-C is the pool's affair."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker's life: do jobs until the pool is gone."""
     with suppress(EOFError, OSError):
         while True:
             message = connection.recv()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.errors import FolderError
+from fedmerit.folder import open_ledger
 from fedmerit.ledger import Ledger
 from fedmerit.report.columns import pack_round, shorten
 from fedmerit.report.events import group_events
 from fedmerit.report.settings import Settings, differences, environment_lines, toml_lines
 from fedmerit.report.summary import SHARES, summary
-from fedmerit.run import open_ledger
 
 TARGETS = (0.7, 0.8, 0.9, 0.95)
 CURVES = ("accuracy", "p10", "p50", "p90")
@@ -41,16 +41,14 @@ def labels(folders: Sequence[Path]) -> list[str]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    ledger = open_ledger(folder)
     try:
-        meta = ledger.meta()
-        config = _config(meta)
-        about = {"config": toml_lines(config), "environment": environment_lines(meta)}
-        return {"folder": str(folder), **_run(ledger, config), **about}
+        with open_ledger(folder) as ledger:
+            meta = ledger.meta()
+            config = _config(meta)
+            about = {"config": toml_lines(config), "environment": environment_lines(meta)}
+            return {"folder": str(folder), **_run(ledger, config), **about}
     except sqlite3.Error as error:
         raise FolderError(f"cannot read the ledger in {folder}: {error}") from None
-    finally:
-        ledger.close()
 
 
 def _config(meta: Mapping[str, str]) -> Settings:
@@ -81,7 +79,7 @@ def _run(ledger: Ledger, config: Settings) -> dict[str, Any]:
 def _recipe(config: Settings, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What was run: the recipe's parts, the seed and how many rounds were asked for; None where unknown."""
     recipe, run = (config.get(key) or {} for key in ("recipe", "run"))
-    orders = list(dict.fromkeys(tuple(row["priority"]) for row in rounds))
+    orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
     return {
         "name": recipe.get("name"),
         "priorities": orders or [recipe.get("priority") or []],

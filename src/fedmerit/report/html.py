@@ -17,8 +17,10 @@ from fedmerit.report.data import collect
 
 PAGE = "report.html"
 STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
-SCRIPTS = ("text", "data", "theme", "overview", "accuracy", "targets", "cells", "weights", "bars", "explain")
-SCRIPTS += ("notes", "settings", "report")
+SCRIPTS = (
+    *("text", "data", "theme", "overview", "accuracy", "targets", "cells", "weights", "bars", "explain"),
+    *("notes", "settings", "report"),
+)
 """Joined in this order into one script: later files use what earlier ones define."""
 
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -60,7 +62,9 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise ConfigError("the HTML report needs plotly, which is not installed: pip install 'fedmerit[report]'") from None
+        raise ConfigError(
+            "the HTML report needs plotly, which is not installed: pip install 'fedmerit[report]'"
+        ) from None
     return str(get_plotlyjs())
 
 

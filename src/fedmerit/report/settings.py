@@ -19,7 +19,8 @@ def toml_lines(config: Settings) -> list[Line]:
 
 def environment_lines(meta: Mapping[str, str]) -> list[Line]:
     """Versions, machine and the recipe as Python prints it: all the ledger says of the run but its settings."""
-    return [(key, key, value) for key, value in sorted(meta.items()) if key != "config"]
+    keys = sorted(meta.keys() - {"config"}, key=lambda key: (key == "recipe", key))  # the recipe is long: last
+    return [(key, key, meta[key]) for key in keys]
 
 
 def differences(runs: Sequence[Sequence[Line]]) -> list[dict[str, Any]]:

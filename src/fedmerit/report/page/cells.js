@@ -1,20 +1,22 @@
 // Cells: a run's weights as a grid of clients by rounds, in the order the reader wants.
 
-// weight[client][round place] is null where the client has no weight; marks are [client, round] of those left out.
+const OUT = -1; // stands in the grid for the weight of a client that was left out
+
+// weight[client][round place] is null where the client was not drawn; marks are [client, round] of those left out.
 function cellsOf(run) {
-  const blank = () => run.names.map(() => new Array(run.rounds.length).fill(null));
-  const [weight, out, values, marks] = [blank(), blank(), [], []];
+  const weight = run.names.map(() => new Array(run.rounds.length).fill(null));
+  const [values, marks] = [[], []];
   run.rounds.forEach((packed, place) => {
     const column = unpack(packed.weight, packed);
     packed.ids.forEach((id, k) => (weight[id][place] = column[k]));
     values.push(...column);
     for (const { client } of leftOut(run, packed.round)) {
-      out[client][place] = 1;
+      weight[client][place] = OUT;
       marks.push([client, packed.round]);
     }
   });
-  const mean = weight.map((row) => average(row.filter((value) => value !== null)));
-  return { weight, out, marks, mean, ...topWeight(values) };
+  const mean = weight.map((row) => average(row.filter((value) => value !== null && value !== OUT)));
+  return { weight, marks, mean, ...topWeight(values) };
 }
 
 const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : -1);

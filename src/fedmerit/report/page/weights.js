@@ -1,38 +1,37 @@
 // Weights: the heat map of clients by rounds; choosing a cell explains it.
 
 function weightTraces(run, order) {
-  const { marks } = cells(run);
-  const grid = {
+  const { weight, marks, top } = cells(run);
+  const map = {
     type: "heatmap",
     x: run.rounds.map(({ round }) => round),
     y: order.map((_, row) => row),
-    zmin: 0,
-    ...(roomy(run) ? { xgap: 1, ygap: 1 } : {}),
-  };
-  const traces = [weightTrace(run, order, grid)];
-  if (marks.length) traces.push(outTrace(run, order, grid));
-  if (marks.length && roomy(run)) traces.push(crossTrace(marks, order));
-  return traces;
-}
-
-function weightTrace(run, order, grid) {
-  const { weight, top } = cells(run);
-  return {
-    ...grid,
     z: order.map((id) => weight[id]),
-    zmax: top,
-    colorscale: ["none", "mid", "full"].map((name, i) => [i / 2, cssValue(`scale-${name}`)]),
-    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".1~%", nticks: 6, tickfont: { color: cssValue("muted") } },
-    showscale: !narrow(),
+    ...weightScale(top),
+    ...(roomy(run) ? { xgap: 1, ygap: 1 } : {}),
     hoverongaps: true, // a client that was not drawn has its story, too
     hoverinfo: "none",
   };
+  return marks.length && roomy(run) ? [map, crossTrace(marks, order)] : [map];
 }
 
-function outTrace(run, order, grid) {
-  const z = order.map((id) => cells(run).out[id]);
-  const colorscale = [0, 1].map((end) => [end, cssValue("out")]);
-  return { ...grid, z, zmax: 1, colorscale, showscale: false, hoverinfo: "skip" };
+// From no weight to the heaviest; whatever lies below 0 was left out and has a colour of its own.
+function weightScale(top) {
+  const [out, none, mid, full] = ["out", "scale-none", "scale-mid", "scale-full"].map(cssValue);
+  const tickfont = { color: cssValue("muted") };
+  return {
+    zmin: -top / 1000,
+    zmax: top,
+    colorscale: [
+      [0, out],
+      [0.0005, out],
+      [0.0005, none],
+      [0.5, mid],
+      [1, full],
+    ],
+    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".1~%", nticks: 6, tickfont },
+    showscale: !narrow(),
+  };
 }
 
 function crossTrace(marks, order) {

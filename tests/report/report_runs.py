@@ -1,0 +1,100 @@
+"""Run folders for the report's tests: small ledgers with all that can happen in a round."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmerit.config import make_config
+from fedmerit.folder import LEDGER, environment
+from fedmerit.ledger import Ledger
+from fedmerit.round import Record
+from fedmerit.scores import Prioritized
+from fedmerit.types import Evaluation
+from fedmerit.weights import weigh
+
+PRIORITY = ("DS", "MW")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "__proto__",
+    "</script>",
+    "x" * 10_000,
+    '<a href="http://evil.example/">here</a>',
+    "&amp;\u2028\u2029\u202e",
+    "<!--",
+)
+
+
+def make_run(
+    folder: Path,
+    names: Sequence[str] = ("a", "b", "c", "d"),
+    rounds: int = 4,
+    drawn: int = 3,
+    settings: dict[str, Any] | None = None,
+) -> Path:
+    """A run in which client 0 is left out of round 1 and nobody can be weighed in round 2."""
+    folder.mkdir(parents=True)
+    recipe = {"name": "prioritized", "priority": list(PRIORITY), "normalise": "sum"}
+    config = make_config({"recipe": recipe, "run": {"rounds": 4}} | (settings or {}))
+    meta = environment() | {"recipe": "Recipe(...)", "config": config.model_dump_json()}
+    ledger = Ledger.create(folder / LEDGER, names, meta)
+    rng = np.random.default_rng(len(names))
+    for index in range(1, rounds + 1):
+        ledger.append(make_record(rng, index, len(names), drawn))
+    ledger.close()
+    return folder
+
+
+def make_record(rng: np.random.Generator, index: int, clients: int, drawn: int) -> Record:
+    ids = np.sort(rng.choice(clients, drawn, replace=False))
+    left_out = {0: "update holds NaN or infinity"} if index == 1 else {}
+    ids = ids[~np.isin(ids, list(left_out))]
+    facts = {"samples": rng.integers(1, 900, len(ids)).astype(float)}
+    raw = np.column_stack([facts["samples"], 1 / np.sqrt(1 + rng.random(len(ids)))])
+    weights = None if index == 2 else weigh(raw, PRIORITY, Prioritized(), "sum", facts["samples"])
+    sizes = rng.integers(10, 60, clients)
+    tested = Evaluation(rng.binomial(sizes, min(0.5 + 0.1 * index, 0.9)), sizes)
+    kept = () if weights is None else tuple(int(i) for i in ids)
+    seconds = {"train": 1.5, "weigh": 0.25}
+    return Record(index, PRIORITY, kept, facts, weights, left_out, tested, 1000, 900, seconds)
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser's parser makes of a report: its elements, its scripts, its embedded data."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: dict[str, str] = {}
+        self.text = ""
+        self._script: str | None = None
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(self.scripts["data"])
+
+    def ids(self) -> set[str]:
+        return {value for _, attributes in self.elements if (value := attributes.get("id"))}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self._script = dict(attrs).get("id") or "main"
+            self.scripts[self._script] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, data: str) -> None:
+        if self._script:
+            self.scripts[self._script] += data
+        else:
+            self.text += data
