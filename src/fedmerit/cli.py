@@ -130,7 +130,9 @@ def _stoppable(folder: Path) -> Iterator[None]:
         yield
     except (RunStopped, KeyboardInterrupt) as stop:
         err_console.print(
-            f"{str(stop) or 'stopped at once'}; go on with: fedmerit run --resume {folder}", markup=False, soft_wrap=True
+            f"{str(stop) or 'stopped at once'}; go on with: fedmerit run --resume {folder}",
+            markup=False,
+            soft_wrap=True,
         )
         raise typer.Exit(130) from None
 
