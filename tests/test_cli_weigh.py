@@ -99,7 +99,6 @@ def test_a_table_that_is_none_is_one_line(cli: CommandLine, tmp_path: Path, cont
     assert one_line(cli("weigh", table, "--priority", "DS")).startswith(f"error: {table}")
 
 
-@pytest.mark.xfail(reason="names of criteria are taken for rich's markup in the table")
 def test_names_of_criteria_are_shown_as_they_are(cli: CommandLine, tmp_path: Path):
     table = tmp_path / "clients.csv"
     table.write_text("client,[/b]\na,1\nb,2\n")

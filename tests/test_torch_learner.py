@@ -183,10 +183,7 @@ def test_a_batch_of_all_rows_is_one_step_per_epoch(batch: Any):
     [
         mlp,
         with_batch_norm,
-        pytest.param(
-            with_dropout,
-            marks=pytest.mark.xfail(reason="building the module in the first call uses up random numbers of the seed"),
-        ),
+        with_dropout,
     ],
 )
 def test_same_seed_same_bits(build: Build):

@@ -75,7 +75,8 @@ class Capacity:
                     "a better value could lower the score; raise the one or lower the others"
                 )
         single = [phi - sum(v for pair, v in pairs.items() if i in pair) / 2 for i, phi in enumerate(shapley)]
-        return cls(tuple(_mu(mask, single, pairs) for mask in range(2**m)))
+        values = (_mu(mask, single, pairs) for mask in range(2**m))
+        return cls(tuple(0.0 if abs(value) < TOLERANCE else value for value in values))  # no -1e-17 by rounding
 
     def moebius(self) -> Vector:
         """m(T) with mu(S) = sum over T in S of m(T), indexed by mask."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from fedmerit.types import ClientId, Replies, Round
 
 UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
 """Facts that are shares and so lie in 0..1; attributes do, too."""
+
+
+LARGEST = sys.float_info.max
 
 
 def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tuple[Round, dict[ClientId, str]]:
@@ -35,13 +39,15 @@ def _wrong_update(norm: float, got: int, length: int) -> str | None:
     return None if math.isfinite(norm) else "update holds NaN, infinity or values too large to square"
 
 
-def _wrong_facts(facts: Mapping[str, Any], needs: Sequence[str]) -> str | None:
+def _wrong_facts(facts: Any, needs: Sequence[str]) -> str | None:
+    if not isinstance(facts, Mapping):
+        return f"facts are missing: {facts!r:.80}"
     for name in needs:
         value = facts.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
+        if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
             return f"fact {name} is missing or no number: {value!r:.80}"
-        if not math.isfinite(value) or value < 0:
-            return f"fact {name} must be finite and >= 0: {value}"
+        if not 0 <= value <= LARGEST:
+            return f"fact {name} must be finite and >= 0: {value!r:.80}"
         if (name in UNIT_FACTS or name.startswith(ATTRIBUTE)) and value > 1:
             return f"fact {name} is a share in 0..1: {value}"
     return "no training samples" if facts["samples"] < 1 else None

@@ -153,7 +153,8 @@ def weigh(
     if not recipe.priority:
         raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
     raw = table.columns(recipe.priority)
-    fallback = table.columns(["DS"])[:, 0] if "DS" in table.names else np.ones(len(raw))
+    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
+    fallback = sizes if sizes.any() else np.ones(len(raw))
     result = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
     if as_json:
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}

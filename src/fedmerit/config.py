@@ -14,8 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from fedmerit.errors import ConfigError, did_you_mean
 from fedmerit.types import Normalise
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 
@@ -124,8 +124,9 @@ class Config(Section):
         raise ValueError("must be a table such as [run]")
 
 
-def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file and apply `key=value` overrides such as `train.lr=0.05`."""
+    path = Path(path)
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -144,7 +145,7 @@ def make_config(values: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError("; ".join(_problem(item) for item in error.errors())) from None
+        raise ConfigError("; ".join(dict.fromkeys(map(_problem, error.errors())))) from None
 
 
 def dump_config(config: Config) -> str:
@@ -180,6 +181,7 @@ def _problem(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         valid = _keys_beside(location)
         return f"unknown key {key!r}{did_you_mean(location[-1], valid)}; valid here: {', '.join(sorted(valid))}"
+    key = ".".join(part for part in location[:2])  # deeper parts are pydantic's names, not keys
     shown = repr(item["input"])
     rule = item["msg"][:1].lower() + item["msg"][1:]
     return f"{key}: {rule} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"

@@ -17,7 +17,7 @@ from fedmerit.config import Config, dump_config, load_config, make_config
 from fedmerit.errors import FolderError
 from fedmerit.ledger import Ledger
 
-CONFIG, LEDGER, LOCK = "config.toml", "ledger.db", "lock"
+CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST = "model.safetensors", "best.safetensors"
 BITS_DEPEND_ON = ("fedmerit", "numpy", "torch")
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
@@ -35,8 +35,11 @@ def check_new(out: Path) -> None:
 def make_folder(out: Path, config: Config, names: Sequence[str], recipe: str) -> None:
     """A folder with configuration and empty ledger; it appears whole or not at all."""
     check_new(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except (NotADirectoryError, FileExistsError, PermissionError) as error:
+        raise FolderError(f"cannot make the folder {out}: {error.strerror}; choose another --out") from None
     (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
     meta = environment() | {"recipe": recipe, "config": config.model_dump_json()}
     Ledger.create(part / LEDGER, names, meta).close()
@@ -52,7 +55,7 @@ def open_ledger(folder: Path) -> Ledger:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold a run's folder; a second process that wants to is refused. A kill lets go."""
-    with (folder / LOCK).open("w") as file:
+    with (folder / CONFIG).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -29,6 +29,8 @@ class Recipe:
     def __post_init__(self) -> None:
         if not self.criteria:
             raise ConfigError("a recipe has at least one criterion")
+        if len(set(self.priority)) < len(self.criteria):
+            raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
         counts = [criterion.name for criterion in self.criteria if not criterion.degree]
         if self.normalise == "none" and counts:
             raise ConfigError(

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.config import Config, RunConfig, make_config
-from fedmerit.errors import FolderError, RunFailed, RunStopped
+from fedmerit.errors import DataError, FolderError, RunFailed, RunStopped
+from fedmerit.facts import measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.fleet.local import LocalFleet, cores
 from fedmerit.folder import (
@@ -56,8 +59,9 @@ class Run:
 
     @property
     def accuracy(self) -> float:
-        """Accuracy after the last round, weighted by test size."""
-        return float(self.ledger.rounds()[-1]["accuracy"])
+        """Accuracy after the last round, weighted by test size; NaN where nobody has test rows."""
+        accuracy = self.ledger.rounds()[-1]["accuracy"]
+        return float("nan") if accuracy is None else float(accuracy)
 
     @property
     def local_accuracy(self) -> Matrix:
@@ -103,6 +107,7 @@ def federate(
     """Run a recipe on a task on this machine, with its ledger in memory."""
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers}})
+    check_facts(task, recipe)
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
     with LocalFleet(task, workers) as fleet:
         start = State(fleet.start(derive(seed, "model")))
@@ -120,6 +125,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
+    check_facts(task, recipe)
     with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
@@ -162,6 +168,14 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
         write_model(folder / MODEL, model, config.run.rounds)
         remove_checkpoints(folder)
     return Run.load(folder)
+
+
+def check_facts(task: Task, recipe: Recipe) -> None:
+    """The data has what the recipe's criteria need; otherwise every client would be left out of every round."""
+    clients = np.flatnonzero(task.federation.train.sizes)
+    if not len(clients):
+        raise DataError("no client has a training row")
+    measure(task.federation.samples(int(clients[0])), recipe.needs)
 
 
 _rounds = rounds  # `federate` has an argument of that name

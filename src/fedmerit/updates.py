@@ -54,11 +54,12 @@ class Updates:
     def norms(self) -> Vector:
         """Euclidean length of each row; infinite or NaN where a value is."""
         squares = np.zeros(len(self))
-        for place, row in enumerate(self._places):
-            for start in range(0, self.length, COLUMNS):
-                part = self._rows[row, start : start + COLUMNS]
-                squares[place] += float(np.dot(part, part))
-            self._let_go(place * self.length * self._rows.itemsize)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for place, row in enumerate(self._places):
+                for start in range(0, self.length, COLUMNS):
+                    part = self._rows[row, start : start + COLUMNS]
+                    squares[place] += float(np.dot(part, part))
+                self._let_go(place * self.length * self._rows.itemsize)
         return np.sqrt(squares)
 
     def cosines(self) -> Matrix:

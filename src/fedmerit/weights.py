@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedmerit.errors import TableError
+from fedmerit.errors import TableError, UnknownName
 from fedmerit.scores import Score
 from fedmerit.types import ClientId, Matrix, Normalise, Vector
 
@@ -77,7 +77,9 @@ def weigh(
     """
     check_table(raw, names, normalise)
     table = normalised(raw, normalise)
-    scores = score(table)
+    scores = np.asarray(score(table), dtype=np.float64)
+    if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
+        raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
     return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
 
@@ -110,6 +112,8 @@ def total_variation(one: Vector, other: Vector) -> float:
 
 def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None:
     """Raw criteria are finite and not negative, and degrees in 0..1 where nothing normalises them."""
+    if normalise not in get_args(Normalise):
+        raise UnknownName("way to normalise", str(normalise), get_args(Normalise))
     if raw.ndim != 2 or raw.shape[1] != len(names) or not raw.size:
         raise TableError(f"a table has one row per client and a column for each of {list(names)}; got {raw.shape}")
     for name, column in zip(names, raw.T, strict=True):

@@ -200,8 +200,8 @@ def test_another_version_is_refused_by_name(tmp_path: Path, package: str) -> Non
 def test_a_run_that_another_process_holds_is_refused(tmp_path: Path, config: Path) -> None:
     folder = tmp_path / "run"
     config.write_text(CONFIG.replace("toy:TOY", "toy:SLEEPY"))
-    process = start(config, "--out", folder)
-    while not (folder / "lock").exists():
+    process = start(config, "--out", folder, env={"TOY_STARTED": str(tmp_path / "started")})
+    while not (tmp_path / "started").exists():
         time.sleep(0.01)
     code, errors = end(start("--resume", folder))
     kill(process)

@@ -8,17 +8,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.facts import measure
-from fedmerit.learn.base import Learner
-from fedmerit.seeds import derive
-from fedmerit.types import ClientId, Parcel, Samples
+from fedmerit.learn.base import GroupLearner, Learner
+from fedmerit.types import Model, Parcel, Samples
+
+Answer = tuple[NDArray[np.float32], dict[str, float]]
 
 
-def answer(
-    learner: Learner, parcel: Parcel, samples: Samples, needs: Sequence[str], seed: int, index: int, client: ClientId
-) -> tuple[NDArray[np.float32], dict[str, float]]:
-    """The update and the facts of one client; an empty client trains nothing and says so by samples = 0."""
-    facts = measure(samples, needs)
-    if not len(samples):
-        return np.zeros_like(parcel.model), facts
-    trained = learner.train(parcel.model, samples, derive(seed, "train", index, client))
-    return trained - parcel.model, facts
+def answers(
+    learner: Learner, parcels: Sequence[Parcel], samples: Sequence[Samples], needs: Sequence[str], seeds: Sequence[int]
+) -> list[Answer]:
+    """Updates and facts of one or several clients; an empty client trains nothing and says so by samples = 0."""
+    full = [place for place, part in enumerate(samples) if len(part)]
+    models = [parcels[place].model for place in full]
+    trained = iter(_train(learner, models, [samples[i] for i in full], [seeds[i] for i in full]))
+    return [
+        (_difference(next(trained), parcel.model) if len(part) else np.zeros_like(parcel.model), measure(part, needs))
+        for parcel, part in zip(parcels, samples, strict=True)
+    ]
+
+
+def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
+    if trained.shape != model.shape:
+        raise ValueError(f"the learner returned a model of shape {trained.shape}, it received {model.shape}")
+    return trained - model
+
+
+def group_size(learner: Learner) -> int:
+    """How many clients the learner wants at once."""
+    return learner.together if isinstance(learner, GroupLearner) else 1
+
+
+def _train(learner: Learner, models: list[Model], samples: list[Samples], seeds: list[int]) -> list[Model]:
+    if len(models) > 1 and isinstance(learner, GroupLearner):
+        return learner.train_together(models, samples, seeds)
+    return [learner.train(*one) for one in zip(models, samples, seeds, strict=True)]

@@ -7,17 +7,23 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
+from fedmerit.fleet.client import group_size
 from fedmerit.fleet.pool import Failed, Here, Pool
 from fedmerit.fleet.worker import SharedSplit, Worker
 from fedmerit.tasks.task import Task
 from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
 from fedmerit.updates import Updates
+
+Place: TypeAlias = tuple[ClientId, int, int]
+"""A client, the row of its model, the row for its update."""
+
+Facts: TypeAlias = dict[str, float]
 
 TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 
@@ -69,17 +75,35 @@ class LocalFleet:
         models = {id(parcel.model): parcel.model for parcel in parcels.values()}
         worker = self._equip(list(models.values()), len(ids))
         slots = {key: slot for slot, key in enumerate(models)}
-        jobs = [
-            ("train", client, slots[id(parcels[client].model)], row, tuple(needs), seed, index)
-            for row, client in enumerate(ids)
-        ]
-        answers = {job[1]: result for job, result in self._pool.map(sorted(jobs, key=lambda job: -self._sizes[job[1]]))}
-        failed = {client: answer.reason for client, answer in answers.items() if isinstance(answer, Failed)}
-        places = np.array([row for row, client in enumerate(ids) if client not in failed], dtype=np.intp)
-        kept = tuple(ids[place] for place in places)
+        places = [(client, slots[id(parcels[client].model)], row) for row, client in enumerate(ids)]
+        facts, failed = self._train_groups(places, tuple(needs), seed, index)
+        good = np.array([row for row, client in enumerate(ids) if client in facts], dtype=np.intp)
         release = worker.updates.release if worker.updates.on_disk else None
-        updates = Updates(worker.updates.array[: len(ids)], places, release)
-        return Replies(kept, updates, tuple(answers[client] for client in kept), failed, updates.nbytes)
+        updates = Updates(worker.updates.array[: len(ids)], good, release)
+        kept = tuple(ids[row] for row in good)
+        return Replies(kept, updates, tuple(facts[client] for client in kept), failed, updates.nbytes)
+
+    def _train_groups(
+        self, places: Sequence[Place], needs: tuple[str, ...], seed: int, index: int
+    ) -> tuple[dict[ClientId, Facts], dict[ClientId, str]]:
+        """Facts of who trained, reasons of who failed. Groups depend on the round alone, never on the workers."""
+        largest_first = sorted(places, key=lambda place: (-self._sizes[place[0]], place[0]))
+        size = group_size(self._learner)
+        groups = [tuple(largest_first[start : start + size]) for start in range(0, len(places), size)]
+        facts: dict[ClientId, Facts] = {}
+        failed: dict[ClientId, str] = {}
+        while groups:
+            jobs = [("train", group, needs, seed, index) for group in groups]
+            groups = []
+            for job, result in self._pool.map(jobs):
+                group = job[1]
+                if not isinstance(result, Failed):
+                    facts |= {client: told for (client, _, _), told in zip(group, result, strict=True)}
+                elif len(group) > 1:
+                    groups += [(place,) for place in group]  # one of them spoils it: each alone
+                else:
+                    failed[group[0][0]] = result.reason
+        return facts, failed
 
     def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
         """One pass over all clients' test rows per model, then a count per client (no loop over clients)."""

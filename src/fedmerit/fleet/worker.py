@@ -1,4 +1,4 @@
-"""What a worker does for the local fleet: train one client, or test models on a range of rows."""
+"""What a worker does for the local fleet: train clients, or test models on a range of rows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import answer
+from fedmerit.fleet.client import answers
 from fedmerit.learn.base import Learner
+from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.types import ClientId, Parcel
 
@@ -49,20 +50,24 @@ class Worker:
     right: Block
 
     def __call__(self, kind: str, *job: Any) -> Any:
-        """Train a client or test models."""
-        return self.train_client(*job) if kind == "train" else self.test_rows(*job)
+        """Train clients or test models."""
+        return self.train_clients(*job) if kind == "train" else self.test_rows(*job)
 
-    def train_client(
-        self, client: ClientId, model: int, row: int, needs: Sequence[str], seed: int, index: int
-    ) -> dict[str, float]:
-        """Train from `models[model]`, leave the update in `updates[row]`, answer with the facts."""
+    def train_clients(
+        self, places: Sequence[tuple[ClientId, int, int]], needs: Sequence[str], seed: int, index: int
+    ) -> list[dict[str, float]]:
+        """For each (client, model, row): train from `models[model]`, leave the update in `updates[row]`; the facts."""
         federation = Federation((), self.train.split(), self.test.split(), self.classes)
-        parcel, samples = Parcel(self.models.array[model]), federation.samples(client)
-        update, facts = answer(self.learner, parcel, samples, needs, seed, index, client)
-        self.updates.array[row] = update
+        clients, models, rows = zip(*places, strict=True)
+        parcels = [Parcel(self.models.array[model]) for model in models]
+        samples = [federation.samples(client) for client in clients]
+        seeds = [derive(seed, "train", index, client) for client in clients]
+        told = answers(self.learner, parcels, samples, needs, seeds)
+        for row, (update, _) in zip(rows, told, strict=True):
+            self.updates.array[row] = update
         if self.updates.on_disk:
             self.updates.release()
-        return facts
+        return [facts for _, facts in told]
 
     def test_rows(self, models: int, start: int, stop: int) -> None:
         """Mark in `right` which test rows each of the first models gets right."""

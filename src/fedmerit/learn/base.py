@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,3 +26,15 @@ class Learner(Protocol):
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """The predicted class of each row."""
+
+
+@runtime_checkable
+class GroupLearner(Learner, Protocol):
+    """A learner that trains several clients faster at once than one by one."""
+
+    @property
+    def together(self) -> int:
+        """How many at once; 1 where it does not pay."""
+
+    def train_together(self, models: Sequence[Model], samples: Sequence[Samples], seeds: Sequence[int]) -> list[Model]:
+        """`train` of each client, in order; equal up to rounding."""

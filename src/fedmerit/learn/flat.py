@@ -12,19 +12,22 @@ from fedmerit.learn.dense import Dense
 
 
 class FlatModule:
-    """A module over one float32 vector `values`: parameters, those of Dense layers last, then floating-point buffers.
+    """A module over one float32 vector `values`: what learns, Dense layers last, then frozen parameters and buffers.
 
     Buffers such as batch-norm's running statistics are part of the vector, so they are averaged like everything else;
-    integer buffers (batch-norm's step counter) stay with the process and influence nothing that is averaged.
+    integer buffers (batch-norm's step counter) start from 0 with every client.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.dense = [layer for layer in module.modules() if isinstance(layer, Dense)]
         inside = {id(parameter) for layer in self.dense for parameter in layer.parameters()}
-        others = [parameter for parameter in module.parameters() if id(parameter) not in inside]
-        parameters = others + [parameter for parameter in module.parameters() if id(parameter) in inside]
-        buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+        learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        others = [parameter for parameter in learning if id(parameter) not in inside]
+        parameters = others + [parameter for parameter in learning if id(parameter) in inside]
+        frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
+        buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
+        self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
         self.values = torch.empty(_count([*parameters, *buffers]))
         self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros(_count(parameters))
@@ -32,6 +35,12 @@ class FlatModule:
         _lay(self.values, [*parameters, *buffers])
         for parameter, view in zip(parameters, _views(self.gradient, parameters), strict=True):
             parameter.grad = view
+
+    def load(self, values: Tensor) -> None:
+        """Take over a model."""
+        self.values.copy_(values)
+        for counter in self._counters:
+            counter.zero_()
 
     @property
     def rows_are_independent(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,8 +16,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit.config import TrainConfig
 from fedmerit.learn.flat import FlatModule
+from fedmerit.learn.together import is_dense_stack, train_together
 from fedmerit.types import Model, Samples
 
+GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: large enough to be fast, small enough for the cache (measured, docs/results/bench.md)
 
 
@@ -40,18 +42,34 @@ class TorchLearner:
         """Epochs of SGD from `model`; batches are drawn anew in each epoch."""
         with _quiet_torch(seed):
             flat = _flat(self.build)
-            flat.values.copy_(torch.from_numpy(model))
+            torch.manual_seed(seed)  # building the module, the first time, used up random numbers
+            flat.load(torch.from_numpy(model))
             flat.module.train()
             step = _Step(flat, self.config, torch.from_numpy(samples.x), torch.from_numpy(samples.y))
             for rows in _batches(len(samples), self.config.epochs, self.config.batch, seed):
                 step(rows)
             return flat.values.numpy().copy()
 
+    @property
+    def together(self) -> int:
+        """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
+        plain = not (self.config.momentum or self.config.weight_decay or self.config.prox)
+        return GROUP if plain and is_dense_stack(_flat(self.build)) else 1
+
+    def train_together(self, models: Sequence[Model], samples: Sequence[Samples], seeds: Sequence[int]) -> list[Model]:
+        """`train` of several clients at once; equal up to rounding."""
+        with _quiet_torch(0):
+            batches = [
+                list(_batches(len(part), self.config.epochs, self.config.batch, seed))
+                for part, seed in zip(samples, seeds, strict=True)
+            ]
+            return train_together(_flat(self.build), self.config.lr, models, samples, batches)
+
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
         with _quiet_torch(0), torch.inference_mode():
             flat = _flat(self.build)
-            flat.values.copy_(torch.from_numpy(model))
+            flat.load(torch.from_numpy(model))
             flat.module.eval()
             parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
             decided = [_decide(flat.module(as_input(part))) for part in parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -44,10 +45,10 @@ def json_line(record: Record) -> str:
     return json.dumps(
         {
             "round": record.index,
-            "accuracy": None if tested is None else tested.accuracy,
-            "p10": low,
-            "p50": middle,
-            "p90": high,
+            "accuracy": _known(None if tested is None else tested.accuracy),
+            "p10": _known(low),
+            "p50": _known(middle),
+            "p90": _known(high),
             "clients": len(record.ids),
             "left_out": {str(client): reason for client, reason in record.left_out.items()},
             "seconds": sum(record.seconds.values()),
@@ -55,12 +56,17 @@ def json_line(record: Record) -> str:
     )
 
 
+def _known(value: float | None) -> float | None:
+    """JSON has no NaN."""
+    return None if value is None or math.isnan(value) else value
+
+
 def weights_table(title: str, priority: Sequence[str], rows: Iterable[Earned], names: Sequence[str]) -> Table:
     """Criteria -> score -> weight, a line per client."""
-    grid = Table(title=title, title_justify="left", caption="value (normalised)", caption_justify="left")
+    grid = Table(title=escape(title), title_justify="left", caption="value (normalised)", caption_justify="left")
     grid.add_column("client", no_wrap=True)
     for name in priority:
-        grid.add_column(name, justify="right")
+        grid.add_column(escape(name), justify="right")
     grid.add_column("score", justify="right", no_wrap=True)
     grid.add_column("weight", justify="right", style="bold", no_wrap=True)
     for row in rows:

@@ -1,0 +1,59 @@
+"""Who takes part: which module runs in which environment, with which threads, and what the issue asks us to reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DEFAULT_AND_ONE = (None, 1)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to do the rounds; `threads` lists the settings that are tried, of which the fastest counts."""
+
+    name: str
+    label: str
+    environment: str
+    module: str
+    variant: str = ""
+    threads: tuple[int | None, ...] = (None,)
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        Contender("ours", "fedmerit, 2 workers", "ours", "ours.rounds"),
+        Contender("best-2x1", "bare PyTorch, best by hand, 2 processes x 1 thread", "ours", "peers.bare_torch", "best-2x1"),
+        Contender("plain-2x1", "bare PyTorch, plain, 2 processes x 1 thread", "ours", "peers.bare_torch", "plain-2x1"),
+        Contender("plain-1x2", "bare PyTorch, plain, 1 process x 2 threads", "ours", "peers.bare_torch", "plain-1x2"),
+        Contender("flower", "Flower 1.41 simulation (Ray)", "flower", "peers.flower"),
+        Contender("pfl", "pfl 0.6, 1 process", "pfl", "peers.pfl", threads=DEFAULT_AND_ONE),
+        Contender("fluke", "fluke 0.8.1, 1 process", "fluke", "peers.fluke", threads=DEFAULT_AND_ONE),
+        Contender("fedlab", "FedLab 1.3, 1 process", "fedlab", "peers.fedlab", threads=DEFAULT_AND_ONE),
+    )
+}
+
+BARE_TARGETS = {"best-2x1": 0.95, "plain-2x1": 1.2, "plain-1x2": 1.2}
+TARGETS: Mapping[str, Mapping[str, float]] = {
+    "W1": BARE_TARGETS | {"flower": 1.3, "pfl": 1.8, "fluke": 1.8, "fedlab": 1.8},
+    "W1f": BARE_TARGETS,
+    "W2": BARE_TARGETS,
+    "W3": {"flower": 20.0, "pfl": 3.0, "fluke": 3.0, "fedlab": 3.0},
+}
+"""The least ratio (their seconds / ours) that issue 3 asks for."""
+
+LEAST_BANDWIDTH = 0.7  # W4: share of the read bandwidth
+MOST_FOR_SIX = {"W4": 2.5, "W5": 6.0}  # times the seconds of one weighting, of one model
+MOST_GROWTH = 1.5  # W6: seconds per round from the fewest to the most clients
+MOST_BYTES = 200  # W6: per registered client
+
+
+def chosen(only: str) -> set[str]:
+    """The names that `--only` lists; `bare` stands for the three loops of bare PyTorch."""
+    names = {name.strip() for name in only.split(",") if name.strip()}
+    if "bare" in names:
+        names = names - {"bare"} | set(BARE_TARGETS)
+    if unknown := names - set(CONTENDERS):
+        raise SystemExit(f"--only: unknown {', '.join(sorted(unknown))}; valid: bare, {', '.join(CONTENDERS)}")
+    return names or set(CONTENDERS)

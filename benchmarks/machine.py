@@ -1,0 +1,76 @@
+"""What this machine is, and what it can do at most: matrix product and reading memory, with one and two threads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from peers.common import answer
+
+SIDE = 2048
+BYTES = 1 << 30
+STREAMS = 64  # rows read side by side: memory is read faster in several streams than in one
+
+
+def facts() -> dict[str, str]:
+    """For the head of the report."""
+    cpu = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    memory = next(int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
+    return {
+        "CPU": f"{cpu}, {len(os.sched_getaffinity(0))} cores",
+        "memory": f"{memory / 2**20:.1f} GiB",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "versions": ", ".join(f"{name} {version(name)}" for name in ("fedmerit", "torch", "numpy")),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def readers(values: torch.Tensor) -> dict[str, Callable[[], object]]:
+    """Ways to read an array once with as little arithmetic as possible; the fastest is the machine's bandwidth."""
+    flat = values.view(-1)
+    array, table = flat.numpy(), flat[: len(flat) // STREAMS * STREAMS].view(STREAMS, -1)
+    ones = torch.ones(STREAMS)
+    return {
+        "sum": lambda: torch.sum(flat),
+        "dot": lambda: np.dot(array, array),
+        "torch vector @ matrix": lambda: ones @ table,
+        "numpy vector @ matrix": lambda: ones.numpy() @ table.numpy(),
+    }
+
+
+def best(action: Callable[[], object], times: int) -> float:
+    """The shortest of several times."""
+    action()
+    seconds = []
+    for _ in range(times):
+        start = perf_counter()
+        action()
+        seconds.append(perf_counter() - start)
+    return min(seconds)
+
+
+def main() -> None:
+    """Answer with the limits for the threads that the environment allows; `quick` for a short look."""
+    quick = "quick" in sys.argv
+    times, size = (3, BYTES // 8) if quick else (10, BYTES)
+    square, values = torch.randn(SIDE, SIDE), torch.ones(size // 4)
+    gflops = 2 * SIDE**3 / best(lambda: square @ square, times) / 1e9
+    answer({"gflops": gflops, "read": max(size / best(read, times) for read in readers(values).values()) / 1e9})
+
+
+if __name__ == "__main__":
+    main()

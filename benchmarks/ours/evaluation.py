@@ -1,0 +1,62 @@
+"""W5: one model and six models tested on all clients' test rows, through the local fleet; and a loop over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from fedmerit import Split, Task
+from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit.fleet.local import LocalFleet
+from ours.rounds import WORKERS
+from ours.task import learner, load
+from peers.common import Data, Job, answer, network
+
+SIX = 6
+
+
+def test_first(folder: str) -> Task:
+    """A task whose clients hold all rows for testing and one row for training."""
+    federation = load(TaskConfig(source=folder), 0)
+    rows, edges = federation.train, np.arange(len(federation.names) + 1)
+    train = Split(rows.x[: edges[-1]], rows.y[: edges[-1]], edges)
+    return Task(type(federation)(federation.names, train, rows, federation.classes), learner("femnist-cnn", TrainConfig()))
+
+
+@torch.inference_mode()
+def loop_over_clients(job: Job, data: Data, module: torch.nn.Module) -> list[int]:
+    """The plain way: client after client, torch's default threads."""
+    right = []
+    for client in range(job.clients):
+        x, y = data.client(client)
+        right.append(int((module(x).argmax(1) == y).sum()))
+    return right
+
+
+def main() -> None:
+    """Time each way `rounds` times, interleaved, after `warmup` rounds that are not counted."""
+    job = Job.read()
+    task = test_first(job.data)
+    models = [task.learner.start(seed) for seed in range(SIX)]
+    with LocalFleet(task, WORKERS) as fleet:
+        ways: dict[str, Callable[[], object]] = {
+            "one model": partial(fleet.evaluate, models[:1]),
+            "six models": partial(fleet.evaluate, models),
+            "loop over clients, one model": partial(loop_over_clients, job, Data.open(job), network(job).eval()),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(job.total):
+            for name, way in ways.items():
+                start = perf_counter()
+                way()
+                seconds[name].append(perf_counter() - start)
+    answer({"seconds": {name: times[job.warmup :] for name, times in seconds.items()}, "folder": Path(job.data).name})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The bench's synthetic data as a task of fedmerit: `task.data = "ours.task:SYNTHETIC"`, the folder as `task.source`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from fedmerit import Federation, Learner, Split, TaskKind
+from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit.learn.models import Build, dense, find_model, two_convolutions
+from fedmerit.learn.sgd import TorchLearner
+
+MODELS: Mapping[str, Build] = {
+    "mnist-cnn": find_model("mnist-cnn"),
+    "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
+    "mnist-mlp": find_model("mnist-mlp"),
+    "linear": partial(dense, 4, 2),
+}
+
+
+def split(folder: Path, offsets: str) -> Split:
+    """Rows mapped from the files: the fleet copies them into shared memory itself."""
+    x, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
+    edges = np.load(folder / f"{offsets}.npy")
+    return Split(x[: edges[-1]], y[: edges[-1]], edges)
+
+
+def load(config: TaskConfig, seed: int) -> Federation:
+    """Clients 0, 1, 2, ...; `test_offsets` says whose test rows are whose."""
+    folder = Path(config.source)
+    train, test = split(folder, "offsets"), split(folder, "test_offsets")
+    names = tuple(map(str, range(len(train.offsets) - 1)))
+    return Federation(names, train, test, classes=int(train.y[:1000].max()) + 1)
+
+
+def learner(model: str, train: TrainConfig) -> Learner:
+    """fedmerit's own learner for the model of that name."""
+    return TorchLearner(MODELS[model], train)
+
+
+SYNTHETIC = TaskKind("synthetic", "the bench's random images", load, tuple(MODELS), learner=learner)
