@@ -24,7 +24,9 @@ CONTENDERS: Mapping[str, Contender] = {
     contender.name: contender
     for contender in (
         Contender("ours", "fedmerit, 2 workers", "ours", "ours.rounds"),
-        Contender("best-2x1", "bare PyTorch, best by hand, 2 processes x 1 thread", "ours", "peers.bare_torch", "best-2x1"),
+        Contender(
+            "best-2x1", "bare PyTorch, best by hand, 2 processes x 1 thread", "ours", "peers.bare_torch", "best-2x1"
+        ),
         Contender("plain-2x1", "bare PyTorch, plain, 2 processes x 1 thread", "ours", "peers.bare_torch", "plain-2x1"),
         Contender("plain-1x2", "bare PyTorch, plain, 1 process x 2 threads", "ours", "peers.bare_torch", "plain-1x2"),
         Contender("flower", "Flower 1.41 simulation (Ray)", "flower", "peers.flower"),

@@ -58,4 +58,6 @@ def _make(name: str, folder: Path) -> None:
     found = subprocess.run([folder / "bin" / "python", "-c", CHECK], capture_output=True, text=True, check=False)
     release, *cuda = found.stdout.split() or ["none"]
     if release.partition("+")[0] != TORCH or cuda:
-        raise NotInstalled(f"torch {TORCH} without CUDA was asked for; got {found.stdout.strip() or found.stderr[-200:]}")
+        raise NotInstalled(
+            f"torch {TORCH} without CUDA was asked for; got {found.stdout.strip() or found.stderr[-200:]}"
+        )

@@ -19,7 +19,9 @@ def family(root: int, mark: str | None = None) -> set[int]:
             if fields[0] == "Z":
                 continue
             parents[pid] = int(fields[1])
-            if int(fields[3]) == root or (mark and f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()):
+            if int(fields[3]) == root or (
+                mark and f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+            ):
                 found.add(pid)
     grown = True
     while grown:

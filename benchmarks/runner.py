@@ -17,6 +17,7 @@ from typing import Any
 import envs
 from memory import MARK as FAMILY
 from memory import Peak, family
+
 from peers.common import MARK, STARTED
 
 HERE = Path(__file__).parent

@@ -9,12 +9,12 @@ from time import perf_counter
 
 import numpy as np
 import torch
+from ours.rounds import WORKERS
+from ours.task import learner, load
 
 from fedmerit import Split, Task
 from fedmerit.config import TaskConfig, TrainConfig
 from fedmerit.fleet.local import LocalFleet
-from ours.rounds import WORKERS
-from ours.task import learner, load
 from peers.common import Data, Job, answer, network
 
 SIX = 6
@@ -25,7 +25,9 @@ def test_first(folder: str) -> Task:
     federation = load(TaskConfig(source=folder), 0)
     rows, edges = federation.train, np.arange(len(federation.names) + 1)
     train = Split(rows.x[: edges[-1]], rows.y[: edges[-1]], edges)
-    return Task(type(federation)(federation.names, train, rows, federation.classes), learner("femnist-cnn", TrainConfig()))
+    return Task(
+        type(federation)(federation.names, train, rows, federation.classes), learner("femnist-cnn", TrainConfig())
+    )
 
 
 @torch.inference_mode()

@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from fedmerit import Config, Record, run_config
 from memory import tree_bytes
+
+from fedmerit import Config, Record, run_config
 from peers.common import Job, Watch
 
 WORKERS = 2

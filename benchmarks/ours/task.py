@@ -1,4 +1,4 @@
-"""The bench's synthetic data as a task of fedmerit: `task.data = "ours.task:SYNTHETIC"`, the folder as `task.source`."""
+"""The bench's synthetic data as a task: `task.data = "ours.task:SYNTHETIC"`, with the folder as `task.source`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ FedLab's FedAvg handler averages with equal weights; all clients here hold the s
 
 from __future__ import annotations
 
-import peers.torchvision_without_cuda  # noqa: F401, I001
+import peers.torchvision_without_cuda  # noqa: F401  # isort: skip
 from fedlab.contrib.algorithm.fedavg import FedAvgSerialClientTrainer, FedAvgServerHandler
 from fedlab.contrib.dataset.basic_dataset import FedDataset
 from fedlab.core.standalone import StandalonePipeline

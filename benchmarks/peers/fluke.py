@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import peers.torchvision_without_cuda  # noqa: F401, I001
+import peers.torchvision_without_cuda  # noqa: F401  # isort: skip
 from fluke import DDict, FlukeENV
 from fluke.algorithms.fedavg import FedAVG
 from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader

@@ -1,0 +1,59 @@
+"""The examples run, and do what they say."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmerit import DS, LD, federate, load_task, prioritized, run_config
+from fedmerit.config import load_config
+from fedmerit.recipes import make_recipe
+from fedmerit.tasks import find_task
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+@pytest.mark.parametrize("name", ["own_task", "sklearn_task", "fedavg_by_hand"])
+def test_example_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_the_readable_twin_agrees_with_the_machinery(importable: None) -> None:
+    import fedavg_by_hand
+
+    task = load_task("digits", partition="dirichlet", clients=12, train={"lr": 0.5})
+    by_hand = fedavg_by_hand.by_hand(task, rounds=4, fraction=0.5, seed=7)
+    fast = federate(task, prioritized(LD, DS, normalise="max"), rounds=4, fraction=0.5, seed=7)
+    assert np.allclose(by_hand, fast.model, atol=1e-5)
+
+
+def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path) -> None:
+    text = '[task]\ndata = "own_task:MOONS"\n[train]\nlr = 0.3\n[recipe]\nname = "prioritized"\n'
+    text += (
+        'priority = ["attribute:calibrated", "DS"]\nnormalise = "max"\n[run]\nrounds = 2\nfraction = 0.5\nworkers = 1\n'
+    )
+    (tmp_path / "moons.toml").write_text(text)
+    run = run_config(load_config(tmp_path / "moons.toml"), tmp_path / "run")
+    assert run.ledger.names()[3] == "lab 3"
+    noisy = [row for row in run.explain(1) if row.id % 3 == 0]
+    assert all(row.weight == 0 for row in noisy)
+    sys.modules.pop("own_task")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_example_configurations_are_valid(path: Path) -> None:
+    config = load_config(path)
+    make_recipe(config.recipe)
+    kind = find_task(config.task.data)
+    assert config.task.model in kind.models
+    assert config.task.partition in kind.partitions
