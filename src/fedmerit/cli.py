@@ -93,7 +93,11 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a federation and keep everything it did in a folder."""
+    """Run a federation and keep everything it did in a folder.
+
+    CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
+    round; --resume goes on, to the very bits of a run that was never stopped.
+    """
     from fedmerit.fleet.local import cores
     from fedmerit.folder import CONFIG, open_ledger
     from fedmerit.report.screen import json_line, progress
@@ -103,6 +107,7 @@ def run(
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
         raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to go on with one")
+    done = 0 if out else open_ledger(folder).last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
     start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
@@ -112,7 +117,6 @@ def run(
         if as_json:
             start(lambda record: typer.echo(json_line(record)))
             return
-        done = 0 if out else open_ledger(folder).last_round()
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
     out_console.print(
@@ -147,7 +151,10 @@ def weigh(
     normalise: Annotated[str, typer.Option(help="sum, max or none (values are degrees in 0..1).")] = "sum",
     as_json: Json = False,
 ) -> None:
-    """Turn a table of criteria into weights, without any training: what if?"""
+    """Turn a table of criteria into weights, without any training: what if?
+
+    FILE.csv has a header and a line per client, for example client,DS,CB,IS.
+    """
     recipe = make_config({"recipe": {"priority": priority, "score": parse_value(score), "normalise": normalise}}).recipe
     table = read_criteria(file)
     if not recipe.priority:
@@ -176,7 +183,10 @@ def explain(
     client: Annotated[str | None, typer.Option(help="One client, by name or number.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Say why each client of a round got its weight."""
+    """Say why each client of a round got its weight.
+
+    DIR is a folder made by `fedmerit run`.
+    """
     from fedmerit.folder import open_ledger
     from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
 
@@ -198,7 +208,10 @@ def show(
     or_equal: Annotated[bool, typer.Option(help="Count devices at the target, not only above it.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sum up a run: accuracy, percentiles over clients, rounds to target for each share of devices."""
+    """Sum up a run: accuracy, percentiles over clients, rounds to target.
+
+    DIR is a folder made by `fedmerit run`.
+    """
     from fedmerit.folder import open_ledger
     from fedmerit.report.summary import summary, summary_tables
 
@@ -216,7 +229,10 @@ def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The HTML file to write.", show_default=False)],
 ) -> None:
-    """Write one HTML file that opens offline: curves, weights, criteria, what was left out."""
+    """Write one HTML file that opens offline: curves, weights, reasons.
+
+    DIR... are one or several folders made by `fedmerit run`.
+    """
     from fedmerit.report.html import write_report
 
     write_report(folders, out)
@@ -235,7 +251,7 @@ def demo(
     run_demo(out_console, out, rounds, seed)
 
 
-@app.command()
+@app.command(epilog="Example:  fedmerit tasks --json")
 def tasks(as_json: Json = False) -> None:
     """List the tasks: data, partitions, models."""
     from fedmerit.tasks import TASKS
@@ -244,20 +260,20 @@ def tasks(as_json: Json = False) -> None:
     _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
 
 
-@app.command()
+@app.command(epilog="Example:  fedmerit recipes")
 def recipes(as_json: Json = False) -> None:
     """List the recipes."""
     _list("Recipes (recipe.name)", ("recipe", "about"), [(n, r.about) for n, r in RECIPES.items()], as_json)
 
 
-@app.command()
+@app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
     rows = [(name, score.about, ", ".join(score.options)) for name, score in SCORES.items()]
     _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
 
 
-@app.command()
+@app.command(epilog="Example:  fedmerit criteria")
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
     known = [*CRITERIA.values(), Attribute("NAME")]
