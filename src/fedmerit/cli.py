@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from fedmerit.config import load_config, make_config, parse_value
+from fedmerit.cores import cores
 from fedmerit.criteria import CRITERIA, Attribute
 from fedmerit.criteria_file import read_criteria
 from fedmerit.errors import ConfigError, RunStopped, UserError
@@ -98,7 +99,6 @@ def run(
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
     round; --resume goes on, to the very bits of a run that was never stopped.
     """
-    from fedmerit.fleet.local import cores
     from fedmerit.folder import CONFIG, open_ledger
     from fedmerit.report.screen import json_line, progress
     from fedmerit.run import resume as go_on

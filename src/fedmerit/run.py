@@ -13,10 +13,11 @@ import numpy as np
 
 from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.config import Config, RunConfig, make_config
+from fedmerit.cores import cores
 from fedmerit.errors import DataError, FolderError, RunFailed, RunStopped
 from fedmerit.facts import measure
 from fedmerit.fleet.base import Fleet
-from fedmerit.fleet.local import LocalFleet, cores
+from fedmerit.fleet.local import LocalFleet
 from fedmerit.folder import (
     BEST,
     LEDGER,

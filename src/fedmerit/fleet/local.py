@@ -28,11 +28,6 @@ Facts: TypeAlias = dict[str, float]
 TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 
 
-def cores() -> int:
-    """The cores this process may use: the default number of workers."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class LocalFleet:
     """Clients of a task; with one worker everything happens in this process, else each worker is single-threaded.
 
