@@ -21,6 +21,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 setup: $(VENV)/.ready  ## make .venv and install everything into it
 
 demo: setup  ## FedAvg against two priorities on embedded data: a table and an HTML report
+	rm -rf demo
 	$(BIN)/fedmerit demo
 
 test: setup  ## all tests

@@ -36,6 +36,9 @@ def main() -> None:
         if not entries:
             continue
         for repeat in range(options.repeats):
+            result.busy.append(machine.others_busy())
+            if result.disturbed:
+                print(f"others use {result.busy[-1]:.0%} of the cores: these figures will not be judged", flush=True)
             play(result, entries, repeat)
         result.save(folder)
         results.append(result)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 import torch
@@ -33,6 +33,19 @@ def facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "versions": ", ".join(f"{name} {version(name)}" for name in ("fedmerit", "torch", "numpy")),
     }
+
+
+def others_busy(seconds: float = 3.0) -> float:
+    """The share of the cores that is in use while the bench itself does nothing."""
+
+    def ticks() -> tuple[int, int]:
+        counts = [int(count) for count in _lines("/proc/stat")[0].split()[1:9]]
+        return sum(counts), counts[3] + counts[4]  # all; idle and waiting for a disk
+
+    before, idle_before = ticks()
+    sleep(seconds)
+    after, idle_after = ticks()
+    return 1 - (idle_after - idle_before) / max(after - before, 1)
 
 
 def _lines(path: str) -> list[str]:

@@ -84,12 +84,21 @@ def _section(result: Result, at_most: float) -> str:
         f"## {result.work}: {result.title}",
         "",
         f"{result.date}; {max((len(result.good(name)) for name in result.runs), default=0)} repeats.{_stages(result)}",
+        *_disturbed(result),
         "",
         "| " + " | ".join(HEADS[name] for name in used) + " |",
         "| " + " | ".join("---" for _ in used) + " |",
         *("| " + " | ".join(getattr(row, name) for name in used) + " |" for row in made),
     ]
     return "\n".join(lines)
+
+
+def _disturbed(result: Result) -> list[str]:
+    """A warning where the machine was not ours alone."""
+    if not result.disturbed:
+        return []
+    used = f"{min(result.busy):.0%} to {max(result.busy):.0%}"
+    return ["", f"**Others used {used} of the cores meanwhile: nothing here is held against a target.**"]
 
 
 def _stages(result: Result) -> str:

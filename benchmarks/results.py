@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+QUIET = 0.05  # the share of the cores that others may use
+
 
 @dataclass
 class Run:
@@ -36,10 +38,16 @@ class Result:
     quick: bool
     date: str
     command: str
+    busy: list[float] = field(default_factory=list)  # the share of the cores that others used, before each repeat
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     flops: dict[str, float] = field(default_factory=dict)
     clients: dict[str, int] = field(default_factory=dict)
     runs: dict[str, list[Run]] = field(default_factory=dict)
+
+    @property
+    def disturbed(self) -> bool:
+        """Others used so much of the machine that no figure can be held against a target."""
+        return max(self.busy, default=0.0) > QUIET
 
     def good(self, name: str) -> list[Run]:
         """The contender's runs with its fastest threads, one per repeat."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from contenders import CONTENDERS, LEAST_BANDWIDTH, MOST_BYTES, MOST_FOR_SIX, MOST_GROWTH, TARGETS
@@ -35,13 +35,16 @@ def rows(result: Result, peak: float) -> list[Row]:
     """The table of a result; `peak` is the machine's matrix product with two threads in GFLOP/s."""
     match result.kind:
         case "rounds":
-            return [_contender(result, name, peak) for name in result.runs]
+            made = [_contender(result, name, peak) for name in result.runs]
         case "aggregation":
-            return [row for name in result.runs for row in _aggregation(result, name)]
+            made = [row for name in result.runs for row in _aggregation(result, name)]
         case "evaluation":
-            return _evaluation(result, peak)
+            made = _evaluation(result, peak)
         case _:
-            return _scaling(result)
+            made = _scaling(result)
+    if result.disturbed:
+        made = [replace(row, verdict="not judged" if row.verdict else "") for row in made]
+    return made
 
 
 def _contender(result: Result, name: str, peak: float) -> Row:
@@ -116,14 +119,27 @@ def _scaling(result: Result) -> list[Row]:
             Row(
                 f"{result.clients[name]:,} clients",
                 *_times(seconds),
-                f"{1 / median(seconds):.1f} rounds/s",
+                f"{median(_without_files(run) for run in runs) * 1e3:.2f} ms without files",
                 f"{median(run.values['startup'] for run in runs):.1f}",
                 _mebibytes(median(run.peak for run in runs)),
                 "",
                 *_judge(growth, MOST_GROWTH if last else None, least=False, unit=" x the fewest"),
             )
         )
-    return made + (_per_client(result, names[0], names[-1]) if len(names) > 1 else [])
+    if len(names) < 2:
+        return made
+    return [*made, _growth_without_files(result, names[0], names[-1]), *_per_client(result, names[0], names[-1])]
+
+
+def _growth_without_files(result: Result, few: str, many: str) -> Row:
+    """Syncing files takes as long for any number of clients, and could hide that all else takes longer."""
+    over, under = ([(run.repeat, _without_files(run)) for run in result.good(name)] for name in (many, few))
+    judged = _judge(ratio(over, under), MOST_GROWTH, least=False, unit=" x the fewest")
+    return Row("growth without the ledger and the files", "", "", "", "", "", "", *judged)
+
+
+def _without_files(run: Run) -> float:
+    return float(sum(run.values["stages"].values()))
 
 
 def _per_client(result: Result, few: str, many: str) -> list[Row]:

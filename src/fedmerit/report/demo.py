@@ -36,13 +36,12 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
     console.print(f"scikit-learn's digits, 20 unlike clients, {rounds} rounds, {SEEDS} paired seeds each")
     runs: dict[str, list[Run]] = {label: [] for label in ROWS}
     for label, recipe in ROWS.items():
-        with progress(console, rounds * SEEDS, label) as on_record:
+        with progress(console, rounds * SEEDS, label, every=rounds) as on_record:
             for number in range(seed, seed + SEEDS):
                 runs[label].append(run_config(_config(recipe, rounds, number), out / _folder(label, number), on_record))
     console.print(_table(runs))
-    console.print(
-        f"weights of the last round, explained: fedmerit explain {out / _folder('LD > DS', seed)} --round {rounds}"
-    )
+    example = out / _folder("LD > DS", seed)
+    console.print(f"why these weights: fedmerit explain {example} --round {rounds}", markup=False, soft_wrap=True)
     write_report([out / _folder(label, seed) for label in ROWS], out / "report.html")
     console.print(f"report: {out / 'report.html'}   ({perf_counter() - began:.0f} s)", markup=False)
 
@@ -65,7 +64,7 @@ def _table(runs: Mapping[str, Sequence[Run]]) -> object:
         reached = [run.rounds_to_target(TARGET, SHARE) for run in done]
         difference = "baseline" if label == "FedAvg" else _difference(accuracy - baseline)
         rows.append((label, f"{accuracy.mean():.3f}", difference, f"{worst.mean():.3f}", _rounds(reached)))
-    header = ("weights by", "accuracy", "against FedAvg, 95 % interval", "worst 10 %", "rounds")
+    header = ("weights by", "accuracy", "against FedAvg, 95 % interval", "10th pct.", "rounds")
     title = f"means over {SEEDS} paired seeds; rounds until {SHARE:.0%} of the devices are above {TARGET:.0%}"
     return list_table(title, header, rows)
 

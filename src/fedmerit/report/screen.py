@@ -19,11 +19,11 @@ from fedmerit.weights import Earned, Note
 
 
 @contextmanager
-def progress(console: Console, rounds: int, label: str = "", done: int = 0) -> Iterator[OnRecord]:
-    """A bar on a terminal, a plain line per round elsewhere; each kind of note is shown once."""
+def progress(console: Console, rounds: int, label: str = "", done: int = 0, every: int = 1) -> Iterator[OnRecord]:
+    """A bar on a terminal, a plain line every so many rounds elsewhere; each kind of note is shown once."""
     teller = _Notes(console)
     if not console.is_terminal:
-        yield lambda record: _line(console, teller, record, rounds, label)
+        yield lambda record: _line(console, teller, record, label or f"of {rounds}", every)
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
     with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
@@ -110,10 +110,9 @@ def show_note(console: Console, note: Note, before: str = "") -> None:
     console.print(f"[yellow]{before}{escape(note.text)}[/]")
 
 
-def _line(console: Console, teller: _Notes, record: Record, rounds: int, label: str) -> None:
+def _line(console: Console, teller: _Notes, record: Record, label: str, every: int) -> None:
     teller(record)
+    if record.index % every:
+        return
     accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
-    seconds = sum(record.seconds.values())
-    console.print(
-        f"{label + ': ' if label else ''}round {record.index}/{rounds}{accuracy}  {seconds:.1f} s", highlight=False
-    )
+    console.print(f"round {record.index} {label}{accuracy}  {sum(record.seconds.values()):.1f} s", markup=False)
