@@ -66,7 +66,7 @@ def weights_table(title: str, priority: Sequence[str], rows: Iterable[Earned], n
     grid = Table(title=escape(title), title_justify="left", caption="value (normalised)", caption_justify="left")
     grid.add_column("client", no_wrap=True)
     for name in priority:
-        grid.add_column(escape(name), justify="right")
+        grid.add_column(escape(name), justify="right", overflow="fold")
     grid.add_column("score", justify="right", no_wrap=True)
     grid.add_column("weight", justify="right", style="bold", no_wrap=True)
     for row in rows:
