@@ -45,7 +45,7 @@ def test_a_run_in_a_process_of_its_own(settings: Path, tmp_path: Path):
     answer = spawn("run", settings, "--out", out, "--set", "run.rounds=3")
     assert answer.code == 0, answer.err
     assert set(names(out)) >= FILES
-    assert "round 3/3" in answer.out
+    assert "round 3 of 3" in answer.out
     assert f"fedmerit explain {out} --round 3" in answer.out.replace("\n", "")
     kept = load_config(out / "config.toml")
     assert kept == load_config(settings, ["run.rounds=3"])
