@@ -33,7 +33,7 @@ check: setup  ## ruff, mypy --strict, tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-bench: setup  ## speed and memory; writes docs/results/bench.md
+bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## remove what the commands above made
