@@ -139,6 +139,7 @@ def resume(folder: Path, config: Config | None = None, on_record: OnRecord | Non
     """
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
+        remove_checkpoints(folder)  # a kill may have come between the two
         return Run.load(folder)
     return _go_on(
         folder, config, make_recipe(config.recipe), make_task(config.task, config.train, config.run.seed), on_record
