@@ -15,7 +15,6 @@ from fedmerit.types import ClientId, Replies, Round
 UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
 """Facts that are shares and so lie in 0..1; attributes do, too."""
 
-
 LARGEST = sys.float_info.max
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -58,10 +59,7 @@ def read_checkpoint(run: Path, upto: int) -> tuple[Model, int] | None:
 
 def remove_checkpoints(run: Path) -> None:
     """A finished run has its final model and needs none of them."""
-    for path in _paths(run):
-        path.unlink()
-    if (run / FOLDER).is_dir():
-        (run / FOLDER).rmdir()
+    shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
 def _paths(run: Path) -> Iterator[Path]:

@@ -107,7 +107,10 @@ def run(
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
         raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to go on with one")
-    done = 0 if out else open_ledger(folder).last_round()
+    done = 0
+    if resume:
+        with open_ledger(resume) as ledger:
+            done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
     start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,11 +41,15 @@ def make_folder(out: Path, config: Config, names: Sequence[str], recipe: str) ->
         part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     except (NotADirectoryError, FileExistsError, PermissionError) as error:
         raise FolderError(f"cannot make the folder {out}: {error.strerror}; choose another --out") from None
-    (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
-    meta = environment() | {"recipe": recipe, "config": config.model_dump_json()}
-    Ledger.create(part / LEDGER, names, meta).close()
-    part.chmod(0o777 & ~_umask())
-    part.rename(out)
+    try:
+        (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
+        meta = environment() | {"recipe": recipe, "config": config.model_dump_json()}
+        Ledger.create(part / LEDGER, names, meta).close()
+        part.chmod(0o777 & ~_umask())
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def open_ledger(folder: Path) -> Ledger:

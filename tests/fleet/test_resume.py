@@ -228,6 +228,16 @@ def test_a_full_disk_is_a_clear_error_and_the_run_can_be_resumed(tmp_path: Path,
     assert Run.load(folder).model.tobytes() == whole.model.tobytes()
 
 
+def test_a_disk_too_full_to_begin_leaves_nothing_behind(tmp_path: Path, config: Path) -> None:
+    def tiny_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
+
+    code, errors = end(start(config, "--out", tmp_path / "runs/first", preexec_fn=tiny_files))
+    assert code == 1, errors
+    assert "start again" in errors
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_nothing_to_resume(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="no run in"):
         resume(tmp_path / "nowhere")

