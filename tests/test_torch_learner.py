@@ -47,6 +47,26 @@ def cnn() -> nn.Module:
     return two_convolutions(channels=1, side=8, kernel=3, hidden=5, outputs=3)
 
 
+def foreign_cnn() -> nn.Module:
+    """Sequences inside a sequence, ReLU before the pool, a pool alone, padding as a number, ordinary flattening."""
+    return nn.Sequential(
+        nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        nn.Sequential(nn.Conv2d(16, 20, 3), nn.ReLU(), nn.MaxPool2d((2, 2))),
+        nn.Flatten(),
+        nn.ReLU(),
+        nn.Linear(20, 300),
+        nn.ReLU(),
+        nn.Linear(300, 3),
+    )
+
+
+def strided_cnn() -> nn.Module:
+    """Settings that are left to autograd."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3, bias=False)
+    )
+
+
 def with_batch_norm() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
@@ -118,6 +138,9 @@ OPTIONS = [
         (foreign_mlp, rows(250)),
         (cnn, images(12)),
         (cnn, images(130)),
+        (foreign_cnn, images(12)),
+        (foreign_cnn, images(130)),
+        (strided_cnn, images(12)),
         (with_batch_norm, rows(250)),
         (one_output, rows(20, classes=2)),
         (one_output, rows(250, classes=2)),
@@ -130,6 +153,18 @@ def test_full_batch_training_is_plain_sgd(build: Build, samples: Samples, option
     expected = plain_sgd(build, start, [(samples.x, samples.y)] * 4, lr=0.1, **options)
     assert np.abs(expected - start).max() > 1e-3
     np.testing.assert_allclose(trained, expected, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("build", [cnn, foreign_cnn, strided_cnn])
+def test_predictions_are_the_modules(build: Build):
+    samples = images(130)
+    _, model = train(build, samples, lr=0.1, epochs=20, batch=10)
+    flat = FlatModule(build())
+    flat.load(torch.from_numpy(model))
+    with torch.no_grad():
+        expected = flat.module(as_tensor(samples.x)).argmax(1).numpy()
+    assert len(set(expected)) > 1
+    np.testing.assert_array_equal(TorchLearner(build).predict(model, samples.x), expected)
 
 
 class Watched(nn.Module):

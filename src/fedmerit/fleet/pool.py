@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import pickle
 import signal
@@ -18,6 +19,9 @@ from fedmerit.errors import RunFailed
 
 OURS = (signal.SIGINT, signal.SIGTERM)  # a request to stop is the pool's affair: workers are started deaf to it
 TRIES = 3  # how often a job may take its worker down before it is given up
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT = 32 << 20  # bytes; the most that glibc takes for the second
 
 Job: TypeAlias = tuple[Any, ...]
 Work: TypeAlias = Callable[..., Any]
@@ -141,6 +145,7 @@ def _ensure_forkserver() -> None:
 
 def serve(connection: Connection, work: Work) -> None:
     """A worker's life: do jobs until the pool is gone."""
+    _keep_memory()
     with suppress(EOFError, OSError):
         while True:
             message = connection.recv()
@@ -148,6 +153,14 @@ def serve(connection: Connection, work: Work) -> None:
                 connection.send(_attempt(work, message))
             else:
                 work = message
+
+
+def _keep_memory() -> None:
+    """Tell glibc, where it is there, to keep what is freed: else each step of a convolution meets new pages again."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT)
+        libc.mallopt(M_MMAP_THRESHOLD, KEPT)
 
 
 def _attempt(work: Work, job: Job) -> Any:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedmerit.learn.dense import Dense
+from fedmerit.learn.stack import write_out
 
 
 class FlatModule:
-    """A module over one float32 vector `values`: what learns, Dense layers last, then frozen parameters and buffers.
+    """A module over one float32 vector `values`: what learns, then frozen parameters and buffers.
 
     Buffers such as batch-norm's running statistics are part of the vector, so they are averaged like everything else;
     integer buffers (batch-norm's step counter) start from 0 with every client.
@@ -20,21 +20,17 @@ class FlatModule:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self.dense = [layer for layer in module.modules() if isinstance(layer, Dense)]
-        inside = {id(parameter) for layer in self.dense for parameter in layer.parameters()}
-        learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        others = [parameter for parameter in learning if id(parameter) not in inside]
-        parameters = others + [parameter for parameter in learning if id(parameter) in inside]
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
         buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
         self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
         self.values = torch.empty(_count([*parameters, *buffers]))
         self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros(_count(parameters))
-        self.outside_dense = _count(others)
         _lay(self.values, [*parameters, *buffers])
         for parameter, view in zip(parameters, _views(self.gradient, parameters), strict=True):
             parameter.grad = view
+        self.stack = write_out(module)
 
     def load(self, values: Tensor) -> None:
         """Take over a model."""
@@ -46,11 +42,6 @@ class FlatModule:
     def rows_are_independent(self) -> bool:
         """Whether a batch may be cut into parts whose gradients are added up: not with batch-norm."""
         return not any(isinstance(layer, _BatchNorm) for layer in self.module.modules())
-
-    def step_inside(self, step: float | None) -> None:
-        """Let Dense layers take their step inside the backward pass (a learning rate), or not (None)."""
-        for layer in self.dense:
-            layer.step = step
 
 
 def _count(tensors: Iterable[Tensor]) -> int:
@@ -66,12 +57,4 @@ def _lay(flat: Tensor, tensors: Sequence[Tensor]) -> None:
 
 def _views(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     parts = flat[: _count(like)].split([tensor.numel() for tensor in like])  # type: ignore[no-untyped-call]
-    return [_shaped(part, tensor) for part, tensor in zip(parts, like, strict=True)]
-
-
-def _shaped(part: Tensor, like: Tensor) -> Tensor:
-    """The shape of `like`; convolution kernels channels last, the layout the convolutions run in."""
-    if like.dim() == 4:
-        out, into, height, width = like.shape
-        return part.view(out, height, width, into).permute(0, 3, 1, 2)
-    return part.view(like.shape)
+    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]

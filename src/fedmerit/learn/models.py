@@ -6,49 +6,28 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedmerit.errors import UnknownName
-from fedmerit.learn.dense import Dense
+from fedmerit.learn.stack import ChannelsLast
 
 Build = Callable[[], nn.Module]
 
 
-class ConvPoolRelu(nn.Sequential):
-    """Convolution, 2x2 max-pool, then ReLU: the same function as ReLU before the pool, on a quarter of the values."""
-
-    def __init__(self, into: int, out: int, kernel: int, relu: bool) -> None:
-        layers: list[nn.Module] = [nn.Conv2d(into, out, kernel, padding="same"), nn.MaxPool2d(2)]
-        super().__init__(*layers, *([nn.ReLU()] if relu else []))
-
-
-class ChannelsLast(nn.Module):
-    """Flatten in the order in which the data lies in memory, so that nothing is copied."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) channels last -> (N, H * W * C)."""
-        return x.permute(0, 2, 3, 1).flatten(1)
-
-
 def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs: int, relu: bool = True) -> nn.Module:
     """Two convolutions (32 and 64 filters) with pooling, one hidden dense layer: the papers' shape."""
-    return glorot(
-        nn.Sequential(
-            ConvPoolRelu(channels, 32, kernel, relu),
-            ConvPoolRelu(32, 64, kernel, relu),
-            ChannelsLast(),
-            Dense(64 * (side // 4) ** 2, hidden),
-            nn.ReLU(),
-            Dense(hidden, outputs),
-        )
-    )
+    layers: list[nn.Module] = []
+    for into, out in ((channels, 32), (32, 64)):
+        layers += [nn.Conv2d(into, out, kernel, padding="same"), nn.MaxPool2d(2), *([nn.ReLU()] if relu else [])]
+    layers += [ChannelsLast(), nn.Linear(64 * (side // 4) ** 2, hidden), nn.ReLU(), nn.Linear(hidden, outputs)]
+    return glorot(nn.Sequential(*layers))
 
 
 def dense(*widths: int) -> nn.Module:
     """Dense layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Flatten()]
     for into, out in pairwise(widths):
-        layers += [Dense(into, out), nn.ReLU()]
+        layers += [nn.Linear(into, out), nn.ReLU()]
     return glorot(nn.Sequential(*layers[:-1]))
 
 

@@ -53,8 +53,7 @@ class TorchLearner:
     @property
     def together(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
-        plain = not (self.config.momentum or self.config.weight_decay or self.config.prox)
-        return GROUP if plain and is_dense_stack(_flat(self.build)) else 1
+        return GROUP if is_plain(self.config) and is_dense_stack(_flat(self.build)) else 1
 
     def train_together(self, models: Sequence[Model], samples: Sequence[Samples], seeds: Sequence[int]) -> list[Model]:
         """`train` of several clients at once; equal up to rounding."""
@@ -72,42 +71,58 @@ class TorchLearner:
             flat.load(torch.from_numpy(model))
             flat.module.eval()
             parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
-            decided = [_decide(flat.module(as_input(part))) for part in parts]
+            forward = flat.stack.forward if flat.stack else flat.module
+            decided = [_decide(forward(as_input(part))) for part in parts]
             return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
 
 
 class _Step:
     """One SGD step as a few operations on whole vectors.
 
-    Plain SGD lets Dense layers step inside the backward pass; what is left for the vectors is then small. A large batch
-    is worked through in parts that fit the cache, their gradients added up: the same step, faster.
+    A stack under plain SGD steps inside its backward pass, and no gradient is kept at all. A large batch is worked
+    through in parts that fit the cache, their gradients added up: the same step, faster.
     """
 
     def __init__(self, flat: FlatModule, config: TrainConfig, x: Tensor, y: Tensor) -> None:
         self.flat, self.config, self.x, self.y = flat, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         self.part = PART_ROWS if batch > PART_ROWS and flat.rows_are_independent else batch
-        plain = not (config.momentum or config.weight_decay or config.prox) and self.part == batch
-        flat.step_inside(config.lr if plain else None)
-        size = flat.outside_dense if plain else len(flat.gradient)
-        self.gradient, self.values = flat.gradient[:size], flat.trained[:size]
-        self.anchor = self.values.clone() if config.prox else None
-        self.velocity = torch.zeros_like(self.gradient) if config.momentum else None
+        self.inside = flat.stack is not None and self.part == batch and is_plain(config)
+        self.anchor = flat.trained.clone() if config.prox else None
+        self.velocity = torch.zeros_like(flat.gradient) if config.momentum else None
 
     def __call__(self, rows: Tensor) -> None:
-        config, gradient = self.config, self.gradient
-        gradient.zero_()
-        for start in range(0, len(rows), self.part):
-            part = rows[start : start + self.part]
-            outputs = self.flat.module(as_input(self.x[part]))
-            (_loss(outputs, self.y[part]) / len(rows)).backward()  # type: ignore[no-untyped-call]
+        if self.inside:
+            self.descend(rows, 1 / len(rows), self.config.lr)
+        else:
+            self.in_parts(rows)
+
+    def in_parts(self, rows: Tensor) -> None:
+        """The gradient as a vector, and what the configuration adds to it."""
+        config, gradient, values = self.config, self.flat.gradient.zero_(), self.flat.trained
+        for part in rows.split(self.part):  # type: ignore[no-untyped-call]
+            self.descend(part, 1 / len(rows), None)
         if config.weight_decay:
-            gradient.add_(self.values, alpha=config.weight_decay)
+            gradient.add_(values, alpha=config.weight_decay)
         if self.anchor is not None:
-            gradient.add_(self.values - self.anchor, alpha=config.prox)
+            gradient.add_(values - self.anchor, alpha=config.prox)
         if self.velocity is not None:
             gradient = self.velocity.mul_(config.momentum).add_(gradient)
-        self.values.add_(gradient, alpha=-config.lr)
+        values.add_(gradient, alpha=-config.lr)
+
+    def descend(self, rows: Tensor, scale: float, step: float | None) -> None:
+        """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
+        x, y, stack = as_input(self.x[rows]), self.y[rows], self.flat.stack
+        if stack is None:
+            (_loss(self.flat.module(x), y) * scale).backward()  # type: ignore[no-untyped-call]
+        else:
+            with torch.no_grad():
+                stack.backward(stack.forward(x), y, scale, step)
+
+
+def is_plain(config: TrainConfig) -> bool:
+    """SGD with nothing added to the gradient."""
+    return not (config.momentum or config.weight_decay or config.prox)
 
 
 @lru_cache(maxsize=4)

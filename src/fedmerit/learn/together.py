@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedmerit.learn.dense import Dense
 from fedmerit.learn.flat import FlatModule
 from fedmerit.types import Model, Samples
 
@@ -20,11 +19,12 @@ LARGEST = 500_000  # parameters; above that a layer's product is long enough by 
 
 
 def is_dense_stack(flat: FlatModule) -> bool:
-    """Whether the module is Flatten, then Dense layers with ReLU between them and several outputs: all we can batch."""
-    layers = list(flat.module.children()) if isinstance(flat.module, nn.Sequential) else []
-    kinds = [type(layer) for layer in layers]
-    stack = [nn.Flatten, Dense, *[nn.ReLU, Dense] * ((len(kinds) - 2) // 2)]
-    return kinds == stack and len(flat.values) <= LARGEST and flat.dense[-1].out_features > 1
+    """Whether the module is Flatten, then dense layers with ReLU between them and several outputs: all we can batch."""
+    if flat.stack is None or not isinstance(flat.module, nn.Sequential):
+        return False
+    kinds = [type(layer) for layer in flat.module]
+    stack = [nn.Flatten, nn.Linear, *[nn.ReLU, nn.Linear] * ((len(kinds) - 2) // 2)]
+    return kinds == stack and len(flat.values) <= LARGEST and _dense(flat)[-1].out_features > 1
 
 
 def train_together(
@@ -36,7 +36,7 @@ def train_together(
 ) -> list[Model]:
     """The models after every client's own batches."""
     values = torch.from_numpy(np.stack(models))
-    layers = [_of_each_client(values, layer) for layer in flat.dense]
+    layers = [_of_each_client(values, layer) for layer in _dense(flat)]
     x, y, starts = _side_by_side(samples)
     for rows, scale in _steps(batches, starts):
         _step(layers, lr, x[rows], y[rows], scale)
@@ -60,7 +60,11 @@ def _step(layers: list[tuple[Tensor, Tensor]], lr: float, x: Tensor, y: Tensor, 
         gradient = gradient if deeper is None else deeper
 
 
-def _of_each_client(values: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
+def _dense(flat: FlatModule) -> list[nn.Linear]:
+    return [layer for layer in flat.module.modules() if isinstance(layer, nn.Linear)]
+
+
+def _of_each_client(values: Tensor, layer: nn.Linear) -> tuple[Tensor, Tensor]:
     """The layer's weights (clients, out, in) and biases (clients, 1, out) as views of all clients' vectors."""
     at, there = layer.weight.storage_offset(), layer.bias.storage_offset()
     weight = values[:, at : at + layer.weight.numel()].view(-1, layer.out_features, layer.in_features)

@@ -1,0 +1,216 @@
+"""A stack of common layers with forward and backward passes written out: no autograd, each layer in its fastest layout.
+
+Per step of mnist-cnn at batch 10 this saves a twelfth of the time against autograd over the same operations, because:
+- pooling runs channels last, where torch does it ten times faster, and before ReLU, on a quarter of the values;
+- a convolution of many channels runs channels first: oneDNN then brings the data into blocks of its own (100 instead
+  of 77 GFLOP/s a core);
+- dense layers add their gradient, or their SGD step, to its place inside the matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+aten = torch.ops.aten
+BLOCK = 16  # channels in a block of oneDNN's
+ROWS = 256  # of a dense layer's weights worked on at a time: still in the cache when they are changed, and few calls
+
+
+class Written(Protocol):
+    """A layer's two passes; it keeps what `backward` needs until the next `forward`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs; may write over x."""
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        """Take a step, or (None) add the gradient to each parameter's `grad`; that of the inputs if `below`."""
+
+
+class Stack:
+    """Layers one after the other under cross-entropy, or binary cross-entropy if there is one output."""
+
+    def __init__(self, layers: list[Written]) -> None:
+        self.layers = layers
+        self.first = next((at for at, layer in enumerate(layers) if isinstance(layer, _Convolution | _Dense)), 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs; x may be written over."""
+        for layer in self.layers:
+            x = layer.forward(x)
+        return x
+
+    def backward(self, outputs: Tensor, y: Tensor, scale: float, step: float | None) -> None:
+        """From the outputs to the parameters; the loss is `scale` times the sum over the rows."""
+        gradient = _slope(outputs, y).mul_(scale)
+        for at in range(len(self.layers) - 1, self.first - 1, -1):
+            gradient = self.layers[at].backward(gradient, step, at > self.first)
+
+
+def write_out(module: nn.Module) -> Stack | None:
+    """The module as a Stack where it is a Sequential of layers known here that all learn; else None."""
+    layers = list(_leaves(module))
+    learning = all(parameter.requires_grad for parameter in module.parameters())
+    if not layers or not learning or not all(type(layer) in WAYS and _is_common(layer) for layer in layers):
+        return None
+    for at, (one, other) in enumerate(pairwise(layers)):
+        if isinstance(one, nn.ReLU) and isinstance(other, nn.MaxPool2d):
+            layers[at : at + 2] = other, one
+    return Stack([WAYS[type(layer)](layer) for layer in layers])
+
+
+class ChannelsLast(nn.Module):
+    """Flatten in the order in which the data lies in memory, so that nothing is copied."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) channels last -> (N, H * W * C)."""
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
+class _Convolution:
+    def __init__(self, layer: nn.Conv2d) -> None:
+        assert layer.bias is not None  # see _is_common
+        self.weight, self.bias = layer.weight, layer.bias
+        padding = [size // 2 for size in layer.kernel_size] if layer.padding == "same" else layer.padding
+        self.shape = [1, 1], padding, [1, 1], False, [0, 0], 1  # stride, padding, dilation, transposed, and so on
+        self.arranged = Tensor.contiguous if layer.in_channels >= BLOCK else _channels_last
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.x = self.arranged(x)
+        return aten.convolution(self.x, self.weight, self.bias, *self.shape)  # type: ignore[no-any-return]
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        wanted = [below, True, True]
+        deeper, *parts = aten.convolution_backward(
+            self.arranged(gradient), self.x, self.weight, [len(self.bias)], *self.shape, wanted
+        )
+        for parameter, part in zip((self.weight, self.bias), parts, strict=True):
+            into, times = _target(parameter, step)
+            into.add_(part, alpha=times)
+        return deeper  # type: ignore[no-any-return]
+
+
+class _Dense:
+    def __init__(self, layer: nn.Linear) -> None:
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.x = x
+        return torch.addmm(self.bias, x, self.weight.t())
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        (into, times), (into_bias, _) = _target(self.weight, step), _target(self.bias, step)
+        into_bias.add_(gradient.sum(0), alpha=times)
+        deeper = gradient[:, :ROWS] @ self.weight[:ROWS] if below else gradient
+        for start in range(0, len(self.weight), ROWS):
+            rows = slice(start, start + ROWS)
+            if below and start:
+                deeper.addmm_(gradient[:, rows], self.weight[rows])
+            into[rows].addmm_(gradient[:, rows].t(), self.x, alpha=times)
+        return deeper
+
+
+class _Pool:
+    def __init__(self, layer: nn.MaxPool2d) -> None:
+        sides = [layer.kernel_size] * 2 if isinstance(layer.kernel_size, int) else list(layer.kernel_size)
+        self.shape = sides, sides, [0, 0], [1, 1], False  # kernel, stride, padding, dilation, ceil mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.x = _channels_last(x)
+        pooled, self.places = aten.max_pool2d_with_indices(self.x, *self.shape)
+        return pooled  # type: ignore[no-any-return]
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        return aten.max_pool2d_with_indices_backward(gradient, self.x, *self.shape, self.places)  # type: ignore[no-any-return]
+
+
+class _Relu:
+    def __init__(self, layer: nn.ReLU) -> None:
+        pass
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.active = x.relu_()
+        return self.active
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        if gradient.dim() == 4:
+            gradient = _channels_last(
+                gradient
+            )  # the layout of `active`: else torch goes through both element by element
+        return aten.threshold_backward(gradient, self.active, 0)  # type: ignore[no-any-return]
+
+
+class _Flatten:
+    def __init__(self, layer: nn.Module) -> None:
+        self.last = isinstance(layer, ChannelsLast)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.permute(0, 2, 3, 1) if self.last else x
+        self.shape = x.shape
+        return x.flatten(1)
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        gradient = gradient.view(self.shape)
+        return gradient.permute(0, 3, 1, 2) if self.last else gradient
+
+
+WAYS: Mapping[type[nn.Module], Callable[[Any], Written]] = {
+    nn.Conv2d: _Convolution,
+    nn.Linear: _Dense,
+    nn.MaxPool2d: _Pool,
+    nn.ReLU: _Relu,
+    nn.Flatten: _Flatten,
+    ChannelsLast: _Flatten,
+}
+
+
+def _is_common(layer: nn.Module) -> bool:
+    """Whether the layer's settings are those that are written out here."""
+    match layer:
+        case nn.Conv2d():
+            odd = all(size % 2 for size in layer.kernel_size)
+            plain = layer.stride == (1, 1) and layer.dilation == (1, 1) and layer.groups == 1
+            return (
+                plain and layer.bias is not None and layer.padding_mode == "zeros" and (layer.padding != "same" or odd)
+            )
+        case nn.Linear():
+            return layer.bias is not None
+        case nn.MaxPool2d():
+            same = layer.stride == layer.kernel_size
+            return same and layer.padding == 0 and layer.dilation == 1 and not layer.ceil_mode
+        case nn.Flatten():
+            return layer.start_dim == 1 and layer.end_dim == -1
+    return True
+
+
+def _leaves(module: nn.Module) -> Iterator[nn.Module]:
+    if type(module) is nn.Sequential:
+        for child in module:
+            yield from _leaves(child)
+    else:
+        yield module
+
+
+def _target(parameter: Tensor, step: float | None) -> tuple[Tensor, float]:
+    """Where a gradient is added, and how many times it."""
+    if step is not None:
+        return parameter, -step
+    assert parameter.grad is not None  # FlatModule gives every parameter one
+    return parameter.grad, 1
+
+
+def _slope(outputs: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the summed loss at the outputs; written over them."""
+    if outputs.shape[1] == 1:
+        return outputs.sigmoid_().sub_(y.to(outputs.dtype).unsqueeze(1))
+    slope = outputs.softmax(1)
+    slope[torch.arange(len(y)), y] -= 1
+    return slope
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
