@@ -57,6 +57,11 @@ def read_checkpoint(run: Path, upto: int) -> tuple[Model, int] | None:
     return next((checkpoint for checkpoint in found if checkpoint is not None), None)
 
 
+def checkpoint_rounds(run: Path) -> list[int]:
+    """The rounds of which there are checkpoints, newest first."""
+    return [int(path.stem) for path in _paths(run)]
+
+
 def remove_checkpoints(run: Path) -> None:
     """A finished run has its final model and needs none of them."""
     shutil.rmtree(run / FOLDER, ignore_errors=True)

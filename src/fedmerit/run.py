@@ -158,11 +158,11 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
         LocalFleet(task, workers, budget, folder) as fleet,
     ):
         del task  # the fleet holds the data in shared memory now
-        start = _state(folder, ledger) or State(fleet.start(derive(config.run.seed, "model")))
+        start = _state(folder, ledger, fleet) or State(fleet.start(derive(config.run.seed, "model")))
         model = start.model
         for state, record in _rounds(fleet, recipe, config.run, start):
             model = state.model
-            _keep(folder, ledger, model, record)
+            _keep(folder, ledger, fleet, model, record)
             if on_record:
                 on_record(record)
             if stopping.asked and record.index < config.run.rounds:
@@ -183,8 +183,9 @@ def check_facts(task: Task, recipe: Recipe) -> None:
 _rounds = rounds  # `federate` has an argument of that name
 
 
-def _keep(folder: Path, ledger: Ledger, model: Model, record: Record) -> None:
+def _keep(folder: Path, ledger: Ledger, fleet: Fleet, model: Model, record: Record) -> None:
     """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
+    fleet.save(folder, record.index)
     tested = record.evaluation
     if tested is not None and tested.accuracy > ledger.best_accuracy():
         write_model(folder / BEST, model, record.index)
@@ -192,9 +193,11 @@ def _keep(folder: Path, ledger: Ledger, model: Model, record: Record) -> None:
     ledger.append(record)
 
 
-def _state(folder: Path, ledger: Ledger) -> State | None:
+def _state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
     """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
     found = read_checkpoint(folder, ledger.last_round())
+    while found and not fleet.load(folder, found[1]):
+        found = read_checkpoint(folder, found[1] - 1)
     ledger.forget_after(found[1] if found else 0)
     return State(found[0], ledger.history()) if found else None
 

@@ -38,14 +38,18 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What a client receives before it trains: the whole model."""
+    """What a client receives before it trains: a model to start from, or None to go on from its own.
 
-    model: Model
+    With `keep` the trained model becomes the client's own, for later rounds.
+    """
+
+    model: Model | None
+    keep: bool = False
 
     @property
     def size(self) -> int:
         """Bytes on the wire."""
-        return self.model.nbytes
+        return 0 if self.model is None else self.model.nbytes
 
 
 @dataclass(frozen=True, slots=True)

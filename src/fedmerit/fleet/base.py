@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
@@ -19,6 +20,12 @@ class Fleet(Protocol):
 
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
         """Deliver a parcel to each client, let it train, and collect updates and the facts asked for."""
+
+    def save(self, run: Path, round: int) -> None:
+        """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
+
+    def load(self, run: Path, round: int) -> bool:
+        """On a resume: give clients what they had after a round; False where that cannot be had."""
 
     def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
         """Test one or several models on every client's test set, in one exchange."""

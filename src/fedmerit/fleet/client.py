@@ -1,4 +1,4 @@
-"""A client's side of a round: train from the parcel, measure facts, answer with the update."""
+"""A client's side of a round: train, measure facts, answer with the update."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numpy.typing import NDArray
 
 from fedmerit.facts import measure
 from fedmerit.learn.base import GroupLearner, Learner
-from fedmerit.types import Model, Parcel, Samples
+from fedmerit.types import Model, Samples
 
 Answer = tuple[NDArray[np.float32], dict[str, float]]
 
 
 def answers(
-    learner: Learner, parcels: Sequence[Parcel], samples: Sequence[Samples], needs: Sequence[str], seeds: Sequence[int]
+    learner: Learner, starts: Sequence[Model], samples: Sequence[Samples], needs: Sequence[str], seeds: Sequence[int]
 ) -> list[Answer]:
-    """Updates and facts of one or several clients; an empty client trains nothing and says so by samples = 0."""
+    """Updates and facts of clients that start from these models; an empty one trains nothing and says samples = 0."""
     full = [place for place, part in enumerate(samples) if len(part)]
-    models = [parcels[place].model for place in full]
+    models = [starts[place] for place in full]
     trained = iter(_train(learner, models, [samples[i] for i in full], [seeds[i] for i in full]))
     return [
-        (_difference(next(trained), parcel.model) if len(part) else np.zeros_like(parcel.model), measure(part, needs))
-        for parcel, part in zip(parcels, samples, strict=True)
+        (_difference(next(trained), start) if len(part) else np.zeros_like(start), measure(part, needs))
+        for start, part in zip(starts, samples, strict=True)
     ]
 
 

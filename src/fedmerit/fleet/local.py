@@ -14,14 +14,15 @@ import numpy as np
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import group_size
+from fedmerit.fleet.own import OwnModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import SharedSplit, Worker
+from fedmerit.fleet.worker import OWN, SharedSplit, Worker
 from fedmerit.tasks.task import Task
 from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
 from fedmerit.updates import Updates
 
 Place: TypeAlias = tuple[ClientId, int, int]
-"""A client, the row of its model, the row for its update."""
+"""A client, the row of its model (or OWN), the row for its update."""
 
 Facts: TypeAlias = dict[str, float]
 
@@ -32,7 +33,8 @@ class LocalFleet:
     """Clients of a task; with one worker everything happens in this process, else each worker is single-threaded.
 
     Data lies in shared memory once. Models go out and updates come back in shared rows; only ids, facts and row
-    numbers are sent. Use as a context manager, or call `close`.
+    numbers are sent. A client's own model, where it keeps one, stays in a row of its own.
+    Use as a context manager, or call `close`.
     """
 
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
@@ -43,6 +45,7 @@ class LocalFleet:
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
+        self._own: OwnModels | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -67,11 +70,16 @@ class LocalFleet:
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
         """Every client trains from its parcel, those with most rows first; who fails is named with the reason."""
         ids = sorted(parcels)
-        models = {id(parcel.model): parcel.model for parcel in parcels.values()}
+        models = {id(parcel.model): parcel.model for parcel in parcels.values() if parcel.model is not None}
+        if any(parcel.keep or parcel.model is None for parcel in parcels.values()):
+            self._make_own()
         worker = self._equip(list(models.values()), len(ids))
-        slots = {key: slot for slot, key in enumerate(models)}
+        slots = {id(None): OWN} | {key: slot for slot, key in enumerate(models)}
         places = [(client, slots[id(parcels[client].model)], row) for row, client in enumerate(ids)]
-        facts, failed = self._train_groups(places, tuple(needs), seed, index)
+        able = [(client, slot, row) for client, slot, row in places if slot != OWN or self._has_own(client)]
+        facts, failed = self._train_groups(able, tuple(needs), seed, index)
+        failed |= {client: "it has no model of its own to go on from" for client, _, _ in set(places) - set(able)}
+        self._keep_own(index, [place for place in able if place[0] in facts and parcels[place[0]].keep])
         good = np.array([row for row, client in enumerate(ids) if client in facts], dtype=np.intp)
         release = worker.updates.release if worker.updates.on_disk else None
         updates = Updates(worker.updates.array[: len(ids)], good, release)
@@ -100,6 +108,38 @@ class LocalFleet:
                     failed[group[0][0]] = result.reason
         return facts, failed
 
+    def save(self, run: Path, round: int) -> None:
+        """The own models that clients kept in this round."""
+        if self._own is not None:
+            self._own.save(run, round)
+
+    def load(self, run: Path, round: int) -> bool:
+        """The own models as they were after a round; False where one is damaged."""
+        if not any_saved(run):
+            return True
+        return self._make_own().load(run, round)
+
+    def _make_own(self) -> OwnModels:
+        """Rows for own models, made when first asked for: most runs have none."""
+        if self._own is None:
+            length = len(self._learner.start(0))
+            taken = self._worker.updates.array.nbytes if self._worker else 0
+            self._own = OwnModels(self._block(len(self._names), length, self._memory - taken))
+        return self._own
+
+    def _has_own(self, client: ClientId) -> bool:
+        return self._own is not None and client in self._own
+
+    def _keep_own(self, index: int, places: Sequence[Place]) -> None:
+        """Book what was trained as the clients' own: here, so that a worker that dies leaves nothing half done."""
+        worker, own = self._worker, self._own
+        if worker is None or own is None:
+            return
+        for client, slot, row in places:
+            start = own.rows.array[client] if slot == OWN else worker.models.array[slot]
+            own.keep(client, start, worker.updates.array[row], index)
+        own.release()
+
     def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
         """One pass over all clients' test rows per model, then a count per client (no loop over clients)."""
         worker = self._equip(models, 1)
@@ -115,18 +155,25 @@ class LocalFleet:
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
-        worker, length = self._worker, len(models[0])
-        if worker is None or len(worker.models.array) < len(models) or len(worker.updates.array) < rows:
+        worker, own = self._worker, self._own.rows if self._own else None
+        if (
+            worker is None
+            or len(worker.models.array) < len(models)
+            or len(worker.updates.array) < rows
+            or worker.own is not own
+        ):
+            length = len(models[0]) if own is None else own.array.shape[1]
             rows = max(rows, len(worker.updates.array) if worker else 0)
-            slots = max(len(models), len(worker.models.array) if worker else 0)
+            slots = max(len(models), 1, len(worker.models.array) if worker else 0)
             worker = Worker(
                 self._learner,
                 self._classes,
                 self._train,
                 self._test,
                 models=Block((slots, length), np.float32),
-                updates=self._updates_block(rows, length),
+                updates=self._block(rows, length, self._memory),
                 right=Block((slots, len(self._test.y.array)), np.bool_),
+                own=own,
             )
             self._pool.equip(worker)
             self._worker = worker
@@ -134,9 +181,9 @@ class LocalFleet:
             worker.models.array[slot] = model
         return worker
 
-    def _updates_block(self, rows: int, length: int) -> Block:
-        """In memory up to the budget, past it in a file."""
-        if rows * length * 4 <= self._memory:
+    def _block(self, rows: int, length: int, budget: int) -> Block:
+        """In memory up to a budget, past it in a file."""
+        if rows * length * 4 <= budget:
             return Block((rows, length), np.float32)
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
 

@@ -13,7 +13,9 @@ from fedmerit.fleet.client import answers
 from fedmerit.learn.base import Learner
 from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.types import ClientId, Parcel
+from fedmerit.types import ClientId, Model
+
+OWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Worker:
     models: Block
     updates: Block
     right: Block
+    own: Block | None = None
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients or test models."""
@@ -56,18 +59,28 @@ class Worker:
     def train_clients(
         self, places: Sequence[tuple[ClientId, int, int]], needs: Sequence[str], seed: int, index: int
     ) -> list[dict[str, float]]:
-        """For each (client, model, row): train from `models[model]`, leave the update in `updates[row]`; the facts."""
+        """For each (client, model, row): train from `models[model]`, leave the update in `updates[row]`; the facts.
+
+        Model OWN is the client's own. Nothing is kept here, so that a worker may die and its client be done again.
+        """
         federation = Federation((), self.train.split(), self.test.split(), self.classes)
         clients, models, rows = zip(*places, strict=True)
-        parcels = [Parcel(self.models.array[model]) for model in models]
+        starts = [self._start(client, model) for client, model in zip(clients, models, strict=True)]
         samples = [federation.samples(client) for client in clients]
         seeds = [derive(seed, "train", index, client) for client in clients]
-        told = answers(self.learner, parcels, samples, needs, seeds)
+        told = answers(self.learner, starts, samples, needs, seeds)
         for row, (update, _) in zip(rows, told, strict=True):
             self.updates.array[row] = update
-        if self.updates.on_disk:
-            self.updates.release()
+        for block in (self.updates, self.own):
+            if block is not None and block.on_disk:
+                block.release()
         return [facts for _, facts in told]
+
+    def _start(self, client: ClientId, model: int) -> Model:
+        if model == OWN and self.own is None:
+            raise RuntimeError("asked to go on from an own model where there are none")
+        block, row = (self.own, client) if model == OWN and self.own else (self.models, model)
+        return np.asarray(block.array[row], dtype=np.float32)
 
     def test_rows(self, models: int, start: int, stop: int) -> None:
         """Mark in `right` which test rows each of the first models gets right."""
