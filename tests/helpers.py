@@ -128,6 +128,8 @@ class CannedFleet:
         ids = tuple(client for client in sorted(parcels) if client not in self.failed)
         return Replies(ids, Updates(self.updates), tuple(self.facts), self.failed)
 
-    def evaluate(self, models: Sequence[np.ndarray]) -> Sequence[Evaluation]:
+    def evaluate(
+        self, models: Sequence[np.ndarray], on: str = "test", clients: Sequence[int] | None = None
+    ) -> Sequence[Evaluation]:
         one = np.ones(len(self.names()), dtype=np.int64)
         return [Evaluation(one, one) for _ in models]

@@ -3,11 +3,12 @@
 from fedmerit.capacity import Capacity
 from fedmerit.config import Config, load_config
 from fedmerit.criteria import CB, DS, IS, LC, LD, MW, Attribute, Criterion, Divergence, Family, Reported, Sharpness
+from fedmerit.decision import Decision, Option, Tried
 from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
 from fedmerit.facts import measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.learn.base import Learner
-from fedmerit.recipes import Recipe, fedavg, prioritized
+from fedmerit.recipes import Recipe, device_aware, fedavg, prioritized
 from fedmerit.round import Record, State, play
 from fedmerit.run import Run, federate, resume, run_config
 from fedmerit.scores import (
@@ -28,6 +29,7 @@ from fedmerit.scores import (
     dispersion,
     orness,
 )
+from fedmerit.search import Backtracking, Fixed, Standing, Way
 from fedmerit.tasks import TaskKind
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task, load_task
@@ -47,21 +49,25 @@ __all__ = [
     "MW",
     "OWA",
     "Attribute",
+    "Backtracking",
     "Capacity",
     "Choquet",
     "Config",
     "Criterion",
+    "Decision",
     "Divergence",
     "Earned",
     "Evaluation",
     "Family",
     "Federation",
     "FedmeritError",
+    "Fixed",
     "Fleet",
     "History",
     "Learner",
     "Linear",
     "Note",
+    "Option",
     "Parcel",
     "Power",
     "Prioritized",
@@ -81,13 +87,17 @@ __all__ = [
     "Score",
     "Sharpness",
     "Split",
+    "Standing",
     "State",
     "Task",
     "TaskKind",
+    "Tried",
     "Updates",
     "UserError",
+    "Way",
     "WeightedMean",
     "Weights",
+    "device_aware",
     "dispersion",
     "fedavg",
     "federate",

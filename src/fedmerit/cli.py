@@ -242,6 +242,23 @@ def report(
     out_console.print(f"report: {out}", markup=False)
 
 
+@app.command(epilog="Example:  fedmerit export runs/first --leaf metrics.csv")
+def export(
+    folder: RunFolder,
+    leaf: Annotated[Path, typer.Option(help="A CSV of per-client metrics in LEAF's columns.", show_default=False)],
+) -> None:
+    """Write a run's per-client accuracies in the form that LEAF's tools read.
+
+    DIR is a folder made by `fedmerit run`.
+    """
+    from fedmerit.folder import open_ledger
+    from fedmerit.leaf import write_leaf_metrics
+
+    with open_ledger(folder) as ledger:
+        write_leaf_metrics(ledger, leaf)
+    out_console.print(f"LEAF metrics: {leaf}", markup=False)
+
+
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
 def demo(
     out: Annotated[Path, typer.Option(help="A new folder for the three runs and the report.")] = Path("demo"),

@@ -12,7 +12,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from fedmerit.errors import ConfigError, did_you_mean
-from fedmerit.types import Normalise
+from fedmerit.types import Asked, Normalise
 
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -29,7 +29,14 @@ class TaskConfig(Section):
     """[task]: which data, how it is spread over clients, which model learns from it."""
 
     data: str = Field("digits", description="a task of `fedmerit tasks`, or module:attribute of your own")
-    source: str = Field("folder", description="`folder` (FEDMERIT_DATA), `hub`, or hub:NAME for another data set")
+    source: str = Field(
+        "folder",
+        description="`folder` (FEDMERIT_DATA), `hub` or hub:NAME for another data set; "
+        "femnist also `leaf` or leaf:PATH for LEAF's JSON",
+    )
+    sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
+    )
     partition: Literal["iid", "shards", "dirichlet", "natural", "label-groups"] = Field(
         "iid", description="how the training rows are spread over the clients"
     )
@@ -40,6 +47,11 @@ class TaskConfig(Section):
     groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group (partition = label-groups)")
     test: Literal["slices", "matched"] = Field(
         "slices", description="`slices` of the test set in file order, or `matched` to each client's labels"
+    )
+    validation: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
+        0.0,
+        description="share of each client's training rows kept for validation: "
+        "what a search or an acceptance test asks about",
     )
 
 
@@ -81,18 +93,60 @@ def _named_score(value: Any) -> Any:
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 
 
+ScoreTable: TypeAlias = Annotated[ScoreConfig, BeforeValidator(_named_score)]
+
+
+class WayConfig(Section):
+    """One of recipe.search.among: a way to weigh; what is not given is the recipe's own."""
+
+    priority: Names = ()
+    score: ScoreTable | None = None
+    normalise: Normalise | None = None
+
+
+class SearchConfig(Section):
+    """[recipe.search]: how recipe device_aware comes to the order of its criteria."""
+
+    orders: Literal["kendall", "lexicographic", "random", "all"] = Field(
+        "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
+    )
+    reference: Literal["last", "best_so_far"] = Field(
+        "last", description="accept what is not worse than the last model, or than the best so far"
+    )
+    exchange: Literal["batch", "lazy"] = Field(
+        "batch", description="ask about all orders that are left in one exchange, or one after the other"
+    )
+    adjust_on: Asked = Field(
+        "validation",
+        description="which rows decide: `validation`, or `test` as in the paper, which reports on them too",
+    )
+    tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="weightings that differ by no more total variation count as one"
+    )
+    judges: Annotated[int, Field(ge=2, strict=True)] | None = Field(
+        None, description="ask that many clients, drawn anew each round, and more while undecided; default: all"
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="how sure judges must be that a candidate is worse, or is not"
+    )
+    among: tuple[WayConfig, ...] = Field(
+        (), description="ways to choose from instead of orders: tables with priority, score, normalise"
+    )
+
+
 class RecipeConfig(Section):
     """[recipe]: how facts become weights."""
 
     name: str = Field("fedavg", description="a recipe of `fedmerit recipes`")
     priority: Names = Field((), description="criteria, most important first")
     normalise: Normalise = Field("sum", description="`sum` (the papers), `max` (recommended) or `none` (degrees)")
-    score: Annotated[ScoreConfig, BeforeValidator(_named_score)] = Field(
+    score: ScoreTable = Field(
         ScoreConfig(name="prioritized"), description="the operator, by name or as a table with its options"
     )
     when_zero: Literal["samples", "keep"] = Field(
         "samples", description="all scores zero: weigh by `samples`, or `keep` the model"
     )
+    search: SearchConfig | None = Field(None, description="the search of recipe device_aware, see [recipe.search]")
 
 
 class RunConfig(Section):

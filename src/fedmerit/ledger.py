@@ -13,13 +13,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from fedmerit.decision import Tried
 from fedmerit.errors import FolderError
 from fedmerit.measures import percentiles
 from fedmerit.round import Record
+from fedmerit.search import Standing
 from fedmerit.types import History, Matrix
 from fedmerit.weights import Earned, Weights, by_client
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -27,6 +29,9 @@ CREATE TABLE clients (client INTEGER PRIMARY KEY, name TEXT NOT NULL);
 CREATE TABLE rounds (
     round INTEGER PRIMARY KEY,
     priority TEXT NOT NULL,          -- JSON list, most important first
+    way TEXT, score TEXT,            -- the way in which the round was weighed, and its score; NULL where nobody was
+    exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients: models tested
+    quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
     seconds TEXT NOT NULL            -- JSON object: stage -> seconds
@@ -40,6 +45,12 @@ CREATE TABLE earned (                -- how each client of a round came to its w
 CREATE TABLE tested (                -- every client's local test
     round INTEGER NOT NULL, client INTEGER NOT NULL, correct INTEGER NOT NULL, size INTEGER NOT NULL,
     PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE tried (                 -- the ways that a search thought of, in the order of visiting
+    round INTEGER NOT NULL, place INTEGER NOT NULL,
+    way TEXT NOT NULL, same TEXT NOT NULL,   -- JSON list: ways whose weights are so near that they count as this one
+    quality REAL, exchange INTEGER, chosen INTEGER NOT NULL,   -- NULL where nobody was asked
+    PRIMARY KEY (round, place)
 ) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
 """
@@ -104,7 +115,8 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _round_row(record))
+            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 14)})", _round_row(record))
+            db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", _tried_rows(record))
             if record.weights is not None:
                 db.executemany("INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights))
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", _event_rows(record))
@@ -116,7 +128,7 @@ class Ledger:
     def forget_after(self, round: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
-            for table in ("rounds", "earned", "tested", "events"):
+            for table in ("rounds", "earned", "tested", "tried", "events"):
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
 
     def last_round(self) -> int:
@@ -131,6 +143,20 @@ class Ledger:
         """In how many rounds each client took part."""
         counts = self._db.execute("SELECT client, count(*) FROM earned GROUP BY client")
         return History(self.last_round(), dict(counts.fetchall()))
+
+    def standing(self) -> Standing:
+        """What a search knows after the last round: its way, its accuracy, the best so far."""
+        row = self._db.execute("SELECT way, quality FROM rounds WHERE way NOT NULL ORDER BY round DESC").fetchone()
+        best = self._db.execute("SELECT max(quality) FROM rounds").fetchone()[0]
+        return Standing(row[0], row[1], best) if row else Standing()
+
+    def tried(self, round: int) -> list[Tried]:
+        """The ways that the search of a round thought of, in the order of visiting; empty without a search."""
+        query = "SELECT way, same, quality, exchange, chosen FROM tried WHERE round = ? ORDER BY place"
+        return [
+            Tried(way, tuple(json.loads(same)), quality, exchange, bool(chosen))
+            for way, same, quality, exchange, chosen in self._db.execute(query, (round,))
+        ]
 
     def meta(self) -> dict[str, str]:
         """Configuration, versions and whatever else describes the run as a whole."""
@@ -155,6 +181,10 @@ class Ledger:
             for client, facts, raw, table, score, weight in self._db.execute(query, (round,))
         ]
 
+    def tested(self) -> Iterator[tuple[int, int, int, int]]:
+        """Every client's local tests as (round, client, correct, size), by round and client."""
+        yield from self._db.execute("SELECT round, client, correct, size FROM tested ORDER BY round, client")
+
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
         rows = np.array(self._db.execute("SELECT round, client, correct, size FROM tested").fetchall(), dtype=np.int64)
@@ -175,8 +205,19 @@ def _round_row(record: Record) -> tuple[object, ...]:
     tested = record.evaluation
     accuracy = None if tested is None else tested.accuracy
     marks = (None, None, None) if tested is None else percentiles(tested.local)
-    priority, seconds = json.dumps(record.priority), json.dumps(record.seconds)
-    return record.index, priority, accuracy, *marks, record.bytes_down, record.bytes_up, seconds
+    priority, seconds, found = json.dumps(record.priority), json.dumps(record.seconds), record.decision
+    taken = (found.option.label, repr(found.option.way.score)) if found and found.option else (None, None)
+    search = (found.exchanges, found.evaluations, found.standing.quality) if found and found.option else (0, 0, None)
+    counts = record.bytes_down, record.bytes_up
+    return record.index, priority, *taken, *search, accuracy, *marks, *counts, seconds
+
+
+def _tried_rows(record: Record) -> list[tuple[object, ...]]:
+    tried = record.decision.tried if record.decision else ()
+    return [
+        (record.index, place, one.way, json.dumps(one.same), one.quality, one.exchange, one.chosen)
+        for place, one in enumerate(tried)
+    ]
 
 
 def _earned_rows(record: Record, weights: Weights) -> list[tuple[object, ...]]:

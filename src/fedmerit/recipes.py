@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedmerit.config import RecipeConfig
+from fedmerit.config import RecipeConfig, SearchConfig, WayConfig
 from fedmerit.criteria import DS, Criterion, find_priority
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.named_scores import make_score
 from fedmerit.scores import Prioritized, Score
+from fedmerit.search import Backtracking, Fixed, Search, Way
 from fedmerit.types import Normalise
 
 WhenZero = Literal["samples", "keep"]
 PRIORITIZED = Prioritized()
+FIXED = Fixed()
+BACKTRACKING = Backtracking()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +28,40 @@ class Recipe:
     score: Score = PRIORITIZED
     normalise: Normalise = "sum"
     when_zero: WhenZero = "samples"
+    search: Search = FIXED
 
     def __post_init__(self) -> None:
         if not self.criteria:
             raise ConfigError("a recipe has at least one criterion")
         if len(set(self.priority)) < len(self.criteria):
             raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
-        counts = [criterion.name for criterion in self.criteria if not criterion.degree]
-        if self.normalise == "none" and counts:
+        for way in self.ways.values():
+            self._check(way)
+
+    def _check(self, way: Way) -> None:
+        unknown = [name for name in way.priority if name not in self.priority]
+        if unknown or not way.priority:
+            raise ConfigError(
+                f"a way to weigh names criteria of the recipe, {', '.join(self.priority)}; got {list(way.priority)}"
+            )
+        degrees = {criterion.name: criterion.degree for criterion in self.criteria}
+        counts = [name for name in way.priority if not degrees[name]]
+        if way.normalise == "none" and counts:
             raise ConfigError(
                 f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
                 'use "max" or "sum"'
             )
+
+    @property
+    def own(self) -> Way:
+        """The way in which the recipe weighs where its search finds no better one."""
+        return Way(self.priority, self.score, self.normalise)
+
+    @property
+    def ways(self) -> dict[str, Way]:
+        """All the ways its search may take, by label; its own first."""
+        own = self.own
+        return {way.label(own): way for way in self.search.ways(own)}
 
     @property
     def priority(self) -> tuple[str, ...]:
@@ -65,6 +90,17 @@ def prioritized(
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero)
 
 
+def device_aware(
+    *criteria: Criterion,
+    search: Backtracking = BACKTRACKING,
+    score: Score = PRIORITIZED,
+    normalise: Normalise = "sum",
+    when_zero: WhenZero = "samples",
+) -> Recipe:
+    """DAFL (SPEC A2): as `prioritized`, and in each round the clients' accuracy decides on the order."""
+    return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
+
+
 def _fedavg(config: RecipeConfig) -> Recipe:
     if config.priority not in ((), ("DS",)):
         raise ConfigError(f'recipe fedavg weighs by DS alone; for {list(config.priority)} use recipe "prioritized"')
@@ -79,6 +115,22 @@ def _prioritized(config: RecipeConfig) -> Recipe:
     return prioritized(*criteria, score=score, normalise=config.normalise, when_zero=config.when_zero)
 
 
+def _device_aware(config: RecipeConfig) -> Recipe:
+    recipe = _prioritized(config)
+    return replace(recipe, search=_backtracking(config))
+
+
+def _backtracking(config: RecipeConfig) -> Backtracking:
+    settings = config.search or SearchConfig()
+    among = tuple(_way(way, config) for way in settings.among)
+    return Backtracking(**settings.model_dump(exclude={"among"}), among=among)
+
+
+def _way(way: WayConfig, config: RecipeConfig) -> Way:
+    priority = way.priority or config.priority
+    return Way(tuple(priority), make_score(way.score or config.score, priority), way.normalise or config.normalise)
+
+
 @dataclass(frozen=True, slots=True)
 class NamedRecipe:
     """A recipe that configuration can name."""
@@ -90,6 +142,7 @@ class NamedRecipe:
 RECIPES: Mapping[str, NamedRecipe] = {
     "fedavg": NamedRecipe("weights by dataset size: the baseline of all four papers", _fedavg),
     "prioritized": NamedRecipe("PMCFL: several criteria in a priority order, any score", _prioritized),
+    "device_aware": NamedRecipe("DAFL: in each round the clients' accuracy decides on the order", _device_aware),
 }
 
 
@@ -97,4 +150,6 @@ def make_recipe(config: RecipeConfig) -> Recipe:
     """The recipe that a configuration names."""
     if config.name not in RECIPES:
         raise UnknownName("recipe", config.name, RECIPES)
+    if config.search is not None and config.name != "device_aware":
+        raise ConfigError(f'recipe {config.name} keeps to one order; to search for one use recipe "device_aware"')
     return RECIPES[config.name].make(config)

@@ -1,21 +1,22 @@
-"""One round of every algorithm: select, train, check, score, weigh, aggregate, evaluate, record."""
+"""One round of every algorithm: select, train, check, score, weigh, search, aggregate, evaluate, record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 
-import numpy as np
-
 from fedmerit.check import check
+from fedmerit.decision import Decision, decide, weigh_ways
 from fedmerit.fleet.base import Fleet
 from fedmerit.recipes import Recipe
+from fedmerit.search import Standing
 from fedmerit.seeds import generator
-from fedmerit.types import ClientId, Evaluation, History, Matrix, Model, Parcel, Round, Vector
-from fedmerit.weights import Weights, weigh
+from fedmerit.types import ClientId, Evaluation, History, Model, Parcel, Vector
+from fedmerit.weights import Weights
 
 NOTHING_YET = History()
+NOTHING_TRIED = Standing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class State:
 
     model: Model
     history: History = NOTHING_YET
+    standing: Standing = NOTHING_TRIED
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Record:
     bytes_down: int
     bytes_up: int
     seconds: Mapping[str, float]
+    decision: Decision | None = None
 
 
 def play(
@@ -53,28 +56,32 @@ def play(
     clock.lap("train")
 
     round, left_out = check(index, replies, recipe.needs, len(state.model))
-    weights = earn(recipe, round, state.history) if round.ids else None
+    random = generator(seed, "search", index)
+    options = weigh_ways(recipe, state.standing, round, state.history, random) if round.ids else []
     clock.lap("weigh")
 
-    model = state.model if weights is None else state.model + round.updates.combine(weights.weights)
+    found = decide(recipe.search, options, state.standing, state.model, round.updates, fleet, random)
     clock.lap("aggregate")
+    if found.exchanges:
+        clock.move("aggregate", "search", found.seconds)
 
-    evaluation = fleet.evaluate([model])[0] if evaluate else None
+    evaluation = (found.evaluation or fleet.evaluate([found.model])[0]) if evaluate else None
     clock.lap("evaluate")
 
     record = Record(
         index,
-        recipe.priority,
+        found.option.way.priority if found.option else recipe.priority,
         round.ids,
         round.facts,
-        weights,
+        found.option.weights if found.option else None,
         left_out,
         evaluation,
         bytes_down=sum(parcel.size for parcel in parcels.values()),
         bytes_up=replies.bytes_up,
         seconds=clock.laps,
+        decision=found,
     )
-    return replace(state, model=model, history=remember(state.history, round.ids)), record
+    return State(found.model, remember(state.history, round.ids), found.standing), record
 
 
 def select(clients: int, fraction: float, seed: int, index: int) -> tuple[ClientId, ...]:
@@ -82,18 +89,6 @@ def select(clients: int, fraction: float, seed: int, index: int) -> tuple[Client
     number = max(round(fraction * clients), 1)
     drawn = generator(seed, "select", index).choice(clients, size=number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
-
-
-def table(recipe: Recipe, round: Round, history: History) -> Matrix:
-    """The criteria side by side, one row per client, most important criterion first."""
-    return np.column_stack([criterion(round, history) for criterion in recipe.criteria])
-
-
-def earn(recipe: Recipe, round: Round, history: History) -> Weights:
-    """Criteria -> normalised table -> scores -> weights."""
-    samples = round.facts["samples"]
-    fallback = samples if recipe.when_zero == "samples" else np.zeros(len(samples))
-    return weigh(table(recipe, round, history), recipe.priority, recipe.score, recipe.normalise, fallback)
 
 
 def remember(history: History, ids: tuple[ClientId, ...]) -> History:
@@ -116,3 +111,8 @@ class Clock:
         now = perf_counter()
         self.laps[stage] = now - self._last
         self._last = now
+
+    def move(self, stage: str, other: str, seconds: float) -> None:
+        """Book some of a stage's seconds to another."""
+        self.laps[stage] -= seconds
+        self.laps[other] = seconds

@@ -14,7 +14,7 @@ import numpy as np
 from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.config import Config, RunConfig, make_config
 from fedmerit.cores import cores
-from fedmerit.errors import DataError, FolderError, RunFailed, RunStopped
+from fedmerit.errors import ConfigError, DataError, FolderError, RunFailed, RunStopped
 from fedmerit.facts import measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.fleet.local import LocalFleet
@@ -33,8 +33,10 @@ from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
 from fedmerit.recipes import Recipe, make_recipe
 from fedmerit.round import Record, State, play
+from fedmerit.search import Backtracking
 from fedmerit.seeds import derive
 from fedmerit.stopping import Stopping
+from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.task import Task, make_task
 from fedmerit.types import Matrix, Model
 from fedmerit.weights import Earned
@@ -108,7 +110,7 @@ def federate(
     """Run a recipe on a task on this machine, with its ledger in memory."""
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers}})
-    check_facts(task, recipe)
+    check_task(task, recipe)
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
     with LocalFleet(task, workers) as fleet:
         start = State(fleet.start(derive(seed, "model")))
@@ -126,7 +128,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
-    check_facts(task, recipe)
+    check_task(task, recipe)
     with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
@@ -172,12 +174,27 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
     return Run.load(folder)
 
 
-def check_facts(task: Task, recipe: Recipe) -> None:
-    """The data has what the recipe's criteria need; otherwise every client would be left out of every round."""
+def check_task(task: Task, recipe: Recipe) -> None:
+    """The data has what the recipe asks for; otherwise every client would be left out, or could not answer."""
     clients = np.flatnonzero(task.federation.train.sizes)
     if not len(clients):
         raise DataError("no client has a training row")
     measure(task.federation.samples(int(clients[0])), recipe.needs)
+    if isinstance(recipe.search, Backtracking):
+        _check_search(task.federation, recipe.search)
+
+
+def _check_search(federation: Federation, search: Backtracking) -> None:
+    number = len(federation.names)
+    if search.adjust_on == "validation" and not len(federation.validation.y):
+        raise ConfigError(
+            "the search asks clients about their validation rows, and none has any; set task.validation = 0.1, "
+            'or recipe.search.adjust_on = "test" to choose on the test rows as in the paper'
+        )
+    if search.adjust_on == "test" and not len(federation.test.y):
+        raise DataError("the search asks clients about their test rows, and no client has any")
+    if search.judges is not None and search.judges > number:
+        raise ConfigError(f"recipe.search.judges is at most the number of clients, {number}; got {search.judges}")
 
 
 _rounds = rounds  # `federate` has an argument of that name
@@ -199,7 +216,7 @@ def _state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
     while found and not fleet.load(folder, found[1]):
         found = read_checkpoint(folder, found[1] - 1)
     ledger.forget_after(found[1] if found else 0)
-    return State(found[0], ledger.history()) if found else None
+    return State(found[0], ledger.history(), ledger.standing()) if found else None
 
 
 @contextmanager

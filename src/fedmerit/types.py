@@ -22,6 +22,9 @@ Model: TypeAlias = NDArray[np.float32]
 
 Normalise: TypeAlias = Literal["sum", "max", "none"]
 
+Asked: TypeAlias = Literal["validation", "test"]
+"""Which of their rows clients are asked about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Samples:

@@ -15,7 +15,9 @@ from fedmerit.types import ClientId, Matrix, Normalise, Vector
 VISIBLE = 0.01
 """Total variation below which a criterion or a priority is said to do nothing."""
 
-NoteKind: TypeAlias = Literal["empty-criterion", "flat-criterion", "idle-priority", "zero-scores", "zero-weights"]
+NoteKind: TypeAlias = Literal[
+    "empty-criterion", "flat-criterion", "idle-priority", "zero-scores", "zero-weights", "no-search"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The papers' networks have the papers' numbers of parameters (SPEC A1), and learn."""
+"""The papers' networks have the papers' numbers of parameters (SPEC A1, A2), and learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from fedmerit.learn.sgd import TorchLearner
 
 
 @pytest.mark.parametrize(
-    ("model", "parameters"), [("mnist-cnn", 1_663_370), ("mnist-cnn-linear", 1_663_370), ("celeba-cnn", 8_409_025)]
+    ("model", "parameters"),
+    [
+        ("mnist-cnn", 1_663_370),
+        ("mnist-cnn-linear", 1_663_370),
+        ("celeba-cnn", 8_409_025),
+        ("femnist-cnn", 6_603_710),
+    ],
 )
 def test_parameter_count(model: str, parameters: int):
     assert TorchLearner(find_model(model)).start(seed=0).shape == (parameters,)

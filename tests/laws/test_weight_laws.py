@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
 from fedmerit import DS, History, Prioritized, Round, Updates, fedavg, prioritized, weigh
-from fedmerit.round import earn
+from fedmerit.decision import earn
 
 
 def assert_shares(weights: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
 from fedmerit import CB, DS, History, Prioritized, Product, Round, Updates, UserError, prioritized, weigh
-from fedmerit.round import earn
+from fedmerit.decision import earn
 
 
 def kinds(result) -> list[str]:

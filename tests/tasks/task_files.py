@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,3 +79,48 @@ def real_folder(task: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"FEDMERIT_DATA has no folder {task}")
     return folder
+
+
+def writer_arrays(images_per_writer: dict[str, int]) -> dict[str, np.ndarray]:
+    """The arrays of `femnist_writers_full.npz`; row i is i grey, and each writer's last tenth is for testing.
+
+    As in the real file, the first image of a writer is there twice; the copies come on top of the numbers given.
+    """
+    sizes = np.array(list(images_per_writer.values()))
+    writer = np.repeat(np.arange(len(sizes)), sizes + 1)
+    starts = np.cumsum([0, *(sizes[:-1] + 1)])
+    duplicate = np.zeros(len(writer), bool)
+    duplicate[starts] = True
+    place = np.arange(len(writer)) - starts[writer]
+    row = np.cumsum(~duplicate) - 1 + duplicate  # a copy has the number of the row after it, which it is a copy of
+    return {
+        "images": np.broadcast_to((row % 256).astype(np.uint8)[:, None, None], (len(row), 28, 28)).copy(),
+        "labels": (row % 62).astype(np.uint8),
+        "writer": writer.astype(np.uint16),
+        "split": (place > np.floor(0.9 * sizes)[writer]).astype(np.uint8),
+        "duplicate": duplicate,
+        "writer_names": np.array(list(images_per_writer)),
+    }
+
+
+def save_writers(data: Path, arrays: dict[str, np.ndarray]) -> Path:
+    path = data / "femnist" / "femnist_writers_full.npz"
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, **arrays)
+    return path
+
+
+def leaf_file(rows_per_user: dict[str, int], first: int = 0) -> dict[str, Any]:
+    """The content of one of LEAF's JSON files; row i, counted from `first`, is i grey."""
+    users: dict[str, Any] = {}
+    for user, count in rows_per_user.items():
+        rows = range(first, first + count)
+        users[user] = {"x": [[row % 256 / 255] * 784 for row in rows], "y": [row % 62 for row in rows]}
+        first += count
+    return {"users": list(users), "num_samples": list(rows_per_user.values()), "user_data": users}
+
+
+def write_leaf(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fedmerit.config import TaskConfig
+from fedmerit.config import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build
 from fedmerit.tasks.federation import Federation
@@ -79,6 +81,86 @@ def test_empty_test_sets_are_allowed() -> None:
     assert federation.test.sizes.tolist() == [1, 1, 1, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings["partition"])
+@pytest.mark.parametrize("has_test", [True, False])
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.999])
+def test_validation_rows_come_from_each_clients_training_rows(
+    settings: dict[str, object], has_test: bool, share: float
+) -> None:
+    without, kept = (
+        build(
+            numbered(210),
+            numbered(60, 1000) if has_test else None,
+            TaskConfig.model_validate(settings | {"validation": part}),
+            KIND,
+            3,
+        )
+        for part in (0.0, share)
+    )
+    assert np.array_equal(without.test.x, kept.test.x)
+    for client, size in enumerate(without.train.sizes.tolist()):
+        rows = kept.validation.rows(client)
+        held, trained = kept.validation.x[rows, 0].tolist(), kept.samples(client).x[:, 0].tolist()
+        assert len(held) == min(round(share * size), size - 1)
+        assert len(trained) >= 1
+        assert sorted(held + trained) == without.samples(client).x[:, 0].tolist()
+        assert np.array_equal(kept.validation.y[rows], np.array(held) % 5)
+        assert np.array_equal(kept.validation.attributes["odd"][rows], np.array(held) % 2)
+
+
+def test_validation_rows_are_random_and_repeatable() -> None:
+    config = TaskConfig(partition="natural", validation=0.3)
+    one, again, other = (build(numbered(210), None, config, KIND, seed).validation.x for seed in (1, 1, 2))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_without_validation_every_client_has_an_empty_share() -> None:
+    built = build(numbered(60), None, TaskConfig(), KIND, 0)
+    by_hand = Federation(built.names, built.train, built.test, built.classes)
+    for federation in (built, by_hand):
+        assert federation.validation.sizes.tolist() == [0] * 7
+        assert federation.validation.x.shape == (0, 1)
+        assert tuple(federation.validation.attributes) == ("odd",)
+
+
+def test_validation_that_keeps_no_row_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"task.validation = 0.05 keeps no row of any client: the largest of 7 has 7"):
+        build(numbered(60), None, TaskConfig(validation=0.05), KIND, 0)
+    with pytest.raises(DataError, match="has 1 training rows"):
+        build(numbered(7), numbered(7), TaskConfig(validation=0.9), KIND, 0)
+
+
+@pytest.mark.parametrize("key", ["validation", "sample"])
+@pytest.mark.parametrize("value", [-0.1, 1.01, float("nan"), "0.5", True])
+def test_shares_out_of_range(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"task.{key}: "):
+        make_config({"task": {key: value}})
+
+
+def test_the_ends_of_the_shares() -> None:
+    assert make_config({"task": {"validation": 0, "sample": 1}}).task == TaskConfig()
+    for bad in ({"validation": 1}, {"sample": 0}):
+        with pytest.raises(ConfigError):
+            make_config({"task": bad})
+
+
+def test_rows_that_the_data_keeps_for_testing() -> None:
+    raw = replace(numbered(60), for_test=np.arange(60) % 4 == 1)
+    natural = build(raw, None, TaskConfig(partition="natural"), KIND, 0)
+    assert (natural.test.x[:, 0] % 4 == 1).all()
+    assert len(natural.test.y) == 15
+    for settings in ({"partition": "natural", "test": "matched"}, {"partition": "iid"}):
+        anew = build(raw, None, TaskConfig.model_validate(settings), KIND, 0)
+        assert len(set((anew.test.x[:, 0] % 4).tolist())) > 1, "only natural slices follow the given split"
+
+
+def test_client_that_has_only_test_rows() -> None:
+    raw = replace(numbered(60), for_test=np.arange(60) % 6 == 2)
+    with pytest.raises(DataError, match="a row to train on; owner 2 has 10, all for testing"):
+        build(raw, None, TaskConfig(partition="natural"), KIND, 0)
+
+
 def test_partition_that_the_task_does_not_support() -> None:
     kind = TaskKind("mine", "", never, ("any",), partitions=("natural",))
     with pytest.raises(ConfigError, match=r"task 'mine' cannot be spread by partition 'iid'; valid: natural"):
@@ -90,5 +172,7 @@ def test_raw_columns_must_be_of_one_length() -> None:
         Raw(np.zeros((3, 1)), np.zeros(2, np.int64), 2)
     with pytest.raises(DataError, match="3 rows, 4 writer ids"):
         Raw(np.zeros((3, 1)), np.zeros(3, np.int64), 2, ids=Ids("writer", np.zeros(4, np.int64)))
+    with pytest.raises(DataError, match="3 rows, 2 marks of test rows"):
+        Raw(np.zeros((3, 1)), np.zeros(3, np.int64), 2, for_test=np.zeros(2, np.bool_))
     with pytest.raises(DataError, match="at least one row"):
         Raw(np.zeros((0, 1)), np.zeros(0, np.int64), 2)

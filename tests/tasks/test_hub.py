@@ -80,7 +80,7 @@ def test_faces_of_a_local_hub(hub: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["hub", "hub:no/such-data-set", "hub:no_such_folder/here"])
-@pytest.mark.parametrize("task", ["mnist", "fashion-mnist", "celeba"])
+@pytest.mark.parametrize("task", ["mnist", "fashion-mnist", "celeba", "femnist"])
 def test_out_of_reach(hub: Path, task: str, source: str) -> None:
     with pytest.raises(DataError, match=r"cannot be loaded from the hub .*check the name and the network"):
         find_task(task).load(TaskConfig(source=source), 0)

@@ -159,6 +159,13 @@ def test_natural_gives_each_its_own(ids: list[int], seed: int) -> None:
         assert np.array_equal(rows, np.flatnonzero(np.array(ids) == owner))
 
 
+def test_natural_clients_have_the_names_that_the_data_gives() -> None:
+    owners = Ids("writer", np.array([2, 0, 2], np.int64), ("Ann", "Bob", "Cem"))
+    parts = partition(np.zeros(3, np.int64), owners, TaskConfig(partition="natural"), None, 0)
+    assert parts.names == ("Ann", "Cem")
+    assert [rows.tolist() for rows in parts.rows] == [[1], [0, 2]]
+
+
 def test_natural_agrees_with_flower() -> None:
     ids = np.random.default_rng(0).integers(0, 9, 100)
     flower = NaturalIdPartitioner("id")
@@ -182,7 +189,7 @@ def test_natural_with_a_number_of_clients() -> None:
 
 
 def test_natural_without_ids() -> None:
-    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba"):
+    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba, femnist"):
         spread(np.zeros(9), TaskConfig(partition="natural"))
 
 

@@ -24,6 +24,7 @@ def test_names_models_and_defaults() -> None:
         "mnist": ("mnist-cnn", 100, True),
         "fashion-mnist": ("mnist-cnn", 100, False),
         "celeba": ("celeba-cnn", None, True),
+        "femnist": ("femnist-cnn", None, True),
     }
     assert all(name == kind.name for name, kind in TASKS.items())
 
@@ -131,7 +132,14 @@ def test_source_hub_needs_a_name_after_the_colon() -> None:
         find_task("mnist").load(TaskConfig(source="hub:"), 0)
 
 
+@pytest.mark.parametrize("task", ["digits", "mnist", "fashion-mnist", "celeba"])
+def test_only_femnist_is_sampled(task: str) -> None:
+    message = rf"these tasks only: femnist; got task.sample = 0.5 for task '{task}'; leave it at 1"
+    with pytest.raises(ConfigError, match=message):
+        find_task(task).load(TaskConfig(sample=0.5), 0)
+
+
 @pytest.mark.parametrize("task", ["digits", "fashion-mnist"])
 def test_natural_names_the_tasks_that_have_ids(task: str) -> None:
-    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba"):
+    with pytest.raises(ConfigError, match="tasks that have it: mnist, celeba, femnist"):
         find_task(task).load(TaskConfig(partition="natural"), 0)

@@ -87,6 +87,32 @@ def test_own_rows_are_split_and_one_is_left_to_train(way: str, clients: list[np.
                 assert abs(np.sum(labels[test] == label) - exact) < 1
 
 
+@laws
+@given(clients=clients_labels, seed=st.integers(0, 99))
+def test_own_rows_at_random_are_as_many_as_leaf_takes(clients: list[np.ndarray], seed: int) -> None:
+    labels = np.concatenate(clients)
+    rows = np.split(np.arange(len(labels)), np.cumsum([len(y) for y in clients])[:-1])
+    trains, tests = own(rows, labels, "random", seed, 0.1)
+    for all_rows, train, test in zip(rows, trains, tests, strict=True):
+        assert np.array_equal(np.sort(np.concatenate([train, test])), all_rows)
+        assert len(train) == max(1, len(all_rows) * 9 // 10)
+        assert (np.diff(test) > 0).all()
+    assert all(map(np.array_equal, tests, own(rows, labels, "random", seed, 0.1)[1]))
+
+
+def test_the_share_of_own_rows_can_be_set() -> None:
+    rows, labels = [np.arange(100)], np.zeros(100, np.int64)
+    assert own(rows, labels, "slices", 0, 0.3)[1][0].tolist() == list(range(30))
+    assert len(own(rows, labels, "matched", 0, 0.3)[1][0]) == 30
+
+
+@pytest.mark.parametrize("way", ["matched", "random"])
+def test_own_random_rows_differ_between_seeds(way: str) -> None:
+    rows, labels = [np.arange(100)], np.arange(100) % 2
+    one, two = (own(rows, labels, way, seed, 0.1)[1][0] for seed in (1, 2))  # type: ignore[arg-type]
+    assert not np.array_equal(one, two)
+
+
 def test_own_matched_rows_are_random() -> None:
     rows, labels = [np.arange(100)], np.arange(100) % 2
     one, two = (own(rows, labels, "matched", seed)[1][0] for seed in (1, 2))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Replies
 
 
 class Fleet(Protocol):
@@ -27,5 +27,7 @@ class Fleet(Protocol):
     def load(self, run: Path, round: int) -> bool:
         """On a resume: give clients what they had after a round; False where that cannot be had."""
 
-    def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
-        """Test one or several models on every client's test set, in one exchange."""
+    def evaluate(
+        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
+    ) -> Sequence[Evaluation]:
+        """Test one or several models on the rows of every client, or of some, in one exchange."""

@@ -10,15 +10,16 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import group_size
 from fedmerit.fleet.own import OwnModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import OWN, SharedSplit, Worker
+from fedmerit.fleet.worker import OWN, Rows, SharedSplit, Worker
 from fedmerit.tasks.task import Task
-from fedmerit.types import ClientId, Evaluation, Model, Parcel, Replies
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Replies
 from fedmerit.updates import Updates
 
 Place: TypeAlias = tuple[ClientId, int, int]
@@ -40,7 +41,11 @@ class LocalFleet:
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
         self._memory, self._spill_to = _quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
-        self._train, self._test = SharedSplit.of(task.federation.train), SharedSplit.of(task.federation.test)
+        self._train = SharedSplit.of(task.federation.train)
+        self._asked: dict[Asked, SharedSplit] = {
+            "test": SharedSplit.of(task.federation.test),
+            "validation": SharedSplit.of(task.federation.validation),
+        }
         self._sizes = np.diff(task.federation.train.offsets)
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
@@ -140,18 +145,23 @@ class LocalFleet:
             own.keep(client, start, worker.updates.array[row], index)
         own.release()
 
-    def evaluate(self, models: Sequence[Model]) -> Sequence[Evaluation]:
-        """One pass over all clients' test rows per model, then a count per client (no loop over clients)."""
+    def evaluate(
+        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
+    ) -> Sequence[Evaluation]:
+        """One pass over the clients' rows per model, then a count per client; no loop over clients."""
         worker = self._equip(models, 1)
-        rows, offsets = len(self._test.y.array), self._test.offsets.array
-        cuts = [(start, min(start + TEST_ROWS, rows)) for start in range(0, rows, TEST_ROWS)]
-        for _, result in self._pool.map([("test", len(models), *cut) for cut in cuts]):
+        offsets = self._asked[on].offsets.array
+        asked = np.ones(len(offsets) - 1, dtype=np.bool_)
+        if clients is not None:
+            asked[:] = False
+            asked[list(clients)] = True
+        jobs = [("test", on, len(models), job) for job in _test_jobs(offsets, asked)]
+        for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
-        right = worker.right.array[: len(models)]
-        counts = np.zeros((len(models), rows + 1), dtype=np.int64)
-        np.cumsum(right, axis=1, out=counts[:, 1:])
-        return [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
+        counts = np.zeros((len(models), offsets[-1] + 1), dtype=np.int64)
+        np.cumsum(worker.right.array[: len(models), : offsets[-1]], axis=1, out=counts[:, 1:])
+        return [Evaluation(np.diff(row[offsets]) * asked, np.diff(offsets) * asked) for row in counts]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
@@ -169,10 +179,10 @@ class LocalFleet:
                 self._learner,
                 self._classes,
                 self._train,
-                self._test,
+                self._asked,
                 models=Block((slots, length), np.float32),
                 updates=self._block(rows, length, self._memory),
-                right=Block((slots, len(self._test.y.array)), np.bool_),
+                right=Block((slots, max(len(split.y.array) for split in self._asked.values())), np.bool_),
                 own=own,
             )
             self._pool.equip(worker)
@@ -186,6 +196,25 @@ class LocalFleet:
         if rows * length * 4 <= budget:
             return Block((rows, length), np.float32)
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
+
+
+def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_]) -> list[tuple[Rows, ...]]:
+    """Ranges of rows to be tested together: neighbours joined, long ones cut, short ones gathered up to TEST_ROWS.
+
+    They depend on who is asked alone, never on the workers, so that the bits are the same.
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
+    jobs: list[list[Rows]] = [[]]
+    room = TEST_ROWS
+    for start, stop in offsets[edges].reshape(-1, 2).tolist():
+        while start < stop:
+            end = min(start + room, stop)
+            jobs[-1].append((start, end))
+            room, start = room - (end - start), end
+            if not room:
+                jobs.append([])
+                room = TEST_ROWS
+    return [tuple(job) for job in jobs if job]
 
 
 def _quarter_of_ram() -> int:

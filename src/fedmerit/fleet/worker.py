@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from fedmerit.fleet.client import answers
 from fedmerit.learn.base import Learner
 from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.types import ClientId, Model
+from fedmerit.types import Asked, ClientId, Model
 
 OWN = -1
+Rows: TypeAlias = tuple[int, int]
+"""From row, to row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Worker:
     learner: Learner
     classes: int
     train: SharedSplit
-    test: SharedSplit
+    asked: Mapping[Asked, SharedSplit]
     models: Block
     updates: Block
     right: Block
@@ -63,7 +65,8 @@ class Worker:
 
         Model OWN is the client's own. Nothing is kept here, so that a worker may die and its client be done again.
         """
-        federation = Federation((), self.train.split(), self.test.split(), self.classes)
+        train = self.train.split()
+        federation = Federation((), train, train, self.classes)
         clients, models, rows = zip(*places, strict=True)
         starts = [self._start(client, model) for client, model in zip(clients, models, strict=True)]
         samples = [federation.samples(client) for client in clients]
@@ -82,9 +85,11 @@ class Worker:
         block, row = (self.own, client) if model == OWN and self.own else (self.models, model)
         return np.asarray(block.array[row], dtype=np.float32)
 
-    def test_rows(self, models: int, start: int, stop: int) -> None:
-        """Mark in `right` which test rows each of the first models gets right."""
-        split = self.test.split()
-        x, y = split.x[start:stop], split.y[start:stop]
+    def test_rows(self, on: Asked, models: int, ranges: Sequence[Rows]) -> None:
+        """Mark in `right` which rows of these ranges each of the first models gets right."""
+        split = self.asked[on].split()
+        rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])
+        (start, stop), alone = ranges[0], len(ranges) == 1
+        x, y = (split.x[start:stop] if alone else split.x[rows]), split.y[rows]
         for place in range(models):
-            self.right.array[place, start:stop] = self.learner.predict(self.models.array[place], x) == y
+            self.right.array[place, rows] = self.learner.predict(self.models.array[place], x) == y

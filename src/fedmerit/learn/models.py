@@ -1,4 +1,4 @@
-"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1)."""
+"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1, A2)."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ MODELS: Mapping[str, Build] = {
     "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
     "mnist-mlp": partial(dense, 784, 64, 10),
     "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
+    "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
 }
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
 from rich.markup import escape
 
-from fedmerit.config import RecipeConfig
 from fedmerit.errors import UserError, did_you_mean
 from fedmerit.ledger import Ledger
 from fedmerit.report.screen import list_table, weights_table
+from fedmerit.scores import Prioritized
 from fedmerit.types import ClientId
 from fedmerit.weights import Earned
 
@@ -36,6 +36,11 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
     return {
         "round": number,
         "priority": wanted["priority"],
+        "search": {
+            "exchanges": wanted["exchanges"],
+            "evaluations": wanted["evaluations"],
+            "tried": [asdict(one) for one in ledger.tried(number)],
+        },
         "clients": [
             {
                 "id": row.id,
@@ -55,16 +60,18 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
 
 def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """All clients of a round, heaviest first, then who was left out and what to know."""
-    priority = _round(ledger, number)["priority"]
+    row = _round(ledger, number)
     rows = sorted(ledger.earned(number), key=lambda row: -row.weight)
     if rows:
-        yield weights_table(f"round {number}: {' > '.join(priority)}", priority, rows, ledger.names())
+        yield weights_table(f"round {number}: {row['way']}", row["priority"], rows, ledger.names())
+    yield from _search(ledger, row)
     yield from _events(ledger, number)
 
 
 def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[RenderableType]:
     """One client: each criterion with its rank in the round, the score's terms, the weight against an equal share."""
-    priority, name = _round(ledger, number)["priority"], escape(ledger.names()[client])
+    row, name = _round(ledger, number), escape(ledger.names()[client])
+    priority = row["priority"]
     rows = ledger.earned(number)
     mine = next((row for row in rows if row.id == client), None)
     if mine is None:
@@ -81,7 +88,7 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     yield f"it reported: {escape(facts)}"
     lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
-    yield _score_line(ledger, priority, mine, sum(row.score for row in rows))
+    yield _score_line(row["score"], priority, mine, sum(row.score for row in rows))
 
 
 def _criterion_line(criterion: str, mine: Earned, rows: list[Earned]) -> tuple[str, str, str, str]:
@@ -90,19 +97,30 @@ def _criterion_line(criterion: str, mine: Earned, rows: list[Earned]) -> tuple[s
     return criterion, f"{value:.5g}", f"{normalised:.4f}", f"{rank} of {len(rows)}"
 
 
-def _score_line(ledger: Ledger, priority: list[str], mine: Earned, total: float) -> str:
+def _score_line(score: str, priority: list[str], mine: Earned, total: float) -> str:
     values = [mine.normalised[criterion] for criterion in priority]
     terms = [" * ".join(f"{value:.4f}" for value in values[: i + 1]) for i in range(len(values))]
-    is_sum = _score_name(ledger) == "prioritized"
-    made = f"{' + '.join(terms)} = " if is_sum and len(values) > 1 else ""
+    made = f"{' + '.join(terms)} = " if score == repr(Prioritized()) and len(values) > 1 else ""
     share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.weight:.2%}" if total else "every score was 0"
     return f"score = {made}{mine.score:.5g};  {share}"
 
 
-def _score_name(ledger: Ledger) -> str:
-    config = ledger.meta().get("config")
-    recipe = RecipeConfig.model_validate(json.loads(config)["recipe"]) if config else RecipeConfig()
-    return recipe.score.name
+def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
+    """What the round's search tried, in the order of visiting."""
+    tried = ledger.tried(row["round"])
+    if not tried:
+        return
+    lines = [
+        (
+            one.way + (" *" if one.chosen else ""),
+            "not asked" if one.quality is None else f"{one.quality:.4f}",
+            "" if one.exchange is None else str(one.exchange),
+            "; ".join(one.same),
+        )
+        for one in tried
+    ]
+    title = f"search: {row['exchanges']} exchanges, {row['evaluations']} models tested (* taken)"
+    yield list_table(title, ("order", "accuracy", "exchange", "as good as the same"), lines)
 
 
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:

@@ -33,7 +33,7 @@ def progress(console: Console, rounds: int, label: str = "", done: int = 0, ever
             teller(record)
             bar.advance(task)
             if record.evaluation is not None:
-                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}")
+                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}{_order(record)}")
 
         yield advance
 
@@ -50,6 +50,9 @@ def json_line(record: Record) -> str:
             "p50": _known(middle),
             "p90": _known(high),
             "clients": len(record.ids),
+            "priority": record.priority,
+            "exchanges": record.decision.exchanges if record.decision else 0,
+            "evaluations": record.decision.evaluations if record.decision else 0,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},
             "seconds": sum(record.seconds.values()),
         }
@@ -115,4 +118,13 @@ def _line(console: Console, teller: _Notes, record: Record, label: str, every: i
     if record.index % every:
         return
     accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
-    console.print(f"round {record.index} {label}{accuracy}  {sum(record.seconds.values()):.1f} s", markup=False)
+    seconds = f"{sum(record.seconds.values()):.1f} s"
+    console.print(f"round {record.index} {label}{accuracy}{_order(record)}  {seconds}", markup=False)
+
+
+def _order(record: Record) -> str:
+    """The order that a search took, and how many models were tested for it."""
+    found = record.decision
+    if found is None or not found.tried or found.option is None:
+        return ""
+    return f"  {found.option.label} ({found.evaluations} tested)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,7 +38,23 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
         "bytes_down": sum(row["bytes_down"] for row in ledger.rounds()),
         "bytes_up": sum(row["bytes_up"] for row in ledger.rounds()),
         "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
+        "search": _search(ledger),
         "rounds_to_target": reached,
+    }
+
+
+def _search(ledger: Ledger) -> dict[str, Any] | None:
+    """What the run's search asked of the clients, and which orders it took; None where there was no search."""
+    tried = [options for row in ledger.rounds() if (options := ledger.tried(row["round"]))]
+    if not tried:
+        return None
+    taken = Counter(one.way for options in tried for one in options if one.chosen)
+    return {
+        "exchanges": sum(row["exchanges"] for row in ledger.rounds()),
+        "evaluations": sum(row["evaluations"] for row in ledger.rounds()),
+        "options_per_round": sum(map(len, tried)) / len(tried),
+        "asked_per_round": sum(one.quality is not None for options in tried for one in options) / len(tried),
+        "taken": dict(taken.most_common()),
     }
 
 
@@ -49,6 +66,13 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
     )
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
+    if found := result["search"]:
+        yield (
+            f"search: {found['exchanges']} exchanges, {found['evaluations']} models tested; orders that differ "
+            f"{found['options_per_round']:.2f} a round, asked about {found['asked_per_round']:.2f}"
+        )
+        orders = [(way, str(count)) for way, count in found["taken"].items()]
+        yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
     rows = [
         (f"{float(target):.0%}", *("-" if round is None else str(round) for round in cells.values()))
         for target, cells in result["rounds_to_target"].items()

@@ -8,12 +8,15 @@ from types import MappingProxyType
 from fedmerit.errors import UnknownName
 from fedmerit.tasks.celeba import CELEBA
 from fedmerit.tasks.digits import DIGITS
+from fedmerit.tasks.femnist import FEMNIST
 from fedmerit.tasks.kind import TaskKind, import_kind
 from fedmerit.tasks.mnist import FASHION, MNIST
 
 __all__ = ["TASKS", "TaskKind", "find_task"]
 
-TASKS: Mapping[str, TaskKind] = MappingProxyType({kind.name: kind for kind in (DIGITS, MNIST, FASHION, CELEBA)})
+TASKS: Mapping[str, TaskKind] = MappingProxyType(
+    {kind.name: kind for kind in (DIGITS, MNIST, FASHION, CELEBA, FEMNIST)}
+)
 
 
 def find_task(name: str) -> TaskKind:

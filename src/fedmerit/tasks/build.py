@@ -1,4 +1,4 @@
-"""From raw rows to a federation: partition, test sets, and each client's rows side by side."""
+"""From raw rows to a federation: partition, test and validation sets, and each client's rows side by side."""
 
 from __future__ import annotations
 
@@ -7,32 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedmerit.config import TaskConfig
-from fedmerit.errors import ConfigError
+from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.kind import TaskKind
-from fedmerit.tasks.partition import Rows, no_ids, partition
+from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
 from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.testsets import common, own
+from fedmerit.tasks.testsets import common, given, own
+from fedmerit.tasks.validation import keep
 
 
-def build(train: Raw, test: Raw | None, config: TaskConfig, kind: TaskKind, seed: int) -> Federation:
-    """The federation that [task] asks for; without a test set, each client's own rows are split."""
-    check_partition(config, kind)
+def build(
+    train: Raw, test: Raw | None, config: TaskConfig, kind: TaskKind, seed: int, random_share: float | None = None
+) -> Federation:
+    """The federation that [task] asks for; without a test set, each client's own rows are split.
+
+    With `random_share`, `slices` of a client's own rows are that share of them at random, not the first fifth.
+    """
+    check_settings(config, kind)
     parts = partition(train.y, train.ids, config, _clients(train, config, kind), seed)
     if test is None:
-        train_rows, test_rows = own(parts.rows, train.y, config.test, seed)
+        train_rows, test_rows = _own(train, parts, config, seed, random_share)
     else:
         train_rows, test_rows = parts.rows, common([train.y[rows] for rows in parts.rows], test.y, config.test, seed)
+    train_rows, validation_rows = _keep(train_rows, config.validation, seed)
     return Federation(
         names=parts.names,
         train=_split(train, train_rows),
         test=_split(train if test is None else test, test_rows),
         classes=train.classes,
+        validation=_split(train, validation_rows),
     )
 
 
-def check_partition(config: TaskConfig, kind: TaskKind) -> None:
-    """The task can be spread in that way; asked before anything is loaded."""
+def check_settings(config: TaskConfig, kind: TaskKind) -> None:
+    """The task can be sampled and spread in that way; asked before anything is loaded."""
+    if config.sample != 1 and not kind.sampled:
+        raise _not_sampled(config, kind)
     if config.partition in kind.partitions:
         return
     if config.partition == "natural":
@@ -40,6 +50,38 @@ def check_partition(config: TaskConfig, kind: TaskKind) -> None:
     raise ConfigError(
         f"task {kind.name!r} cannot be spread by partition {config.partition!r}; valid: {', '.join(kind.partitions)}"
     )
+
+
+def _not_sampled(config: TaskConfig, kind: TaskKind) -> ConfigError:
+    from fedmerit.tasks import TASKS  # the table imports the tasks, and these import this file
+
+    having = ", ".join(name for name, other in TASKS.items() if other.sampled)
+    return ConfigError(
+        f"task.sample draws writers as LEAF does, for these tasks only: {having}; "
+        f"got task.sample = {config.sample:g} for task {kind.name!r}; leave it at 1"
+    )
+
+
+def _own(
+    train: Raw, parts: Parts, config: TaskConfig, seed: int, random_share: float | None
+) -> tuple[list[Rows], list[Rows]]:
+    """Training and test rows where clients are tested on rows of their own."""
+    if train.for_test is not None and config.partition == "natural" and config.test == "slices":
+        return given(parts.rows, parts.names, train.for_test)
+    if random_share is None:
+        return own(parts.rows, train.y, config.test, seed)
+    return own(parts.rows, train.y, "random" if config.test == "slices" else config.test, seed, random_share)
+
+
+def _keep(rows: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:
+    """Training and validation rows; a share that is too small for any row is a mistake, and not the same as none."""
+    trains, kept = keep(rows, share, seed)
+    if share and not any(map(len, kept)):
+        raise DataError(
+            f"task.validation = {share:g} keeps no row of any client: the largest of {len(rows)} has "
+            f"{max(map(len, rows))} training rows; raise task.validation or set it to 0"
+        )
+    return trains, kept
 
 
 def _clients(train: Raw, config: TaskConfig, kind: TaskKind) -> int | None:

@@ -33,15 +33,32 @@ class Split:
         """The client's rows."""
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
+    def emptied(self) -> Split:
+        """The same clients without any rows."""
+        attributes = {name: column[:0] for name, column in self.attributes.items()}
+        return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets), attributes)
+
+
+NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
+"""Stands for `no validation rows` until the number of clients is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Federation:
-    """Who the clients are and what each holds for training and for testing."""
+    """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
+
+    Validation rows are what a search or an acceptance test asks about; by default nobody has any.
+    """
 
     names: tuple[str, ...]
     train: Split
     test: Split
     classes: int
+    validation: Split = NO_ROWS
+
+    def __post_init__(self) -> None:
+        if self.validation is NO_ROWS:
+            object.__setattr__(self, "validation", self.train.emptied())
 
     def samples(self, client: ClientId) -> Samples:
         """The client's training rows."""

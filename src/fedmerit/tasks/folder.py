@@ -19,14 +19,20 @@ VARIABLE = "FEDMERIT_DATA"
 
 def find_file(task: str, *names: str) -> Path:
     """The first of the names that exists in the task's folder."""
-    root = os.environ.get(VARIABLE, "")
     wanted = f"{task}/{names[0]}"
-    if not root:
-        raise DataError(f"task {task!r} looks for {wanted} below {VARIABLE}, which is not set; {_ways_out(wanted)}")
+    folder = task_folder(task, wanted)
     found = optional_file(task, *names)
     if found is None:
-        raise DataError(f"task {task!r} found no file {Path(root) / wanted}; {_ways_out(wanted)}")
+        raise DataError(f"task {task!r} found no file {folder / names[0]}; {ways_out(wanted)}")
     return found
+
+
+def task_folder(task: str, wanted: str) -> Path:
+    """Where the task's files are, which may not be there; `wanted` says in an error what they are."""
+    root = os.environ.get(VARIABLE, "")
+    if not root:
+        raise DataError(f"task {task!r} looks for {wanted} below {VARIABLE}, which is not set; {ways_out(wanted)}")
+    return Path(root) / task
 
 
 def optional_file(task: str, *names: str) -> Path | None:
@@ -59,5 +65,6 @@ def _arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         raise DataError(f"{path} is no readable npz file ({error}); fetch it again") from None
 
 
-def _ways_out(wanted: str) -> str:
+def ways_out(wanted: str) -> str:
+    """What to do where files are missing."""
     return f'set {VARIABLE} to a folder that holds {wanted}, or set task.source = "hub"'

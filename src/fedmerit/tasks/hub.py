@@ -18,13 +18,16 @@ SPLITS = ("train", "valid", "validation", "test")
 """The order in which splits are joined; for CelebA it is the order of the image numbers."""
 
 
-def hub_name(config: TaskConfig, default: str) -> str | None:
-    """The hub's data set that `task.source` names; None where the source is a folder."""
+def hub_name(config: TaskConfig, default: str, others: Sequence[str] = ()) -> str | None:
+    """The hub's data set that `task.source` names; None where the source is a folder.
+
+    `others` are further sources of the task: an error lists them, too.
+    """
     word, colon, name = config.source.partition(":")
     if word == "folder" and not colon:
         return None
     if word != "hub":
-        raise UnknownName("task.source", config.source, ("folder", "hub", "hub:NAME"))
+        raise UnknownName("task.source", config.source, ("folder", "hub", "hub:NAME", *others))
     if colon and not name:
         raise ConfigError(f"task.source = 'hub:NAME' needs a data set or a local folder; got {config.source!r}")
     return name or default
@@ -47,6 +50,22 @@ def integers(rows: Any, column: str, name: str) -> NDArray[np.int64]:
     if values.dtype.kind not in "iu":
         raise DataError(f"column {column!r} of {name} must hold whole numbers; got {values.dtype}")
     return values.astype(np.int64)
+
+
+def labels(rows: Any, column: str, name: str, classes: int) -> NDArray[np.int64]:
+    """A column of labels from 0 to classes - 1."""
+    values = integers(rows, column, name)
+    if len(values) and not 0 <= values.min() <= values.max() < classes:
+        raise DataError(f"labels of {name} must be 0 to {classes - 1}; got {values.min()} to {values.max()}")
+    return values
+
+
+def texts(rows: Any, column: str, name: str) -> NDArray[np.str_]:
+    """A column of text; whole numbers, too, are names."""
+    values = np.asarray(rows[column][:])
+    if values.dtype.kind not in "Uiu":
+        raise DataError(f"column {column!r} of {name} must hold text or whole numbers in every row; got {values.dtype}")
+    return values.astype(np.str_)
 
 
 def flags(rows: Any, name: str) -> dict[str, NDArray[np.uint8]]:
@@ -72,10 +91,8 @@ def pictures(rows: Any, name: str) -> Iterator[Any]:
 
 def _labelled(source: Any, split: str, name: str, size: int, classes: int) -> Raw:
     rows = _split(source, split, name, ("image", "label"))
-    labels = integers(rows, "label", name)
-    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
-        raise DataError(f"labels of {name} must be 0 to {classes - 1}; got {labels.min()} to {labels.max()}")
-    return Raw(stack(map(grey, pictures(rows, name)), len(labels), (size, size, 1), name), labels, classes)
+    y = labels(rows, "label", name, classes)
+    return Raw(stack(map(grey, pictures(rows, name)), len(y), (size, size, 1), name), y, classes)
 
 
 def _open(name: str, preprocessor: Callable[[Any], Any] | None = None) -> Any:

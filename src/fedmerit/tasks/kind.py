@@ -22,6 +22,7 @@ class TaskKind:
     `load` takes the [task] settings and the run's seed. The first of `models` is the default.
     `clients` is the default number for made partitions; None means as many as there are people in the data.
     `learner` makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
+    `sampled` says that `task.sample` may draw some of its people.
     """
 
     name: str
@@ -31,6 +32,7 @@ class TaskKind:
     partitions: tuple[str, ...] = MADE
     clients: int | None = None
     learner: Callable[[str, TrainConfig], Learner] | None = None
+    sampled: bool = False
 
 
 def import_kind(name: str) -> TaskKind:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, check_partition
+from fedmerit.tasks.build import build, check_settings
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file, optional_file, read_npz
 from fedmerit.tasks.hub import hub_name, read_labelled
@@ -57,7 +57,7 @@ def _with_writers(raw: Raw, columns: Mapping[str, NDArray[Any]], part: str) -> R
 
 
 def _load_mnist(config: TaskConfig, seed: int) -> Federation:
-    check_partition(config, MNIST)
+    check_settings(config, MNIST)
     natural = config.partition == "natural"
     name = hub_name(config, default="ylecun/mnist")
     if name is None:
@@ -71,7 +71,7 @@ def _load_mnist(config: TaskConfig, seed: int) -> Federation:
 
 
 def _load_fashion(config: TaskConfig, seed: int) -> Federation:
-    check_partition(config, FASHION)
+    check_settings(config, FASHION)
     name = hub_name(config, default="zalando-datasets/fashion_mnist")
     rows = read_idx_folder("fashion-mnist") if name is None else read_labelled(name, SIZE, CLASSES)
     return build(*rows, config, FASHION, seed)

@@ -147,7 +147,7 @@ def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
     starts = np.searchsorted(ids.values, chosen, sorter=order)
     ends = np.searchsorted(ids.values, chosen, side="right", sorter=order)
     rows = [order[start:end] for start, end in zip(starts, ends, strict=True)]
-    return Parts(rows, tuple(f"{ids.word} {value}" for value in chosen))
+    return Parts(rows, tuple(ids.name(int(value)) for value in chosen))
 
 
 def no_ids() -> ConfigError:

@@ -11,10 +11,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.errors import DataError
 from fedmerit.seeds import generator
 
 Rows: TypeAlias = NDArray[np.int64]
 Way: TypeAlias = Literal["slices", "matched"]
+OwnWay: TypeAlias = Literal["slices", "matched", "random"]
+"""`random` is LEAF's way: rows drawn at random, whatever their labels."""
 TEST_SHARE = 0.2
 """Share of a client's own rows that is kept for testing where the data has no test set (CelebA)."""
 
@@ -35,11 +38,24 @@ def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: Way
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-def own(clients: Sequence[Rows], labels: NDArray[np.int64], way: Way, seed: int) -> tuple[list[Rows], list[Rows]]:
-    """Training and test rows per client where every client is tested on a part of its own rows."""
-    tests = [_own_test(rows, labels[rows], way, seed, client) for client, rows in enumerate(clients)]
+def own(
+    clients: Sequence[Rows], labels: NDArray[np.int64], way: OwnWay, seed: int, share: float = TEST_SHARE
+) -> tuple[list[Rows], list[Rows]]:
+    """Training and test rows per client where every client is tested on a share of its own rows."""
+    tests = [_own_test(rows, labels[rows], way, seed, client, share) for client, rows in enumerate(clients)]
     trains = [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)]
     return trains, tests
+
+
+def given(clients: Sequence[Rows], names: Sequence[str], for_test: NDArray[np.bool_]) -> tuple[list[Rows], list[Rows]]:
+    """Training and test rows per client where the data says which rows are for testing."""
+    for name, rows in zip(names, clients, strict=True):
+        if for_test[rows].all():
+            raise DataError(
+                f"every client needs a row to train on; {name} has {len(rows)}, all for testing; "
+                'set task.test = "matched" to split the rows anew, or take this client out of the data'
+            )
+    return [rows[~for_test[rows]] for rows in clients], [rows[for_test[rows]] for rows in clients]
 
 
 def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -53,12 +69,19 @@ def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDA
     return np.asarray(counts, dtype=np.int64)
 
 
-def _own_test(rows: Rows, labels: NDArray[np.int64], way: Way, seed: int, client: int) -> Rows:
-    """A fifth of the rows, rounded: below 3 rows none, so that at least one is left to train on."""
-    total = round(TEST_SHARE * len(rows))
+def _own_test(rows: Rows, labels: NDArray[np.int64], way: OwnWay, seed: int, client: int, share: float) -> Rows:
+    """A share of the rows, rounded: of a fifth, below 3 rows none, so that at least one is left to train on.
+
+    The random way rounds as LEAF does, training rows down but to no less than one; so did each of the 300 writers
+    whose split by LEAF we have.
+    """
+    total = round(share * len(rows))
     if way == "slices":
         return np.sort(rows)[:total]
     rng = generator(seed, "own test rows", client)
+    if way == "random":
+        total = len(rows) - max(1, int((1 - share) * len(rows)))
+        return np.sort(rng.permutation(rows)[:total])
     kinds, held = np.unique(labels, return_counts=True)
     counts = deal(total, held, rng)
     chosen = [rng.permutation(rows[labels == kind])[:count] for kind, count in zip(kinds, counts, strict=True)]

@@ -1,0 +1,138 @@
+"""Decision: how a round is weighed; by the recipe's own way, or by the one that a search finds with the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedmerit.fleet.base import Fleet
+from fedmerit.recipes import Recipe
+from fedmerit.search import Backtracking, Fixed, Search, Standing, Way, distinct
+from fedmerit.trial import Trial
+from fedmerit.types import Evaluation, History, Matrix, Model, Round
+from fedmerit.updates import Updates
+from fedmerit.weights import Note, Weights, weigh
+
+ONE_WAY = Note("no-search", "search", "one criterion has one order: there is nothing to search for")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A way to weigh the round, and the labels of other ways whose weights are so near that they count as this one."""
+
+    way: Way
+    label: str
+    weights: Weights
+    same: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a search made of an option: the clients' accuracy and in which exchange; None where nobody was asked."""
+
+    way: str
+    same: tuple[str, ...]
+    quality: float | None
+    exchange: int | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The option taken and the model it gives; what was tried for it, and what that asked of the clients.
+
+    Without an option nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
+    test rows, where the search came to know it.
+    """
+
+    option: Option | None
+    model: Model
+    standing: Standing
+    tried: tuple[Tried, ...] = ()
+    exchanges: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
+    evaluation: Evaluation | None = None
+
+
+def table(recipe: Recipe, round: Round, history: History) -> Matrix:
+    """The criteria side by side, one row per client, most important criterion first."""
+    return np.column_stack([criterion(round, history) for criterion in recipe.criteria])
+
+
+def earn(recipe: Recipe, round: Round, history: History, way: Way | None = None) -> Weights:
+    """Criteria -> normalised table -> scores -> weights, in the recipe's own way or in another."""
+    way = way or recipe.own
+    samples = round.facts["samples"]
+    fallback = samples if recipe.when_zero == "samples" else np.zeros(len(samples))
+    columns = [recipe.priority.index(name) for name in way.priority]
+    return weigh(table(recipe, round, history)[:, columns], way.priority, way.score, way.normalise, fallback)
+
+
+def weigh_ways(
+    recipe: Recipe, standing: Standing, round: Round, history: History, random: np.random.Generator
+) -> list[Option]:
+    """The recipe's ways that differ in this round, in the order in which its search visits them."""
+    search, ways = recipe.search, recipe.ways
+    if isinstance(search, Fixed):
+        return [Option(recipe.own, recipe.own.label(recipe.own), earn(recipe, round, history))]
+    visited = search.visiting(ways.get(standing.way or "", recipe.own), tuple(ways.values()), random)
+    labels = [way.label(recipe.own) for way in visited]
+    earned = [earn(recipe, round, history, way) for way in visited]
+    if len(ways) == 1:
+        earned[0] = replace(earned[0], notes=(*earned[0].notes, ONE_WAY))
+    same = distinct([weights.weights for weights in earned], search.tolerance)
+    return [
+        Option(visited[i], labels[i], earned[i], tuple(labels[j] for j, first in enumerate(same) if first == i != j))
+        for i in sorted(set(same))
+    ]
+
+
+def decide(
+    search: Search,
+    options: Sequence[Option],
+    standing: Standing,
+    model: Model,
+    updates: Updates,
+    fleet: Fleet,
+    random: np.random.Generator,
+) -> Decision:
+    """Take the one option, or try them on the clients (SPEC A2); nothing is retrained."""
+    if not options:
+        return Decision(None, model, standing)
+    if isinstance(search, Fixed):
+        return Decision(options[0], model + updates.combine(options[0].weights.weights), standing)
+    weightings = np.stack([option.weights.weights for option in options])
+    trial = Trial(fleet, search, model, updates, weightings, _reference(search, standing), random)
+    needless = len(options) == 1 and search.reference == "last"  # nothing to compare: the exchange is saved
+    chosen = 0 if needless else search.choose(range(len(options)), trial.ask)
+    answer = trial.answers.get(chosen) if search.judges is None else None
+    quality = answer.quality if answer and not np.isnan(answer.quality) else None
+    return Decision(
+        options[chosen],
+        trial.model(chosen).copy(),  # not a view that keeps all candidates in memory
+        Standing(options[chosen].label, quality, _best(standing.best, quality)),
+        tuple(_tried(trial, place, option, place == chosen) for place, option in enumerate(options)),
+        trial.exchanges,
+        trial.tested,
+        trial.seconds,
+        trial.evaluations[chosen] if answer and search.adjust_on == "test" else None,
+    )
+
+
+def _tried(trial: Trial, place: int, option: Option, chosen: bool) -> Tried:
+    answer = trial.answers.get(place)
+    return Tried(option.label, option.same, answer.quality if answer else None, trial.exchange_of.get(place), chosen)
+
+
+def _reference(search: Backtracking, standing: Standing) -> float | None:
+    """What a candidate must reach; None: the accuracy of the model before the round, which the trial asks for."""
+    if search.judges is not None:
+        return None
+    return standing.quality if search.reference == "last" else standing.best
+
+
+def _best(one: float | None, other: float | None) -> float | None:
+    return max((value for value in (one, other) if value is not None), default=None)

@@ -1,0 +1,187 @@
+"""Searches on numbers alone: which orders are visited, in which order, where they stop; and who counts as the same."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import CB, DS, LC, LD, MW, Backtracking, Prioritized, Way, device_aware
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.search import Answer, distinct, kendall
+
+OWN = Way(("DS", "LD", "MW"), Prioritized(), "sum")
+ALL = Backtracking().ways(OWN)
+Short = dict[str, float]
+
+
+def short(way: Way) -> str:
+    return "".join(name[0] for name in way.priority)
+
+
+def play(search: Backtracking, qualities: Short, reference: float, current: Way = OWN) -> tuple[str, list[list[str]]]:
+    """The order chosen, and the orders asked about, exchange by exchange."""
+    exchanges: list[list[str]] = []
+
+    def ask(ways: list[Way]) -> list[Answer]:
+        exchanges.append([short(way) for way in ways])
+        return [Answer(qualities[short(way)], qualities[short(way)] >= reference) for way in ways]
+
+    visited = search.visiting(current, ALL, np.random.default_rng(3))
+    return short(search.choose(visited, ask)), exchanges
+
+
+WORSE = {"DLM": 0.50, "DML": 0.55, "LDM": 0.60, "LMD": 0.40, "MDL": 0.70, "MLD": 0.65}
+
+
+def test_all_orders_are_there_and_the_own_one_is_first():
+    assert {way.priority for way in ALL} == set(permutations(("DS", "LD", "MW")))
+    assert ALL[0] == OWN
+
+
+def test_the_current_order_is_accepted_when_it_is_not_worse():
+    for exchange in ("lazy", "batch"):
+        assert play(Backtracking(exchange=exchange), WORSE, 0.50) == ("DLM", [["DLM"]])
+
+
+@pytest.mark.parametrize(
+    ("orders", "reference", "chosen", "visited"),
+    [
+        ("kendall", 0.55, "DML", ["DLM", "DML"]),
+        ("kendall", 0.60, "LDM", ["DLM", "DML", "LDM"]),
+        ("kendall", 0.70, "MDL", ["DLM", "DML", "LDM", "LMD", "MDL"]),
+        ("kendall", 0.90, "MDL", ["DLM", "DML", "LDM", "LMD", "MDL", "MLD"]),
+        ("lexicographic", 0.61, "MDL", ["DLM", "DML", "LDM", "LMD", "MDL"]),
+        ("all", 0.10, "MDL", ["DLM", "DML", "LDM", "LMD", "MDL", "MLD"]),
+    ],
+)
+def test_lazily_one_order_after_the_other(orders, reference, chosen, visited):
+    search = Backtracking(orders=orders, exchange="lazy")
+    assert play(search, WORSE, reference) == (chosen, [[order] for order in visited])
+
+
+@pytest.mark.parametrize(
+    ("orders", "exchanges"),
+    [
+        ("kendall", [["DLM"], ["DML", "LDM", "LMD", "MDL", "MLD"]]),
+        ("all", [["DLM", "DML", "LDM", "LMD", "MDL", "MLD"]]),
+    ],
+)
+def test_in_a_batch_all_that_are_left_at_once(orders, exchanges):
+    assert play(Backtracking(orders=orders), WORSE, 0.69) == ("MDL", exchanges)
+
+
+def test_nearest_first_from_another_order():
+    """From MW > LD > DS: one swap away LMD and MDL, two away LDM and DML, three away DLM; ties by name."""
+    current = next(way for way in ALL if short(way) == "MLD")
+    visited = Backtracking().visiting(current, ALL, np.random.default_rng(0))
+    assert [short(way) for way in visited] == ["MLD", "LMD", "MDL", "DML", "LDM", "DLM"]
+    by_name = Backtracking(orders="lexicographic").visiting(current, ALL, np.random.default_rng(0))
+    assert [short(way) for way in by_name] == ["MLD", "DLM", "DML", "LDM", "LMD", "MDL"]
+
+
+def test_a_random_order_begins_with_the_current_one_and_follows_the_seed():
+    search = Backtracking(orders="random")
+    tours = [[short(way) for way in search.visiting(OWN, ALL, np.random.default_rng(seed))] for seed in (1, 1, 2, 3, 4)]
+    assert tours[0] == tours[1]
+    assert len(set(map(tuple, tours))) > 1
+    assert all(tour[0] == "DLM" and sorted(tour) == sorted(map(short, ALL)) for tour in tours)
+
+
+def test_the_least_bad_and_on_a_tie_the_nearest():
+    level = dict.fromkeys(WORSE, 0.4) | {"LDM": 0.5, "MDL": 0.5}
+    assert play(Backtracking(), level, 0.9)[0] == "LDM"
+    assert play(Backtracking(orders="all"), dict.fromkeys(WORSE, 0.4), 0.9)[0] == "DLM"
+
+
+def test_where_nobody_answers_the_current_order_stays():
+    nobody = dict.fromkeys(WORSE, float("nan"))
+    for orders in ("kendall", "all"):
+        assert play(Backtracking(orders=orders), nobody, 0.5)[0] == "DLM"
+
+
+accuracies = st.lists(st.integers(0, 20).map(lambda k: k / 20), min_size=6, max_size=6)
+
+
+@given(
+    accuracies, st.integers(0, 20).map(lambda k: k / 20), st.sampled_from(["kendall", "lexicographic", "random", "all"])
+)
+def test_batch_and_lazy_choose_the_same(values, reference, orders):
+    qualities = dict(zip(WORSE, values, strict=True))
+    lazy, one_by_one = play(Backtracking(orders=orders, exchange="lazy"), qualities, reference)
+    batch, together = play(Backtracking(orders=orders, exchange="batch"), qualities, reference)
+    assert batch == lazy
+    assert len(together) <= 2
+    assert len(together) <= len(one_by_one)
+    asked = [order for exchange in together for order in exchange]
+    assert len(set(asked)) == len(asked)  # nothing is asked twice
+
+
+@given(accuracies, st.integers(0, 20).map(lambda k: k / 20))
+def test_what_is_chosen_is_good_or_the_best(values, reference):
+    qualities = dict(zip(WORSE, values, strict=True))
+    chosen, _ = play(Backtracking(), qualities, reference)
+    assert qualities[chosen] >= reference or qualities[chosen] == max(values)
+
+
+@given(st.permutations("abcd"), st.permutations("abcd"), st.permutations("abcd"))
+def test_kendalls_distance_is_one(one, other, third):
+    assert (kendall(one, other) == 0) == (one == other)
+    assert kendall(one, other) == kendall(other, one) <= 6
+    assert kendall(one, third) <= kendall(one, other) + kendall(other, third)
+
+
+def test_kendalls_distance_counts_missing_criteria():
+    assert kendall(("DS", "LD"), ("LD", "DS")) == 1
+    assert kendall(("DS", "LD"), ("DS",)) == 1
+    assert kendall(("DS",), ("LD",)) == 2
+
+
+def test_near_weightings_count_as_the_first_of_them():
+    weightings = [np.array(pair) for pair in ([0.5, 0.5], [0.505, 0.495], [0.6, 0.4], [0.5, 0.5], [0.595, 0.405])]
+    assert distinct(weightings, 0.01) == [0, 0, 2, 0, 2]
+    assert distinct(weightings, 0.0) == [0, 1, 2, 0, 4]
+    assert distinct(weightings, 1.0) == [0] * 5
+
+
+def test_ways_can_be_scores_as_well_as_orders():
+    owa, large = Way(("DS", "LD"), Prioritized(), "max"), Way(("LD",), Prioritized(), "sum")
+    ways = Backtracking(among=(owa, large, OWN)).ways(OWN)
+    assert ways == (OWN, owa, large)
+    assert [way.label(OWN) for way in ways] == ["DS > LD > MW", "DS > LD, max", "LD"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"orders": "alphabetical"}, "all, kendall, lexicographic, random"),
+        ({"reference": "first"}, "best_so_far, last"),
+        ({"exchange": "all"}, "batch, lazy"),
+        ({"adjust_on": "train"}, "test, validation"),
+        ({"tolerance": -0.1}, r"in 0\.\.1; got -0\.1"),
+        ({"judges": 0}, "at least 2"),
+        ({"judges": 1}, "at least 2"),
+        ({"confidence": 1.0}, "between 0 and 1"),
+        ({"judges": 5, "reference": "best_so_far"}, "needs all clients"),
+    ],
+)
+def test_bad_settings_name_the_rule(settings, message):
+    with pytest.raises((ConfigError, UnknownName), match=message):
+        Backtracking(**settings)
+
+
+def test_too_many_criteria_to_go_through_all_orders():
+    from fedmerit import IS, Sharpness
+
+    with pytest.raises(ConfigError, match="at most 6 criteria; got 7"):
+        device_aware(DS, LD, MW, CB, LC, IS, Sharpness)
+
+
+def test_a_way_names_criteria_of_the_recipe():
+    with pytest.raises(ConfigError, match="names criteria of the recipe, DS, LD; got"):
+        device_aware(DS, LD, search=Backtracking(among=(Way(("CB",), Prioritized(), "sum"),)))
+    with pytest.raises(ConfigError, match=r"lie in 0\.\.1 by themselves; DS"):
+        device_aware(DS, LC, search=Backtracking(among=(Way(("DS",), Prioritized(), "none"),)))
