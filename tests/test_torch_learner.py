@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,17 @@ def test_predictions_are_the_modules(build: Build):
         expected = flat.module(as_tensor(samples.x)).argmax(1).numpy()
     assert len(set(expected)) > 1
     np.testing.assert_array_equal(TorchLearner(build).predict(model, samples.x), expected)
+
+
+@pytest.mark.parametrize("build", [cnn, foreign_mlp])
+def test_a_learner_that_predicts_first_can_still_train(build: Build):
+    """A worker may be asked to test before it has trained anybody, or again after it was equipped anew."""
+    samples = images(12) if build is cnn else rows(12)
+    start = TorchLearner(build).start(SEED)
+    learner = TorchLearner(partial(build), TrainConfig(lr=0.1))  # a build of its own: nothing of it is cached yet
+    learner.predict(start, samples.x)
+    trained = learner.train(start, samples, SEED)
+    np.testing.assert_array_equal(trained, TorchLearner(build, TrainConfig(lr=0.1)).train(start, samples, SEED))
 
 
 class Watched(nn.Module):

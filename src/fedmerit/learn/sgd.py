@@ -66,8 +66,9 @@ class TorchLearner:
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
+        with _quiet_torch(0):
+            flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
         with _quiet_torch(0), torch.inference_mode():
-            flat = _flat(self.build)
             flat.load(torch.from_numpy(model))
             flat.module.eval()
             parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
