@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -235,10 +235,15 @@ def _problem(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         valid = _keys_beside(location)
         return f"unknown key {key!r}{did_you_mean(location[-1], valid)}; valid here: {', '.join(sorted(valid))}"
-    key = ".".join(part for part in location[:2])  # deeper parts are pydantic's names, not keys
+    depth = 3 if location[:2] == ["recipe", "search"] else 2
+    key = ".".join(location[:depth])  # deeper parts are pydantic's names, not keys
     shown = repr(item["input"])
     rule = item["msg"][:1].lower() + item["msg"][1:]
     return f"{key}: {rule} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _keys_beside(location: Sequence[str]) -> list[str]:
@@ -246,8 +251,8 @@ def _keys_beside(location: Sequence[str]) -> list[str]:
     section: type[BaseModel] = Config
     for part in location[:-1]:
         found = section.model_fields.get(part)
-        kind = found.annotation if found else None
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        kinds = [kind for kind in (found.annotation, *get_args(found.annotation)) if _is_section(kind)] if found else []
+        if not kinds:
             break
-        section = kind
+        section = kinds[0]
     return list(section.model_fields)

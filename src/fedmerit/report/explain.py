@@ -119,8 +119,8 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         )
         for one in tried
     ]
-    title = f"search: {row['exchanges']} exchanges, {row['evaluations']} models tested (* taken)"
-    yield list_table(title, ("order", "accuracy", "exchange", "as good as the same"), lines)
+    title = f"search: exchanges {row['exchanges']}, models tested {row['evaluations']} (* taken)"
+    yield list_table(title, ("order", "accuracy", "exchange", "weighs the same"), lines)
 
 
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:

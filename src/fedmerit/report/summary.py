@@ -68,8 +68,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
     if found := result["search"]:
         yield (
-            f"search: {found['exchanges']} exchanges, {found['evaluations']} models tested; orders that differ "
-            f"{found['options_per_round']:.2f} a round, asked about {found['asked_per_round']:.2f}"
+            f"search: exchanges {found['exchanges']}, models tested {found['evaluations']}; per round "
+            f"{found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
         )
         orders = [(way, str(count)) for way, count in found["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
