@@ -83,6 +83,7 @@ def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
             assert record.decision is not None
             assert record.decision.exchanges == len(searched)
             assert record.decision.evaluations == sum(models for _, models, _ in searched)
+            assert record.decision.tests == sum(models * clients for _, models, clients in searched)
     return exchanges
 
 

@@ -43,8 +43,9 @@ class Tried:
 class Decision:
     """The option taken and the model it gives; what was tried for it, and what that asked of the clients.
 
-    Without an option nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
-    test rows, where the search came to know it.
+    `evaluations` are the models that went out, `tests` how often a client tested one. Without an option nobody could be
+    weighed, and the model is the old one. `evaluation` is that of the model on all test rows, where the search came to
+    know it.
     """
 
     option: Option | None
@@ -53,6 +54,7 @@ class Decision:
     tried: tuple[Tried, ...] = ()
     exchanges: int = 0
     evaluations: int = 0
+    tests: int = 0
     seconds: float = 0.0
     evaluation: Evaluation | None = None
 
@@ -117,6 +119,7 @@ def decide(
         tuple(_tried(trial, place, option, place == chosen) for place, option in enumerate(options)),
         trial.exchanges,
         trial.tested,
+        trial.tests,
         trial.seconds,
         trial.evaluations[chosen] if answer and search.adjust_on == "test" else None,
     )

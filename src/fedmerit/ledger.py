@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedmerit.decision import Tried
+from fedmerit.decision import Decision, Tried
 from fedmerit.errors import FolderError
 from fedmerit.measures import percentiles
 from fedmerit.round import Record
@@ -21,7 +21,7 @@ from fedmerit.search import Standing
 from fedmerit.types import History, Matrix
 from fedmerit.weights import Earned, Weights, by_client
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -30,7 +30,8 @@ CREATE TABLE rounds (
     round INTEGER PRIMARY KEY,
     priority TEXT NOT NULL,          -- JSON list, most important first
     way TEXT, score TEXT,            -- the way in which the round was weighed, and its score; NULL where nobody was
-    exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients: models tested
+    exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients; models sent out
+    tests INTEGER NOT NULL,          -- how often a client tested one of them
     quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
@@ -115,7 +116,7 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 14)})", _round_row(record))
+            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 15)})", _round_row(record))
             db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", _tried_rows(record))
             if record.weights is not None:
                 db.executemany("INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights))
@@ -207,9 +208,13 @@ def _round_row(record: Record) -> tuple[object, ...]:
     marks = (None, None, None) if tested is None else percentiles(tested.local)
     priority, seconds, found = json.dumps(record.priority), json.dumps(record.seconds), record.decision
     taken = (found.option.label, repr(found.option.way.score)) if found and found.option else (None, None)
-    search = (found.exchanges, found.evaluations, found.standing.quality) if found and found.option else (0, 0, None)
+    search = _search_cells(found) if found and found.option else (0, 0, 0, None)
     counts = record.bytes_down, record.bytes_up
     return record.index, priority, *taken, *search, accuracy, *marks, *counts, seconds
+
+
+def _search_cells(found: Decision) -> tuple[object, ...]:
+    return found.exchanges, found.evaluations, found.tests, found.standing.quality
 
 
 def _tried_rows(record: Record) -> list[tuple[object, ...]]:

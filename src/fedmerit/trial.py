@@ -44,7 +44,7 @@ class Trial:
         self.evaluations: dict[int, Evaluation] = {}
         self.answers: dict[int, Answer] = {}
         self.exchange_of: dict[int, int] = {}
-        self.exchanges = self.tested = 0
+        self.exchanges = self.tested = self.tests = 0
         self.seconds = 0.0
 
     @property
@@ -81,6 +81,7 @@ class Trial:
             self.seconds += perf_counter() - began
             self.exchanges += 1
             self.tested += len(models)
+            self.tests += len(models) * len(self._turn if clients is None else clients)
             if with_reference:
                 self._before = _joined(self._before, told[-1])
                 with_reference = False

@@ -39,6 +39,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
         "search": {
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
+            "tests": wanted["tests"],
             "tried": [asdict(one) for one in ledger.tried(number)],
         },
         "clients": [

@@ -53,6 +53,7 @@ def json_line(record: Record) -> str:
             "priority": record.priority,
             "exchanges": record.decision.exchanges if record.decision else 0,
             "evaluations": record.decision.evaluations if record.decision else 0,
+            "tests": record.decision.tests if record.decision else 0,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},
             "seconds": sum(record.seconds.values()),
         }

@@ -52,6 +52,7 @@ def _search(ledger: Ledger) -> dict[str, Any] | None:
     return {
         "exchanges": sum(row["exchanges"] for row in ledger.rounds()),
         "evaluations": sum(row["evaluations"] for row in ledger.rounds()),
+        "tests": sum(row["tests"] for row in ledger.rounds()),
         "options_per_round": sum(map(len, tried)) / len(tried),
         "asked_per_round": sum(one.quality is not None for options in tried for one in options) / len(tried),
         "taken": dict(taken.most_common()),
@@ -68,8 +69,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
     if found := result["search"]:
         yield (
-            f"search: exchanges {found['exchanges']}, models tested {found['evaluations']}; per round "
-            f"{found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
+            f"search: exchanges {found['exchanges']}, models {found['evaluations']}, "
+            f"tested by clients {found['tests']} times; per round {found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
         )
         orders = [(way, str(count)) for way, count in found["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
