@@ -70,7 +70,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     if found := result["search"]:
         yield (
             f"search: exchanges {found['exchanges']}, models {found['evaluations']}, "
-            f"tested by clients {found['tests']} times; per round {found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
+            f"tested by clients {found['tests']} times; per round "
+            f"{found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
         )
         orders = [(way, str(count)) for way, count in found["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
