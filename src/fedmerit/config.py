@@ -12,6 +12,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from fedmerit.errors import ConfigError, did_you_mean
+from fedmerit.search import Exchange, Orders, Reference
 from fedmerit.types import Asked, Normalise
 
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
@@ -107,13 +108,13 @@ class WayConfig(Section):
 class SearchConfig(Section):
     """[recipe.search]: how recipe device_aware comes to the order of its criteria."""
 
-    orders: Literal["kendall", "lexicographic", "random", "all"] = Field(
+    orders: Orders = Field(
         "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
     )
-    reference: Literal["last", "best_so_far"] = Field(
+    reference: Reference = Field(
         "last", description="accept what is not worse than the last model, or than the best so far"
     )
-    exchange: Literal["batch", "lazy"] = Field(
+    exchange: Exchange = Field(
         "batch", description="ask about all orders that are left in one exchange, or one after the other"
     )
     adjust_on: Asked = Field(

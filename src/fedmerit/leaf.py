@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fedmerit.errors import FolderError
 from fedmerit.ledger import Ledger
+from fedmerit.new_file import check_new_file, write_new_file
 
 
 class LeafMetric(NamedTuple):
@@ -33,19 +32,10 @@ def leaf_metrics(ledger: Ledger) -> Iterator[LeafMetric]:
 
 
 def write_leaf_metrics(ledger: Ledger, path: Path) -> None:
-    """All lines as a new CSV file, which appears whole or not at all."""
-    if path.exists() or path.is_symlink():
-        raise FolderError(f"{path} exists; metrics go to a new file: choose another name, or remove it first")
-    if not path.parent.is_dir():
-        raise FolderError(f"no folder {path.parent} to write {path.name} to: make it first, or choose another name")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("x", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, lineterminator="\n")
-            lines.writerow(LeafMetric._fields)
-            lines.writerows(leaf_metrics(ledger))
-        part.replace(path)
-    except OSError as error:
-        with suppress(OSError):  # a name that cannot be opened cannot be removed either
-            part.unlink()
-        raise FolderError(f"cannot write {path}: {error.strerror}; choose another name") from None
+    """All lines as a new CSV file."""
+    check_new_file(path)
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(LeafMetric._fields)
+    lines.writerows(leaf_metrics(ledger))
+    write_new_file(path, text.getvalue())

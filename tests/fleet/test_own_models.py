@@ -146,6 +146,20 @@ def test_a_damaged_model_is_noticed(tmp_path: Path, harm: str):
         assert fleet.load(tmp_path, 3)
 
 
+def test_after_a_damaged_round_nothing_of_it_is_left(tmp_path: Path):
+    """Client 3 kept its first model in the round whose file of client 2 is damaged."""
+    saved_rounds(tmp_path)
+    with LocalFleet(toy.task()) as fleet:
+        train(fleet, 5, {3: Parcel(fleet.start(3), keep=True), 2: Parcel(fleet.start(2), keep=True)})
+        fleet.save(tmp_path, 5)
+    (tmp_path / "checkpoints" / "own" / "2" / "00000005.safetensors").write_bytes(b"")
+    with LocalFleet(toy.task()) as fleet:
+        assert not fleet.load(tmp_path, 5)
+        assert train(fleet, 5, {0: OWN, 3: OWN}).ids == ()
+        assert fleet.load(tmp_path, 4)
+        assert train(fleet, 5, {0: OWN, 3: OWN}).ids == (0,)
+
+
 def test_a_run_without_own_models_has_nothing_to_load(tmp_path: Path):
     with LocalFleet(toy.task()) as fleet:
         fleet.save(tmp_path, 1)

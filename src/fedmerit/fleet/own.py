@@ -10,8 +10,6 @@ from fedmerit.checkpoint import FOLDER, checkpoint_rounds, read_model, write_mod
 from fedmerit.fleet.blocks import Block
 from fedmerit.types import ClientId, Model
 
-OWN = "own"
-
 
 class OwnModels:
     """One row per client of the federation; a client has a model from the first time that it kept one."""
@@ -46,13 +44,15 @@ class OwnModels:
                 path.unlink()
 
     def load(self, run: Path, round: int) -> bool:
-        """Every client's model as it was after a round; False where a file is damaged."""
+        """Every client's model as it was after a round; False, and nobody has one, where a file is damaged."""
+        self._kept = {}
         for folder in _folder(run).glob("*"):
             path = next((path for path in _newest_first(folder) if int(path.stem) <= round), None)
             if path is None:
                 continue
             found = read_model(path)
             if found is None or found[0].shape != self.rows.array.shape[1:]:
+                self._kept = {}
                 return False
             self.rows.array[int(folder.name)], self._kept[int(folder.name)] = found
         return True
@@ -64,7 +64,7 @@ def any_saved(run: Path) -> bool:
 
 
 def _folder(run: Path) -> Path:
-    return run / FOLDER / OWN
+    return run / FOLDER / "own"
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -80,10 +80,10 @@ class Worker:
         return [facts for _, facts in told]
 
     def _start(self, client: ClientId, model: int) -> Model:
-        if model == OWN and self.own is None:
-            raise RuntimeError("asked to go on from an own model where there are none")
-        block, row = (self.own, client) if model == OWN and self.own else (self.models, model)
-        return np.asarray(block.array[row], dtype=np.float32)
+        if model != OWN:
+            return np.asarray(self.models.array[model], dtype=np.float32)
+        assert self.own is not None  # the fleet sends OWN only to clients that have one
+        return np.asarray(self.own.array[client], dtype=np.float32)
 
     def test_rows(self, on: Asked, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -13,6 +12,7 @@ from string import Template
 from typing import Any
 
 from fedmerit.errors import ConfigError, FolderError
+from fedmerit.new_file import check_new_file, write_new_file
 from fedmerit.report.data import collect
 
 PAGE = "report.html"
@@ -30,9 +30,9 @@ def write_report(folders: Sequence[Path], out: Path) -> None:
     """Write a new file; a reader finds all of it or nothing."""
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
-    _check_out(out)
+    check_new_file(out, "another --out")
     plotly = _plotly()
-    _write(render(collect(folders), plotly), out)
+    write_new_file(out, render(collect(folders), plotly), "another --out")
 
 
 def render(data: Mapping[str, Any], plotly: str) -> str:
@@ -80,22 +80,3 @@ def _join(names: Sequence[str]) -> str:
 
 def _read(name: str) -> str:
     return (files("fedmerit.report") / "page" / name).read_text(encoding="utf-8")
-
-
-def _check_out(out: Path) -> None:
-    """Refuse to write over anything, and to guess a folder."""
-    if out.exists() or out.is_symlink():
-        raise FolderError(f"{out} exists; a report writes a new file: choose another --out, or remove it first")
-    if not out.parent.is_dir():
-        raise FolderError(f"no folder {out.parent} to write {out.name} to: make it first, or choose another --out")
-
-
-def _write(text: str, out: Path) -> None:
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        part.replace(out)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise FolderError(f"cannot write {out}: {error.strerror}; choose another --out") from None

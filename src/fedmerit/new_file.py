@@ -1,0 +1,30 @@
+"""A new file, which appears whole or not at all, and never over another."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from fedmerit.errors import FolderError
+
+
+def check_new_file(path: Path, other: str = "another name") -> None:
+    """Refuse to write over anything, and to guess a folder; `other` is what the user can choose instead."""
+    if path.exists() or path.is_symlink():
+        raise FolderError(f"{path} exists; this writes a new file: choose {other}, or remove it first")
+    if not path.parent.is_dir():
+        raise FolderError(f"no folder {path.parent} to write {path.name} to: make it first, or choose {other}")
+
+
+def write_new_file(path: Path, text: str, other: str = "another name") -> None:
+    """Beside its place first, then moved there."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):  # a name that cannot be opened cannot be removed either
+            part.unlink()
+        raise FolderError(f"cannot write {path}: {error.strerror}; choose {other}") from None
