@@ -27,12 +27,14 @@ class LinearSVM:
         """All zeros: the seed is not needed."""
         return np.zeros((self.features + 1) * self.classes, dtype=np.float32)
 
-    def train(self, model: NDArray[np.float32], samples: Samples, seed: int) -> NDArray[np.float32]:
+    def train(
+        self, model: NDArray[np.float32], samples: Samples, seed: int, epochs: int | None = None
+    ) -> NDArray[np.float32]:
         """A few passes of SGD from the received coefficients."""
         machine = SGDClassifier(learning_rate="constant", eta0=0.01, random_state=seed % 2**32)
         machine.partial_fit(self.flatten(samples.x[:1]), samples.y[:1], classes=np.arange(self.classes))
         machine.coef_, machine.intercept_ = self.unpack(model)
-        for _ in range(self.epochs):
+        for _ in range(epochs or self.epochs):
             machine.partial_fit(self.flatten(samples.x), samples.y)
         return np.concatenate([machine.coef_.ravel(), machine.intercept_]).astype(np.float32)
 

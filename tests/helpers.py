@@ -83,9 +83,9 @@ class SoftmaxLearner:
         random = np.random.default_rng(seed)
         return (0.01 * random.normal(size=self.features * self.classes)).astype(np.float32)
 
-    def train(self, model: np.ndarray, samples: Samples, seed: int) -> np.ndarray:
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
         weights = model.reshape(self.features, self.classes).astype(np.float64)
-        for _ in range(self.epochs):
+        for _ in range(epochs or self.epochs):
             odds = np.exp(samples.x @ weights)
             wrong = odds / odds.sum(axis=1, keepdims=True) - np.eye(self.classes)[samples.y]
             weights = weights - self.lr * samples.x.T @ wrong / len(samples)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import CannedFleet
 
-from fedmerit import CB, DS, Attribute, Record, State, play, prioritized
+from fedmerit import CB, DS, Attribute, Record, State, Uniform, play, prioritized
 
 NAN, INF = float("nan"), float("inf")
 RECIPE = prioritized(CB, DS, Attribute("region"))
@@ -18,7 +18,7 @@ MODEL = np.array([1.0, 2.0], dtype=np.float32)
 
 
 def play_one(fleet: CannedFleet) -> tuple[State, Record]:
-    return play(State(MODEL), RECIPE, fleet, fraction=1.0, seed=0, evaluate=True)
+    return play(State(MODEL), RECIPE, fleet, selection=Uniform(1.0), seed=0, evaluate=True)
 
 
 def with_second(facts: Any = GOOD, update: tuple[float, float] = (3.0, 3.0)) -> CannedFleet:
@@ -141,6 +141,6 @@ def test_zero_scores_may_keep_the_model():
     facts = GOOD | {"balance": 0.0}
     fleet = CannedFleet(np.ones((2, 2), dtype=np.float32), [facts, facts])
     recipe = prioritized(CB, normalise="none", when_zero="keep")
-    state, record = play(State(MODEL), recipe, fleet, fraction=1.0, seed=0, evaluate=False)
+    state, record = play(State(MODEL), recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=False)
     assert record.ids == (0, 1)
     assert (state.model == MODEL).all()

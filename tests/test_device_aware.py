@@ -21,6 +21,7 @@ from fedmerit import (
     Recipe,
     Run,
     Task,
+    Uniform,
     Way,
     WeightedMean,
     device_aware,
@@ -77,7 +78,7 @@ def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
         state = State(fleet.start(1))
         for _ in range(rounds):
             counting = Counting(fleet)
-            state, record = play(state, made, counting, fraction=0.5, seed=2, evaluate=True)  # type: ignore[arg-type]
+            state, record = play(state, made, counting, selection=Uniform(0.5), seed=2, evaluate=True)  # type: ignore[arg-type]
             exchanges.append(counting.asked)
             searched = counting.asked if settings.get("adjust_on") == "test" else counting.asked[:-1]
             assert record.decision is not None

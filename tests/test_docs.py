@@ -10,7 +10,7 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
-from fedmerit.config import Config, ScoreConfig, SearchConfig
+from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig
 from fedmerit.named_scores import SCORES
 
 ROOT = Path(__file__).parents[1]
@@ -25,7 +25,9 @@ def test_every_public_name_is_documented_and_no_other() -> None:
 def test_every_key_is_documented_with_its_default() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+(?:\.\w+)+)` \| (.*?) \|", page, flags=re.M))
-    sections = {name: field.annotation for name, field in Config.model_fields.items()} | {"recipe.search": SearchConfig}
+    inner = {"recipe.search": SearchConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
+    sections = {name: field.annotation for name, field in Config.model_fields.items()} | inner
+    sections["run.schedule"] = ScheduleConfig
     for section, kind in sections.items():
         for key, value in kind.model_fields.items():  # type: ignore[union-attr]
             default = value.default.name if isinstance(value.default, ScoreConfig) else value.default

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import small_task
 
-from fedmerit import Record, State, UserError, fedavg, play
+from fedmerit import Record, State, Uniform, UserError, fedavg, play
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.leaf import LeafMetric, leaf_metrics, write_leaf_metrics
 from fedmerit.ledger import Ledger
@@ -23,7 +23,7 @@ def records() -> list[Record]:
     state, made = State(task.learner.start(0)), []
     with LocalFleet(task) as fleet:
         for number in (1, 2, 3):
-            state, record = play(state, fedavg(), fleet, fraction=0.75, seed=1, evaluate=number != 2)
+            state, record = play(state, fedavg(), fleet, selection=Uniform(0.75), seed=1, evaluate=number != 2)
             made.append(record)
     return made
 

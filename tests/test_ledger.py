@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import CB, DS, MW, Record, State, UserError, play, prioritized
+from fedmerit import CB, DS, MW, Record, State, Uniform, UserError, play, prioritized
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.ledger import Ledger
 
@@ -25,7 +25,7 @@ def records() -> list[Record]:
     state, made = State(task.learner.start(0)), []
     with LocalFleet(task) as fleet:
         for number in (1, 2, 3):
-            state, record = play(state, RECIPE, fleet, fraction=0.75, seed=1, evaluate=number != 2)
+            state, record = play(state, RECIPE, fleet, selection=Uniform(0.75), seed=1, evaluate=number != 2)
             made.append(record)
     return made
 
@@ -95,7 +95,7 @@ def test_events_say_who_was_left_out_and_why():
         np.array([[1, 1], [np.nan, 1]], dtype=np.float32), [{"samples": 3, "balance": 0}] * 2, {2: "gone"}
     )
     state = State(np.zeros(2, dtype=np.float32))
-    _, record = play(state, prioritized(CB, normalise="none"), fleet, fraction=1, seed=0, evaluate=False)
+    _, record = play(state, prioritized(CB, normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False)
     ledger = Ledger.create(None, fleet.names(), {})
     ledger.append(record)
     events = {(event.client, event.kind): event.text for event in ledger.events(1)}
@@ -107,7 +107,7 @@ def test_events_say_who_was_left_out_and_why():
 
 def test_a_round_in_which_nobody_could_be_weighed_is_told():
     fleet = CannedFleet(np.empty((0, 2), dtype=np.float32), [], {0: "gone", 1: "gone"})
-    _, record = play(State(np.zeros(2, dtype=np.float32)), RECIPE, fleet, fraction=1, seed=0, evaluate=True)
+    _, record = play(State(np.zeros(2, dtype=np.float32)), RECIPE, fleet, selection=Uniform(1), seed=0, evaluate=True)
     ledger = Ledger.create(None, fleet.names(), {})
     ledger.append(record)
     assert ledger.earned(1) == []

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import DS, MW, Family, History, Round, State, Updates, fedavg, play, prioritized
+from fedmerit import DS, MW, Family, History, Round, State, Uniform, Updates, fedavg, play, prioritized
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.round import select
+from fedmerit.selection import draw
 
 
 def drawn(clients: int, fraction: float, seed: int = 0, index: int = 1) -> tuple[int, ...]:
-    return select(clients, fraction, seed, index)
+    return draw(fraction, clients, seed, "select", index)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def test_every_client_is_drawn_as_often_as_any_other():
 def test_the_model_moves_by_the_weighted_mean_of_the_updates():
     updates = np.array([[1, 0], [0, 2], [4, 4]], dtype=np.float32)
     fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
-    state, record = play(State(np.array([1, 1], dtype=np.float32)), fedavg(), fleet, fraction=1, seed=0, evaluate=True)
+    state, record = play(
+        State(np.array([1, 1], dtype=np.float32)), fedavg(), fleet, selection=Uniform(1), seed=0, evaluate=True
+    )
     assert record.weights is not None
     assert record.weights.weights == pytest.approx([0.1, 0.3, 0.6])
     assert state.model == pytest.approx([1 + 0.1 + 2.4, 1 + 0.6 + 2.4])
@@ -75,14 +77,14 @@ def test_a_record_tells_the_whole_round():
     task = small_task()
     state = State(task.learner.start(0))
     with LocalFleet(task) as fleet:
-        later, record = play(state, prioritized(DS, MW), fleet, fraction=0.5, seed=1, evaluate=True)
+        later, record = play(state, prioritized(DS, MW), fleet, selection=Uniform(0.5), seed=1, evaluate=True)
     length = state.model.nbytes
     assert record.index == 1
     assert record.priority == ("DS", "MW")
     assert len(record.ids) == 2
     assert record.facts["samples"].tolist() == [len(task.federation.samples(i)) for i in record.ids]
     assert (record.bytes_down, record.bytes_up) == (2 * length, 2 * length)
-    assert set(record.seconds) == {"train", "weigh", "aggregate", "evaluate"}
+    assert set(record.seconds) == {"train", "group", "weigh", "aggregate", "reward", "evaluate"}
     assert record.weights is not None
     assert record.weights.raw.shape == (2, 2)
     assert later.history == History(1, dict.fromkeys(record.ids, 1))
@@ -92,7 +94,7 @@ def test_history_counts_in_how_many_rounds_a_client_took_part():
     state, counts = State(small_task().learner.start(0)), Counter()
     with LocalFleet(small_task()) as fleet:
         for _ in range(5):
-            state, record = play(state, fedavg(), fleet, fraction=0.5, seed=1, evaluate=False)
+            state, record = play(state, fedavg(), fleet, selection=Uniform(0.5), seed=1, evaluate=False)
             counts.update(record.ids)
     assert state.history == History(5, dict(counts))
 
@@ -114,7 +116,9 @@ class Newcomers:
 def test_a_criterion_of_ones_own():
     fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5}, {"samples": 5}])
     state = State(np.zeros(2, dtype=np.float32), History(3, {1: 3}))
-    _, record = play(state, prioritized(Newcomers(), normalise="none"), fleet, fraction=1, seed=0, evaluate=False)
+    _, record = play(
+        state, prioritized(Newcomers(), normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False
+    )
     assert record.priority == ("newcomers",)
     assert record.weights is not None
     assert record.weights.weights == pytest.approx([0.8, 0.2])

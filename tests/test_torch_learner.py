@@ -344,3 +344,53 @@ def test_several_learners_in_one_process_do_not_mix():
     alone = one.train(one.start(SEED), rows(9), SEED)
     other.train(other.start(SEED), rows(9), SEED)
     assert (one.train(one.start(SEED), rows(9), SEED) == alone).all()
+
+
+def drop_cnn() -> nn.Module:
+    """M2F's shape: no padding, ReLU before the pool, dropout after both."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)),
+        *(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Dropout(0.5), nn.Linear(20, 3)),
+    )
+
+
+def test_dropout_is_the_same_function_as_torchs_under_the_same_masks(monkeypatch: pytest.MonkeyPatch):
+    """One step of ours, then torch's own layers with the masks that ours drew."""
+    samples = images(12)
+    learner = TorchLearner(drop_cnn, TrainConfig(lr=0.1, epochs=1))
+    start, masks = learner.start(SEED), []
+    draw = Tensor.bernoulli_
+
+    def noted(tensor: Tensor, p: float) -> Tensor:
+        masks.append(draw(tensor, p).clone())
+        return tensor
+
+    monkeypatch.setattr(Tensor, "bernoulli_", noted)
+    ours = learner.train(start, samples, SEED)
+    assert [float(mask.mean()) for mask in masks] == pytest.approx([0.75, 0.5], abs=0.1)
+
+    class Masked(nn.Module):
+        def __init__(self, keep: float) -> None:
+            super().__init__()
+            self.keep = keep
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * masks.pop(0) / self.keep
+
+    def masked() -> nn.Module:
+        layers = [Masked(1 - layer.p) if isinstance(layer, nn.Dropout) else layer for layer in drop_cnn()]
+        return nn.Sequential(*layers)
+
+    assert ours == pytest.approx(plain_sgd(masked, start, [(samples.x, samples.y)], lr=0.1), abs=1e-6)
+
+
+def test_dropout_is_off_when_predicting():
+    learner, samples = TorchLearner(drop_cnn), images(50)
+    model = learner.start(SEED)
+    flat = FlatModule(drop_cnn())
+    flat.load(torch.from_numpy(model))
+    flat.module.eval()
+    with torch.no_grad():
+        expected = flat.module(as_tensor(samples.x)).argmax(dim=1)
+    assert learner.predict(model, samples.x).tolist() == expected.tolist()
+    assert learner.layers == (144, 16, 2304, 16, 1280, 20, 60, 3)

@@ -2,13 +2,33 @@
 
 from fedmerit.capacity import Capacity
 from fedmerit.config import Config, load_config
-from fedmerit.criteria import CB, DS, IS, LC, LD, MW, Attribute, Criterion, Divergence, Family, Reported, Sharpness
+from fedmerit.criteria import (
+    CB,
+    DS,
+    IS,
+    LC,
+    LD,
+    MW,
+    Attribute,
+    Computation,
+    Criterion,
+    DataRatio,
+    Divergence,
+    Family,
+    Participation,
+    Reported,
+    Sharpness,
+)
 from fedmerit.decision import Decision, Option, Tried
 from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
 from fedmerit.facts import measure
+from fedmerit.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
 from fedmerit.fleet.base import Fleet
+from fedmerit.groups import ByCosine, Grouping, Groups, Meetings, OneGroup
+from fedmerit.handout import Handout
 from fedmerit.learn.base import Learner
-from fedmerit.recipes import Recipe, device_aware, fedavg, prioritized
+from fedmerit.recipes import Recipe, device_aware, fedavg, m2f, prioritized
+from fedmerit.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.round import Record, State, play
 from fedmerit.run import Run, federate, resume, run_config
 from fedmerit.scores import (
@@ -30,10 +50,11 @@ from fedmerit.scores import (
     orness,
 )
 from fedmerit.search import Backtracking, Fixed, Standing, Way
+from fedmerit.selection import Schedule, Selection, Uniform
 from fedmerit.tasks import TaskKind
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task, load_task
-from fedmerit.types import Evaluation, History, Parcel, Replies, Round, Samples
+from fedmerit.types import Evaluation, History, Parcel, Part, Replies, Round, Samples, Verdict
 from fedmerit.updates import Updates
 from fedmerit.weights import Earned, Note, Weights, weigh
 
@@ -48,27 +69,41 @@ __all__ = [
     "MOST",
     "MW",
     "OWA",
+    "Acceptance",
+    "Account",
     "Attribute",
     "Backtracking",
+    "ByCosine",
     "Capacity",
     "Choquet",
+    "Computation",
     "Config",
+    "Convergence",
     "Criterion",
+    "DataRatio",
     "Decision",
     "Divergence",
     "Earned",
     "Evaluation",
+    "Fairness",
     "Family",
     "Federation",
     "FedmeritError",
     "Fixed",
     "Fleet",
+    "Grouping",
+    "Groups",
+    "Handout",
     "History",
     "Learner",
     "Linear",
+    "Meetings",
     "Note",
+    "OneGroup",
     "Option",
     "Parcel",
+    "Part",
+    "Participation",
     "Power",
     "Prioritized",
     "PrioritizedAnd",
@@ -79,34 +114,45 @@ __all__ = [
     "Record",
     "Replies",
     "Reported",
+    "Reward",
     "Round",
     "Run",
     "RunFailed",
     "RunStopped",
     "Samples",
+    "Schedule",
     "Score",
+    "Selection",
     "Sharpness",
     "Split",
     "Standing",
     "State",
     "Task",
     "TaskKind",
+    "TopShare",
     "Tried",
+    "Uniform",
     "Updates",
     "UserError",
+    "Verdict",
     "Way",
     "WeightedMean",
     "Weights",
+    "Whole",
+    "convergence",
     "device_aware",
     "dispersion",
+    "fairness_of",
     "fedavg",
     "federate",
     "load_config",
     "load_task",
+    "m2f",
     "measure",
     "orness",
     "play",
     "prioritized",
+    "rank_correlation",
     "resume",
     "run_config",
     "weigh",

@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.facts import ATTRIBUTE
+from fedmerit.facts import ATTRIBUTE, SECONDS, SERVERS
 from fedmerit.types import ClientId, Replies, Round
 
 UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
 """Facts that are shares and so lie in 0..1; attributes do, too."""
 
+Known: TypeAlias = Mapping[ClientId, float]
 LARGEST = sys.float_info.max
 
 
-def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tuple[Round, dict[ClientId, str]]:
-    """The clients that can be scored, and for every other one the reason why it is left out of the round."""
+def check(
+    index: int, replies: Replies, needs: Sequence[str], length: int, known: Mapping[str, Known] = MappingProxyType({})
+) -> tuple[Round, dict[ClientId, str]]:
+    """The clients that can be scored, and for every other one the reason why it is left out of the round.
+
+    `known` are facts of the server's own, by name and client; they need no check.
+    """
     left_out = dict(replies.failed)
+    needs = [name for name in needs if name not in SERVERS]
     for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
         reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, needs)
         if reason:
@@ -29,6 +37,7 @@ def check(index: int, replies: Replies, needs: Sequence[str], length: int) -> tu
     kept = [replies.facts[place] for place in places]
     columns = {name: np.array([facts[name] for facts in kept], dtype=np.float64) for name in needs}
     ids = tuple(replies.ids[place] for place in places)
+    columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
     return Round(index, ids, replies.updates.keep(places), columns), left_out
 
 
@@ -49,4 +58,6 @@ def _wrong_facts(facts: Any, needs: Sequence[str]) -> str | None:
             return f"fact {name} must be finite and >= 0: {value!r:.80}"
         if (name in UNIT_FACTS or name.startswith(ATTRIBUTE)) and value > 1:
             return f"fact {name} is a share in 0..1: {value}"
+        if name == SECONDS and not value:
+            return "fact seconds must be above 0: nobody trains in no time"
     return "no training samples" if facts["samples"] < 1 else None

@@ -227,6 +227,29 @@ def show(
         out_console.print(part)
 
 
+@app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")
+def fairness(
+    folder: RunFolder,
+    level: Annotated[float, typer.Option(help="Local accuracy that counts as converged, in 0..1.")] = 0.9,
+    as_json: Json = False,
+) -> None:
+    """Compare what clients put in with what came of it: speed, accuracy, rewards.
+
+    DIR is a folder made by `fedmerit run`.
+    """
+    from fedmerit.fairness import fairness_of
+    from fedmerit.folder import open_ledger
+    from fedmerit.report.accounts import fairness_dict, fairness_tables
+
+    with open_ledger(folder) as ledger:
+        found, names = fairness_of(ledger, level), ledger.names()
+    if as_json:
+        typer.echo(json.dumps(fairness_dict(found, names)))
+        return
+    for part in fairness_tables(found, names, level):
+        out_console.print(part)
+
+
 @app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.", show_default=False)],

@@ -12,8 +12,10 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from fedmerit.errors import ConfigError, did_you_mean
+from fedmerit.groups import Cut, Linkage, Over
+from fedmerit.rewards import Largest, Scope, Share
 from fedmerit.search import Exchange, Orders, Reference
-from fedmerit.types import Asked, Normalise
+from fedmerit.types import Asked, Normalise, Own
 
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -38,16 +40,31 @@ class TaskConfig(Section):
     sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
     )
-    partition: Literal["iid", "shards", "dirichlet", "natural", "label-groups"] = Field(
-        "iid", description="how the training rows are spread over the clients"
+    partition: Literal["default", "iid", "shards", "dirichlet", "natural", "label-groups", "label-draws"] = Field(
+        "default", description="how the training rows are spread over the clients; `default`: the task's first"
     )
     clients: Count | None = Field(None, description="number of clients; natural partitions default to all")
     model: str = Field("default", description="a model of the task, see `fedmerit tasks`")
     shards: Count = Field(2, description="shards per client (partition = shards)")
-    alpha: Positive = Field(0.5, description="concentration (partition = dirichlet): smaller is more unlike")
-    groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group (partition = label-groups)")
-    test: Literal["slices", "matched"] = Field(
-        "slices", description="`slices` of the test set in file order, or `matched` to each client's labels"
+    alpha: Positive = Field(
+        0.5, description="concentration (partition = dirichlet, label-draws): smaller is more unlike"
+    )
+    groups: tuple[tuple[int, ...], ...] = Field(
+        (), description="labels of each group (partition = label-groups, label-draws)"
+    )
+    size: Count | None = Field(
+        None, description="rows per client (partition = label-draws); default: an even share of its group's"
+    )
+    smallest: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0, description="sizes are drawn from this share of `size` up to all of it (partition = label-draws)"
+    )
+    mix: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
+        0.0, description="share of a client's rows with labels of the other groups (partition = label-draws)"
+    )
+    test: Literal["default", "slices", "matched"] = Field(
+        "default",
+        description="`slices` of the test set in file order, or `matched` to each client's labels; "
+        "`default`: as the task has it",
     )
     validation: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         0.0,
@@ -94,6 +111,11 @@ def _named_score(value: Any) -> Any:
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 
 
+def _twice(value: Any) -> Any:
+    """Accept one number where a least and a most are expected."""
+    return (value, value) if isinstance(value, int) else value
+
+
 ScoreTable: TypeAlias = Annotated[ScoreConfig, BeforeValidator(_named_score)]
 
 
@@ -135,6 +157,35 @@ class SearchConfig(Section):
     )
 
 
+class GroupsConfig(Section):
+    """[recipe.groups]: who is aggregated together in recipe m2f."""
+
+    by: Literal["cosine", "none"] = Field("cosine", description="groups of like updates, or `none`: all together")
+    linkage: Linkage = Field("average", description="the distance of two groups; `centroid`: of their sums")
+    cut: Cut = Field(
+        "gap", description="stop merging at the largest jump of distances, at a `quantile` of them or a `constant`"
+    )
+    over: Over = Field("round", description="distances of this `round`, or the mean of `all` rounds so far")
+    at: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="least jump (default 0.03), quantile in 0..1 (0.5) or distance in 0..2 (1.0), as `cut` says"
+    )
+
+
+class RewardConfig(Section):
+    """[recipe.reward]: what clients of recipe m2f get back, and what they do with it."""
+
+    kind: Literal["top", "whole"] = Field("top", description="the largest entries of the aggregate, or all of it")
+    share: Share = Field("sum", description="share of entries: quality / `sum` (the paper) or / `max` of the group")
+    largest: Largest = Field("magnitude", description="largest by magnitude, or `signed` as gradients")
+    scope: Scope = Field("model", description="largest of the whole model, or of each `layer`")
+    exclude_own: bool = Field(False, description="take the client's own part out of its reward")
+    training: Own = Field("keep", description="a client's own training is kept, or reset before the reward is added")
+    sigma: NotNegative = Field(0.05, description="a client takes a reward that lowers its accuracy by less than this")
+    initial: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="share of the clients that train the first model; 0: everybody starts from the random one"
+    )
+
+
 class RecipeConfig(Section):
     """[recipe]: how facts become weights."""
 
@@ -148,6 +199,19 @@ class RecipeConfig(Section):
         "samples", description="all scores zero: weigh by `samples`, or `keep` the model"
     )
     search: SearchConfig | None = Field(None, description="the search of recipe device_aware, see [recipe.search]")
+    groups: GroupsConfig | None = Field(None, description="the groups of recipe m2f, see [recipe.groups]")
+    reward: RewardConfig | None = Field(None, description="the rewards of recipe m2f, see [recipe.reward]")
+
+
+class ScheduleConfig(Section):
+    """[run.schedule]: each client takes part in its own share of the rounds, instead of run.fraction."""
+
+    rates: tuple[tuple[float, Count], ...] = Field(
+        ((1.0, 1),), description="pairs [rate, clients], dealt in client order and again until all have one"
+    )
+    epochs: Annotated[tuple[Count, Count], BeforeValidator(_twice)] | None = Field(
+        None, description="epochs of each client: one number, or [least, most] to draw from; default: train.epochs"
+    )
 
 
 class RunConfig(Section):
@@ -155,6 +219,7 @@ class RunConfig(Section):
 
     rounds: Count = Field(20, description="rounds of training")
     fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
+    schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     workers: Count | None = Field(None, description="worker processes; default: one per core")
     memory: Positive | None = Field(
@@ -177,6 +242,10 @@ class Config(Section):
         if isinstance(value, Section | Mapping):
             return value
         raise ValueError("must be a table such as [run]")
+
+
+DEEPER = ("recipe.search", "recipe.groups", "recipe.reward", "run.schedule")
+"""Sections inside sections."""
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
@@ -236,7 +305,7 @@ def _problem(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         valid = _keys_beside(location)
         return f"unknown key {key!r}{did_you_mean(location[-1], valid)}; valid here: {', '.join(sorted(valid))}"
-    depth = 3 if location[:2] == ["recipe", "search"] else 2
+    depth = 3 if ".".join(location[:2]) in DEEPER else 2
     key = ".".join(location[:depth])  # deeper parts are pydantic's names, not keys
     shown = repr(item["input"])
     rule = item["msg"][:1].lower() + item["msg"][1:]

@@ -1,4 +1,4 @@
-"""Criteria: one value per client and round, finite, not negative, higher is better (SPEC A1)."""
+"""Criteria: one value per client and round, finite, not negative, higher is better (SPEC A1, A3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.facts import ATTRIBUTE
+from fedmerit.facts import ATTRIBUTE, CLOCK, EPOCHS, SECONDS
 from fedmerit.types import History, Round, Vector
 
 
@@ -36,7 +36,7 @@ class Criterion(Protocol):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The facts that clients must send for it."""
+        """The facts that it reads: of clients, or `clock` and `epochs` of the server."""
 
     @property
     def degree(self) -> bool:
@@ -113,6 +113,67 @@ class Attribute:
         return round.facts[self.name]
 
 
+@dataclass(frozen=True, slots=True)
+class Participation:
+    """phi_i = rounds that the client took part in so far, this one included / rounds so far (SPEC A3)."""
+
+    name: str = "Participation"
+    family: Family = Family.TRUST
+    needs: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "rounds taken part in / rounds so far; counted by the server"
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """Above 0, since all who are asked take part in this round."""
+        counts = [history.participations.get(client, 0) + 1 for client in round.ids]
+        return np.asarray(counts, dtype=np.float64) / round.index
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """xi_i = slowest time of the group / own time, so 1 for the slowest (SPEC A3, Eq. 10).
+
+    `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
+    `epochs`, which stands for simulated speed: more epochs in the same time, 1 / epochs for each.
+    """
+
+    time: str = CLOCK
+    name: str = "Computation"
+    family: Family = Family.TRUST
+    degree: bool = False
+    about: str = "slowest time of the group / own time, by the server's clock"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The one fact it goes by."""
+        return (self.time,)
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """Quicker clients get more."""
+        fact = round.facts[self.time]
+        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
+        return np.asarray(taken.max() / taken)
+
+
+@dataclass(frozen=True, slots=True)
+class DataRatio:
+    """delta_i = |D_i| / sum of |D_j| over the group (SPEC A3)."""
+
+    name: str = "DataRatio"
+    family: Family = Family.DATA
+    needs: tuple[str, ...] = ("samples",)
+    degree: bool = True
+    about: str = "the client's share of the group's training rows"
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """Shares that sum to 1."""
+        samples = round.facts["samples"]
+        return np.asarray(samples / samples.sum())
+
+
+SHORTEST = 1e-9
+"""Seconds; a clock may stand still between two looks at it."""
+
 DS = Reported("DS", Family.DATA, "samples", "dataset size: number of training rows")
 LD = Reported("LD", Family.DATA, "labels", "label diversity: number of distinct labels")
 LC = Reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
@@ -121,7 +182,21 @@ CB = Reported("CB", Family.DATA, "balance", "class balance: rarest class / commo
 IS = Reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
 Sharpness = Reported("Sharpness", Family.DATA, "sharpness", "from pixels: mean variance of the Laplacian")
 
-CRITERIA: Mapping[str, Criterion] = {criterion.name: criterion for criterion in (DS, LD, LC, MW, CB, IS, Sharpness)}
+PARTICIPATION = Participation()
+COMPUTATION = Computation()
+REPORTED_COMPUTATION = Computation(
+    SECONDS, "ReportedComputation", about="slowest time of the group / own time, as clients report it"
+)
+SIMULATED_COMPUTATION = Computation(
+    EPOCHS, "SimulatedComputation", about="own epochs / fewest epochs of the group: simulated speed, see [run.schedule]"
+)
+DATA_RATIO = DataRatio()
+
+_ALL: tuple[Criterion, ...] = (
+    *(DS, LD, LC, MW, CB, IS, Sharpness),
+    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
+)
+CRITERIA: Mapping[str, Criterion] = {criterion.name: criterion for criterion in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.fleet.base import Fleet
+from fedmerit.groups import Groups
 from fedmerit.recipes import Recipe
-from fedmerit.search import Backtracking, Fixed, Search, Standing, Way, distinct
+from fedmerit.search import Backtracking, Fixed, Standing, Way, distinct
 from fedmerit.trial import Trial
 from fedmerit.types import Evaluation, History, Matrix, Model, Round
 from fedmerit.updates import Updates
-from fedmerit.weights import Note, Weights, weigh
+from fedmerit.weights import Note, Weights, together, weigh
 
 ONE_WAY = Note("no-search", "search", "one criterion has one order: there is nothing to search for")
 
@@ -45,7 +47,7 @@ class Decision:
 
     `evaluations` are the models that went out, `tests` how often a client tested one. Without an option nobody could be
     weighed, and the model is the old one. `evaluation` is that of the model on all test rows, where the search came to
-    know it.
+    know it. `aggregates` has a row per group where clients have models of their own, and the model stays as it is.
     """
 
     option: Option | None
@@ -57,6 +59,7 @@ class Decision:
     tests: int = 0
     seconds: float = 0.0
     evaluation: Evaluation | None = None
+    aggregates: NDArray[np.float32] | None = None
 
 
 def table(recipe: Recipe, round: Round, history: History) -> Matrix:
@@ -64,9 +67,18 @@ def table(recipe: Recipe, round: Round, history: History) -> Matrix:
     return np.column_stack([criterion(round, history) for criterion in recipe.criteria])
 
 
-def earn(recipe: Recipe, round: Round, history: History, way: Way | None = None) -> Weights:
-    """Criteria -> normalised table -> scores -> weights, in the recipe's own way or in another."""
-    way = way or recipe.own
+def earn(
+    recipe: Recipe, round: Round, history: History, groups: Groups | None = None, way: Way | None = None
+) -> Weights:
+    """The weights inside each group, which sum to 1 there; in the recipe's own way or in another."""
+    members, way = groups.members if groups else [], way or recipe.way
+    if len(members) <= 1:
+        return _earn(recipe, round, history, way)
+    return together([_earn(recipe, round.keep(places), history, way) for places in members], members)
+
+
+def _earn(recipe: Recipe, round: Round, history: History, way: Way) -> Weights:
+    """Criteria -> normalised table -> scores -> weights."""
     samples = round.facts["samples"]
     fallback = samples if recipe.when_zero == "samples" else np.zeros(len(samples))
     columns = [recipe.priority.index(name) for name in way.priority]
@@ -74,15 +86,15 @@ def earn(recipe: Recipe, round: Round, history: History, way: Way | None = None)
 
 
 def weigh_ways(
-    recipe: Recipe, standing: Standing, round: Round, history: History, random: np.random.Generator
+    recipe: Recipe, standing: Standing, round: Round, history: History, groups: Groups, random: np.random.Generator
 ) -> list[Option]:
     """The recipe's ways that differ in this round, in the order in which its search visits them."""
     search, ways = recipe.search, recipe.ways
     if isinstance(search, Fixed):
-        return [Option(recipe.own, recipe.own.label(recipe.own), earn(recipe, round, history))]
-    visited = search.visiting(ways.get(standing.way or "", recipe.own), tuple(ways.values()), random)
-    labels = [way.label(recipe.own) for way in visited]
-    earned = [earn(recipe, round, history, way) for way in visited]
+        return [Option(recipe.way, recipe.way.label(recipe.way), earn(recipe, round, history, groups))]
+    visited = search.visiting(ways.get(standing.way or "", recipe.way), tuple(ways.values()), random)
+    labels = [way.label(recipe.way) for way in visited]
+    earned = [earn(recipe, round, history, groups, way) for way in visited]
     if len(ways) == 1:
         earned[0] = replace(earned[0], notes=(*earned[0].notes, ONE_WAY))
     same = distinct([weights.weights for weights in earned], search.tolerance)
@@ -93,7 +105,8 @@ def weigh_ways(
 
 
 def decide(
-    search: Search,
+    recipe: Recipe,
+    groups: Groups,
     options: Sequence[Option],
     standing: Standing,
     model: Model,
@@ -102,8 +115,12 @@ def decide(
     random: np.random.Generator,
 ) -> Decision:
     """Take the one option, or try them on the clients (SPEC A2); nothing is retrained."""
+    search = recipe.search
     if not options:
         return Decision(None, model, standing)
+    if recipe.own:
+        aggregates = updates.combine(groups.spread(options[0].weights.weights))
+        return Decision(options[0], model, standing, aggregates=aggregates)
     if isinstance(search, Fixed):
         return Decision(options[0], model + updates.combine(options[0].weights.weights), standing)
     weightings = np.stack([option.weights.weights for option in options])

@@ -9,6 +9,9 @@
 | sharp          | share of images not marked `Blurry`                                        |
 | sharpness      | variance of the Laplacian of the grey image, mean over the images          |
 | attribute:NAME | mean of the attribute NAME over the rows: a share, or a boolean as 0 or 1  |
+| seconds        | how long the client says it trained                                        |
+
+Two facts are the server's: `clock`, the seconds by its own clock, and `epochs`, what it asked the client to do.
 """
 
 from __future__ import annotations
@@ -24,6 +27,11 @@ from fedmerit.errors import DataError, UnknownName
 from fedmerit.types import Samples
 
 ATTRIBUTE = "attribute:"
+SECONDS = "seconds"
+CLOCK = "clock"
+EPOCHS = "epochs"
+SERVERS = frozenset({CLOCK, EPOCHS})
+"""Facts that no client is asked for."""
 
 
 def class_balance(samples: Samples) -> float:
@@ -66,14 +74,14 @@ FACTS: Mapping[str, Callable[[Samples], float]] = {
 }
 
 
-def measure(samples: Samples, needs: Iterable[str]) -> dict[str, float]:
-    """The facts asked for, measured on a client's rows."""
-    return {name: _measure(samples, name) for name in needs}
+def measure(samples: Samples, needs: Iterable[str], seconds: float = 0.0) -> dict[str, float]:
+    """The facts asked for, measured on a client's rows; `seconds` is how long it trained on them."""
+    return {name: seconds if name == SECONDS else _measure(samples, name) for name in needs}
 
 
 def _measure(samples: Samples, name: str) -> float:
     if name.startswith(ATTRIBUTE):
         return attribute_share(samples, name.removeprefix(ATTRIBUTE))
     if name not in FACTS:
-        raise UnknownName("fact", name, [*FACTS, f"{ATTRIBUTE}NAME"])
+        raise UnknownName("fact", name, [*FACTS, SECONDS, f"{ATTRIBUTE}NAME"])
     return FACTS[name](samples)

@@ -19,7 +19,7 @@ from fedmerit.errors import FolderError
 from fedmerit.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
-MODEL, BEST = "model.safetensors", "best.safetensors"
+MODEL, BEST, OWN = "model.safetensors", "best.safetensors", "own"
 BITS_DEPEND_ON = ("fedmerit", "numpy", "torch")
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
 

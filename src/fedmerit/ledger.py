@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedmerit.decision import Decision, Tried
+from fedmerit.decision import Tried
 from fedmerit.errors import FolderError
+from fedmerit.groups import Meetings
 from fedmerit.measures import percentiles
 from fedmerit.round import Record
 from fedmerit.search import Standing
-from fedmerit.types import History, Matrix
+from fedmerit.types import History, Matrix, Verdict
 from fedmerit.weights import Earned, Weights, by_client
 
-SCHEMA_VERSION = 3
+NO_ANSWER = Verdict(False, reason="no answer")
+SCHEMA_VERSION = 4
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -32,6 +35,7 @@ CREATE TABLE rounds (
     way TEXT, score TEXT,            -- the way in which the round was weighed, and its score; NULL where nobody was
     exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients; models sent out
     tests INTEGER NOT NULL,          -- how often a client tested one of them
+    groups INTEGER NOT NULL, cut REAL,   -- how many there were; the distance that kept them apart
     quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
@@ -41,12 +45,23 @@ CREATE TABLE earned (                -- how each client of a round came to its w
     round INTEGER NOT NULL, client INTEGER NOT NULL,
     facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
     score REAL NOT NULL, weight REAL NOT NULL,
+    grp INTEGER NOT NULL,            -- the client's group, from 0
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE tested (                -- every client's local test
     round INTEGER NOT NULL, client INTEGER NOT NULL, correct INTEGER NOT NULL, size INTEGER NOT NULL,
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
+CREATE TABLE rewards (               -- what clients with their own models got back, and whether they took it
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    entries INTEGER NOT NULL, bytes INTEGER NOT NULL, accepted INTEGER NOT NULL,
+    before REAL, after REAL,         -- the client's accuracy without and with it; NULL where it has no validation rows
+    reason TEXT NOT NULL,            -- why a client could not take it; else empty
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE distances (             -- 1 - cos of the updates of every pair of the round's clients
+    round INTEGER PRIMARY KEY, clients BLOB NOT NULL, pairs BLOB NOT NULL   -- int64; float32, (0,1), (0,2), ... (1,2)
+);
 CREATE TABLE tried (                 -- the ways that a search thought of, in the order of visiting
     round INTEGER NOT NULL, place INTEGER NOT NULL,
     way TEXT NOT NULL, same TEXT NOT NULL,   -- JSON list: ways whose weights are so near that they count as this one
@@ -65,6 +80,24 @@ class Event:
     client: int | None
     kind: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """What a client got back in a round: entries of its group's aggregate, and whether it took them.
+
+    `before` and `after` are its accuracy without and with them, None where it could not test; `reason` says why it had
+    to refuse.
+    """
+
+    round: int
+    client: int
+    entries: int
+    bytes: int
+    accepted: bool
+    before: float | None
+    after: float | None
+    reason: str
 
 
 class Ledger:
@@ -116,10 +149,14 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 15)})", _round_row(record))
+            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 17)})", _round_row(record))
             db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", _tried_rows(record))
             if record.weights is not None:
-                db.executemany("INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights))
+                db.executemany(
+                    "INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights)
+                )
+            db.executemany("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _reward_rows(record))
+            db.executemany("INSERT INTO distances VALUES (?, ?, ?)", _distance_rows(record))
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", _event_rows(record))
             if record.evaluation is not None:
                 pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
@@ -129,8 +166,13 @@ class Ledger:
     def forget_after(self, round: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
-            for table in ("rounds", "earned", "tested", "tried", "events"):
+            for table in ("rounds", "earned", "tested", "rewards", "distances", "tried", "events"):
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
+
+    def note(self, event: Event) -> None:
+        """Something that happened outside of a round."""
+        with _transaction(self._db) as db:
+            db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (event.round, event.client, event.kind, event.text))
 
     def last_round(self) -> int:
         """The newest round; 0 before the first."""
@@ -176,11 +218,52 @@ class Ledger:
 
     def earned(self, round: int) -> list[Earned]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        query = "SELECT client, facts, criteria, normalised, score, weight FROM earned WHERE round = ? ORDER BY client"
+        query = "SELECT * FROM earned WHERE round = ? ORDER BY client"
         return [
-            Earned(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight)
-            for client, facts, raw, table, score, weight in self._db.execute(query, (round,))
+            Earned(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight, group)
+            for _, client, facts, raw, table, score, weight, group in self._db.execute(query, (round,))
         ]
+
+    def contributions(self) -> dict[int, tuple[int, float]]:
+        """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs)."""
+        rows = "json_extract(facts, '$.samples') * coalesce(json_extract(facts, '$.epochs'), 1)"
+        query = f"SELECT client, count(*), sum({rows}) FROM earned GROUP BY client"
+        return {client: (rounds, total) for client, rounds, total in self._db.execute(query)}
+
+    def rewards(self, round: int | None = None) -> list[Rewarded]:
+        """What clients got back in a round, or in all; empty where all share one model."""
+        where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
+        return [
+            Rewarded(*row) for row in self._db.execute(f"SELECT * FROM rewards{where} ORDER BY round, client", values)
+        ]
+
+    def met(self) -> Meetings:
+        """How near each two clients were in all rounds, for a grouping that goes on."""
+        met = Meetings()
+        for ids, distances, _ in self._distances(self.last_round()):
+            met = met.after(ids.tolist(), distances)
+        return met
+
+    def distances(self, round: int) -> tuple[Matrix, Matrix]:
+        """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.
+
+        Both (clients, clients), NaN for who never met. Groups are made of the round's own clients alone: older entries
+        are kept to look at.
+        """
+        number = len(self.names())
+        distances, ages = np.full((2, number, number), np.nan)
+        for ids, square, at in self._distances(round):
+            distances[np.ix_(ids, ids)], ages[np.ix_(ids, ids)] = square, round - at
+        return distances, ages
+
+    def _distances(self, upto: int) -> Iterator[tuple[NDArray[np.int64], Matrix, int]]:
+        """Of each round its clients, their distances, and its number."""
+        query = "SELECT round, clients, pairs FROM distances WHERE round <= ? ORDER BY round"
+        for at, clients, pairs in self._db.execute(query, (upto,)):
+            ids = np.frombuffer(clients, dtype=np.int64)
+            square = np.zeros((len(ids), len(ids)))
+            square[np.triu_indices(len(ids), 1)] = np.frombuffer(pairs, dtype=np.float32)
+            yield ids, square + square.T, at
 
     def tested(self) -> Iterator[tuple[int, int, int, int]]:
         """Every client's local tests as (round, client, correct, size), by round and client."""
@@ -208,13 +291,11 @@ def _round_row(record: Record) -> tuple[object, ...]:
     marks = (None, None, None) if tested is None else percentiles(tested.local)
     priority, seconds, found = json.dumps(record.priority), json.dumps(record.seconds), record.decision
     taken = (found.option.label, repr(found.option.way.score)) if found and found.option else (None, None)
-    search = _search_cells(found) if found and found.option else (0, 0, 0, None)
+    search = (found.exchanges, found.evaluations, found.tests) if found and found.option else (0, 0, 0)
+    quality = found.standing.quality if found and found.option else None
+    groups = (len(record.groups.members), record.groups.cut) if record.groups else (1, None)
     counts = record.bytes_down, record.bytes_up
-    return record.index, priority, *taken, *search, accuracy, *marks, *counts, seconds
-
-
-def _search_cells(found: Decision) -> tuple[object, ...]:
-    return found.exchanges, found.evaluations, found.tests, found.standing.quality
+    return record.index, priority, *taken, *search, *groups, quality, accuracy, *marks, *counts, seconds
 
 
 def _tried_rows(record: Record) -> list[tuple[object, ...]]:
@@ -226,15 +307,39 @@ def _tried_rows(record: Record) -> list[tuple[object, ...]]:
 
 
 def _earned_rows(record: Record, weights: Weights) -> list[tuple[object, ...]]:
-    rows = by_client(weights, record.priority, record.ids, record.facts)
+    groups = record.groups.labels if record.groups else None
     return [
-        (record.index, row.id, *map(json.dumps, (row.facts, row.criteria, row.normalised)), row.score, row.weight)
-        for row in rows
+        (record.index, row.id, *_jsons(row.facts, row.criteria, row.normalised), row.score, row.weight, row.group)
+        for row in by_client(weights, record.priority, record.ids, record.facts, groups)
     ]
+
+
+def _jsons(*values: object) -> Iterator[str]:
+    return map(json.dumps, values)
+
+
+def _reward_rows(record: Record) -> list[tuple[object, ...]]:
+    """NaN becomes NULL by SQLite's own rule."""
+    given = record.handout
+    return [
+        (record.index, client, len(part.values), part.size, said.accepted, said.before, said.after, said.reason)
+        for client, part in sorted(given.parts.items())
+        if (said := given.verdicts.get(client, NO_ANSWER))
+    ]
+
+
+def _distance_rows(record: Record) -> list[tuple[object, ...]]:
+    distances = record.groups.distances if record.groups else None
+    if distances is None:
+        return []
+    pairs = distances[np.triu_indices(len(distances), 1)].astype(np.float32)
+    return [(record.index, np.array(record.ids, dtype=np.int64).tobytes(), pairs.tobytes())]
 
 
 def _event_rows(record: Record) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [(record.index, i, "left-out", why) for i, why in sorted(record.left_out.items())]
+    refused = [(i, said.reason) for i, said in sorted(record.handout.verdicts.items()) if said.reason]
+    rows += [(record.index, client, "refused", reason) for client, reason in refused]
     if record.weights is None:
         rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
     else:

@@ -1,4 +1,4 @@
-"""One round of every algorithm: select, train, check, score, weigh, search, aggregate, evaluate, record."""
+"""One round of every algorithm: select, train, check, group, weigh, search, aggregate, reward, evaluate, record."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
 
+import numpy as np
+
 from fedmerit.check import check
 from fedmerit.decision import Decision, decide, weigh_ways
+from fedmerit.facts import CLOCK, EPOCHS
 from fedmerit.fleet.base import Fleet
+from fedmerit.groups import Groups, Meetings
+from fedmerit.handout import Handout, hand_out, tested
 from fedmerit.recipes import Recipe
 from fedmerit.search import Standing
 from fedmerit.seeds import generator
-from fedmerit.types import ClientId, Evaluation, History, Model, Parcel, Vector
+from fedmerit.selection import Chosen, Selection, draw
+from fedmerit.types import ClientId, Evaluation, History, Model, Parcel, Replies, Vector
 from fedmerit.weights import Weights
 
 NOTHING_YET = History()
 NOTHING_TRIED = Standing()
+NOTHING_GIVEN = Handout()
+NOBODY_MET = Meetings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +34,12 @@ class State:
     model: Model
     history: History = NOTHING_YET
     standing: Standing = NOTHING_TRIED
+    met: Meetings = NOBODY_MET
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one round did; rows of `facts` and `weights` belong to `ids`."""
+    """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`."""
 
     index: int
     priority: tuple[str, ...]
@@ -43,29 +52,37 @@ class Record:
     bytes_up: int
     seconds: Mapping[str, float]
     decision: Decision | None = None
+    groups: Groups | None = None
+    handout: Handout = NOTHING_GIVEN
 
 
 def play(
-    state: State, recipe: Recipe, fleet: Fleet, *, fraction: float, seed: int, evaluate: bool
+    state: State, recipe: Recipe, fleet: Fleet, *, selection: Selection, seed: int, evaluate: bool
 ) -> tuple[State, Record]:
     """One round; the model stays as it is where nobody can be weighed."""
     clock, index = Clock(), state.history.rounds + 1
-    chosen = select(len(fleet.names()), fraction, seed, index)
-    parcels = {client: Parcel(state.model) for client in chosen}
-    replies = fleet.train(index, parcels, recipe.needs, seed)
+    chosen = selection(index, len(fleet.names()), seed)
+    parcels = {client: Parcel(state.model, recipe.own, epochs) for client, epochs in chosen.items()}
+    replies = fleet.train(index, parcels, recipe.asks, seed)
     clock.lap("train")
 
-    round, left_out = check(index, replies, recipe.needs, len(state.model))
+    round, left_out = check(index, replies, recipe.needs, len(state.model), _known(recipe, chosen, replies))
+    groups = recipe.grouping(round.updates, round.ids, state.met)
+    clock.lap("group")
+
     random = generator(seed, "search", index)
-    options = weigh_ways(recipe, state.standing, round, state.history, random) if round.ids else []
+    options = weigh_ways(recipe, state.standing, round, state.history, groups, random) if round.ids else []
     clock.lap("weigh")
 
-    found = decide(recipe.search, options, state.standing, state.model, round.updates, fleet, random)
+    found = decide(recipe, groups, options, state.standing, state.model, round.updates, fleet, random)
     clock.lap("aggregate")
     if found.exchanges:
         clock.move("aggregate", "search", found.seconds)
 
-    evaluation = (found.evaluation or fleet.evaluate([found.model])[0]) if evaluate else None
+    handout = hand_out(recipe, round, groups, found, fleet)
+    clock.lap("reward")
+
+    evaluation = (found.evaluation or tested(recipe, found.model, fleet)) if evaluate else None
     clock.lap("evaluate")
 
     record = Record(
@@ -76,19 +93,36 @@ def play(
         found.option.weights if found.option else None,
         left_out,
         evaluation,
-        bytes_down=sum(parcel.size for parcel in parcels.values()),
+        bytes_down=replies.bytes_down + handout.size,
         bytes_up=replies.bytes_up,
         seconds=clock.laps,
         decision=found,
+        groups=groups,
+        handout=handout,
     )
-    return State(found.model, remember(state.history, round.ids), found.standing), record
+    return State(found.model, remember(state.history, round.ids), found.standing, groups.met or state.met), record
 
 
-def select(clients: int, fraction: float, seed: int, index: int) -> tuple[ClientId, ...]:
-    """max(round(C * K), 1) clients, uniformly without replacement (SPEC A0), in id order."""
-    number = max(round(fraction * clients), 1)
-    drawn = generator(seed, "select", index).choice(clients, size=number, replace=False)
-    return tuple(sorted(int(client) for client in drawn))
+def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
+    """M2F's initial phase (SPEC A3): a fraction lambda of the clients train, their models are averaged; and who did."""
+    if not recipe.initial:
+        return model, ()
+    chosen = draw(recipe.initial, len(fleet.names()), seed, "initial", 0)
+    replies = fleet.train(0, {client: Parcel(model) for client in chosen}, ("samples",), seed)
+    round, _ = check(0, replies, ("samples",), len(model))
+    if not round.ids:
+        return model, ()
+    return model + round.updates.combine(np.full(len(round.ids), 1 / len(round.ids))), round.ids
+
+
+def _known(recipe: Recipe, chosen: Chosen, replies: Replies) -> dict[str, Mapping[ClientId, float]]:
+    """Facts of the server's own: the epochs it asked for, the time by its clock where that counts."""
+    known: dict[str, Mapping[ClientId, float]] = {}
+    if any(chosen.values()):
+        known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
+    if CLOCK in recipe.needs:
+        known[CLOCK] = replies.seconds
+    return known
 
 
 def remember(history: History, ids: tuple[ClientId, ...]) -> History:

@@ -15,13 +15,15 @@ from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints,
 from fedmerit.config import Config, RunConfig, make_config
 from fedmerit.cores import cores
 from fedmerit.errors import ConfigError, DataError, FolderError, RunFailed, RunStopped
-from fedmerit.facts import measure
+from fedmerit.facts import EPOCHS, measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.fleet.local import LocalFleet
+from fedmerit.fleet.own import any_saved, copy_out
 from fedmerit.folder import (
     BEST,
     LEDGER,
     MODEL,
+    OWN,
     check_new,
     config_to_resume,
     environment,
@@ -32,9 +34,10 @@ from fedmerit.folder import (
 from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
 from fedmerit.recipes import Recipe, make_recipe
-from fedmerit.round import Record, State, play
+from fedmerit.round import Record, State, begin, play
 from fedmerit.search import Backtracking
 from fedmerit.seeds import derive
+from fedmerit.selection import Schedule, Selection, Uniform
 from fedmerit.stopping import Stopping
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.task import Task, make_task
@@ -88,11 +91,13 @@ class Run:
         return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
 
 
-def rounds(fleet: Fleet, recipe: Recipe, settings: RunConfig, state: State) -> Iterator[tuple[State, Record]]:
+def rounds(
+    fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
+) -> Iterator[tuple[State, Record]]:
     """The states and records of the rounds after a state, one by one."""
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
-        state, record = play(state, recipe, fleet, fraction=settings.fraction, seed=settings.seed, evaluate=due)
+        state, record = play(state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due)
         yield state, record
 
 
@@ -105,17 +110,19 @@ def federate(
     seed: int = 0,
     workers: int = 1,
     evaluate_every: int = 1,
+    selection: Selection | None = None,
     on_record: OnRecord | None = None,
 ) -> Run:
-    """Run a recipe on a task on this machine, with its ledger in memory."""
+    """Run a recipe on a task on this machine, with its ledger in memory; a `selection` stands for the fraction."""
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers}})
-    check_task(task, recipe)
+    chosen = selection or Uniform(config.run.fraction)
+    check_task(task, recipe, chosen)
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
     with LocalFleet(task, workers) as fleet:
-        start = State(fleet.start(derive(seed, "model")))
+        start = _first_state(fleet, recipe, seed, ledger)
         model = start.model
-        for state, record in _rounds(fleet, recipe, config.run, start):
+        for state, record in _rounds(fleet, recipe, chosen, config.run, start):
             model = state.model
             ledger.append(record)
             if on_record:
@@ -128,7 +135,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
-    check_task(task, recipe)
+    check_task(task, recipe, make_selection(config.run))
     with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
@@ -160,28 +167,50 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
         LocalFleet(task, workers, budget, folder) as fleet,
     ):
         del task  # the fleet holds the data in shared memory now
-        start = _state(folder, ledger, fleet) or State(fleet.start(derive(config.run.seed, "model")))
+        start = _state(folder, ledger, fleet) or _first_state(fleet, recipe, config.run.seed, ledger)
         model = start.model
-        for state, record in _rounds(fleet, recipe, config.run, start):
+        for state, record in _rounds(fleet, recipe, make_selection(config.run), config.run, start):
             model = state.model
-            _keep(folder, ledger, fleet, model, record)
+            _keep(folder, ledger, fleet, model, record, best=recipe.own is None)
             if on_record:
                 on_record(record)
             if stopping.asked and record.index < config.run.rounds:
                 raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
+        if any_saved(folder):
+            copy_out(folder, folder / OWN)
         write_model(folder / MODEL, model, config.run.rounds)
         remove_checkpoints(folder)
     return Run.load(folder)
 
 
-def check_task(task: Task, recipe: Recipe) -> None:
+def make_selection(settings: RunConfig) -> Selection:
+    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients."""
+    plan = settings.schedule
+    return Uniform(settings.fraction) if plan is None else Schedule(settings.rounds, plan.rates, plan.epochs)
+
+
+def check_task(task: Task, recipe: Recipe, selection: Selection) -> None:
     """The data has what the recipe asks for; otherwise every client would be left out, or could not answer."""
     clients = np.flatnonzero(task.federation.train.sizes)
     if not len(clients):
         raise DataError("no client has a training row")
-    measure(task.federation.samples(int(clients[0])), recipe.needs)
+    measure(task.federation.samples(int(clients[0])), recipe.asks)
+    if EPOCHS in recipe.needs and not _gives_epochs(selection):
+        raise ConfigError(
+            "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
+            "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
+        )
+    if recipe.own and not len(task.federation.validation.y):
+        raise ConfigError(
+            "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
+        )
     if isinstance(recipe.search, Backtracking):
         _check_search(task.federation, recipe.search)
+
+
+def _gives_epochs(selection: Selection) -> bool:
+    """Whether each client has a number of epochs of its own; a user's selection is believed."""
+    return selection.epochs is not None if isinstance(selection, Schedule) else not isinstance(selection, Uniform)
 
 
 def _check_search(federation: Federation, search: Backtracking) -> None:
@@ -200,11 +229,19 @@ def _check_search(federation: Federation, search: Backtracking) -> None:
 _rounds = rounds  # `federate` has an argument of that name
 
 
-def _keep(folder: Path, ledger: Ledger, fleet: Fleet, model: Model, record: Record) -> None:
+def _first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
+    """The state before round 1: the learner's first model, or what an initial phase made of it."""
+    model, trained = begin(recipe, fleet, fleet.start(derive(seed, "model")), seed)
+    if recipe.initial:
+        ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    return State(model)
+
+
+def _keep(folder: Path, ledger: Ledger, fleet: Fleet, model: Model, record: Record, *, best: bool) -> None:
     """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
     fleet.save(folder, record.index)
     tested = record.evaluation
-    if tested is not None and tested.accuracy > ledger.best_accuracy():
+    if best and tested is not None and tested.accuracy > ledger.best_accuracy():
         write_model(folder / BEST, model, record.index)
     write_checkpoint(folder, model, record.index)
     ledger.append(record)
@@ -215,8 +252,8 @@ def _state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
     found = read_checkpoint(folder, ledger.last_round())
     while found and not fleet.load(folder, found[1]):
         found = read_checkpoint(folder, found[1] - 1)
-    ledger.forget_after(found[1] if found else 0)
-    return State(found[0], ledger.history(), ledger.standing()) if found else None
+    ledger.forget_after(found[1] if found else -1)  # the initial phase is noted at round 0
+    return State(found[0], ledger.history(), ledger.standing(), ledger.met()) if found else None
 
 
 @contextmanager

@@ -22,6 +22,9 @@ Model: TypeAlias = NDArray[np.float32]
 
 Normalise: TypeAlias = Literal["sum", "max", "none"]
 
+Own: TypeAlias = Literal["keep", "reset"]
+"""What becomes of a client's own model when it trains: it is kept as trained, or reset to where it started."""
+
 Asked: TypeAlias = Literal["validation", "test"]
 """Which of their rows clients are asked about."""
 
@@ -41,28 +44,61 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What a client receives before it trains: a model to start from, or None to go on from its own.
+    """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
 
-    With `keep` the trained model becomes the client's own, for later rounds.
+    With `own` that model is only for a client that has none of its own: others go on from theirs. Afterwards its own
+    model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is added.
     """
 
-    model: Model | None
-    keep: bool = False
+    model: Model
+    own: Own | None = None
+    epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A reward as it is sent: values to add to a client's own model, at these places of it; without places, at all."""
+
+    values: Model
+    places: NDArray[np.uint32] | None = None
 
     @property
     def size(self) -> int:
         """Bytes on the wire."""
-        return 0 if self.model is None else self.model.nbytes
+        return self.values.nbytes + (0 if self.places is None else self.places.nbytes)
+
+    def added_to(self, model: Model) -> Model:
+        """The model with the values added."""
+        if self.places is None:
+            return model + self.values
+        changed = model.copy()
+        changed[self.places] += self.values
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A client's answer to a reward: whether it took it, its accuracy before and after, and why it refused."""
+
+    accepted: bool
+    before: float = float("nan")
+    after: float = float("nan")
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What came back from a fleet, nothing of it checked yet; row i of `updates` and `facts[i]` belong to `ids[i]`."""
+    """What came back from a fleet, nothing of it checked yet; row i of `updates` and `facts[i]` belong to `ids[i]`.
+
+    `seconds` is what each client took by the server's clock.
+    """
 
     ids: tuple[ClientId, ...]
     updates: Updates
     facts: tuple[Mapping[str, Any], ...]
     failed: Mapping[ClientId, str] = field(default_factory=dict)
+    seconds: Mapping[ClientId, float] = field(default_factory=dict)
+    bytes_down: int = 0
     bytes_up: int = 0
 
 
@@ -75,6 +111,11 @@ class Round:
     updates: Updates
     facts: Mapping[str, Vector]
 
+    def keep(self, places: NDArray[np.intp]) -> Round:
+        """The clients at these places alone."""
+        facts = {name: column[places] for name, column in self.facts.items()}
+        return Round(self.index, tuple(self.ids[place] for place in places), self.updates.keep(places), facts)
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -86,7 +127,10 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One model on every client's test set; clients that hold no test rows, or did not answer, have size 0."""
+    """One model, or each client's own, on every client's test set.
+
+    Clients that hold no test rows, or did not answer, have size 0.
+    """
 
     correct: NDArray[np.int64]
     sizes: NDArray[np.int64]

@@ -52,6 +52,11 @@ class Updates:
         """Bytes of the updates that belong."""
         return len(self) * self.length * self._rows.itemsize
 
+    def row(self, place: int) -> NDArray[np.float32]:
+        """One client's update."""
+        found: NDArray[np.float32] = self._rows[self._places[place]]
+        return found
+
     def keep(self, places: NDArray[np.intp]) -> Updates:
         """The updates at the given places, in that order; nothing is copied."""
         kept = Updates(self._rows, self._places[places], self._release)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.errors import TableError, UnknownName
 from fedmerit.scores import Score
@@ -50,10 +51,15 @@ class Earned:
     normalised: Mapping[str, float]
     score: float
     weight: float
+    group: int = 0
 
 
 def by_client(
-    result: Weights, priority: Sequence[str], ids: Sequence[ClientId], facts: Mapping[str, Vector]
+    result: Weights,
+    priority: Sequence[str],
+    ids: Sequence[ClientId],
+    facts: Mapping[str, Vector],
+    groups: NDArray[np.intp] | None = None,
 ) -> list[Earned]:
     """The weights of a round, told client by client."""
     return [
@@ -64,6 +70,7 @@ def by_client(
             dict(zip(priority, result.table[place].tolist(), strict=True)),
             float(result.scores[place]),
             float(result.weights[place]),
+            0 if groups is None else int(groups[place]),
         )
         for place, client in enumerate(ids)
     ]
@@ -84,6 +91,21 @@ def weigh(
         raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
     return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
+
+
+def together(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
+    """The weights of several groups as one value, rows in client order; a note says of which group it speaks."""
+    order = np.argsort(np.concatenate(list(members)))
+    notes = [
+        replace(note, text=f"group {number} of {len(parts)}: {note.text}")
+        for number, part in enumerate(parts, start=1)
+        for note in part.notes
+    ]
+    raw = np.concatenate([part.raw for part in parts])[order]
+    table = np.concatenate([part.table for part in parts])[order]
+    scores = np.concatenate([part.scores for part in parts])[order]
+    weights = np.concatenate([part.weights for part in parts])[order]
+    return Weights(raw, table, scores, weights, tuple(notes))
 
 
 def normalised(raw: Matrix, how: Normalise) -> Matrix:

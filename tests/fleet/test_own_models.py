@@ -11,19 +11,19 @@ import toy
 from fedmerit import Parcel, Replies
 from fedmerit.checkpoint import write_checkpoint
 from fedmerit.fleet.local import LocalFleet
+from fedmerit.types import Own
 
 SEED = 9
 CLIENTS = (0, 2, 5)
-OWN = Parcel(None, keep=True)
 
 
-def first(fleet: LocalFleet) -> dict[int, Parcel]:
-    """Everybody starts from a model of the server's and keeps what it trains."""
-    return {client: Parcel(fleet.start(client), keep=True) for client in CLIENTS}
+def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Own = "keep") -> dict[int, Parcel]:
+    """Everybody goes on from its own model; who has none starts from one of the server's."""
+    return {client: Parcel(fleet.start(client), own) for client in clients}
 
 
-def train(fleet: LocalFleet, index: int, parcels: dict[int, Parcel]) -> Replies:
-    return fleet.train(index, parcels, ("samples",), SEED)
+def train(fleet: LocalFleet, index: int, sent: dict[int, Parcel]) -> Replies:
+    return fleet.train(index, sent, ("samples",), SEED)
 
 
 def rows(replies: Replies) -> list[bytes]:
@@ -33,28 +33,42 @@ def rows(replies: Replies) -> list[bytes]:
 
 def three_rounds(**settings: object) -> list[list[bytes]]:
     with LocalFleet(toy.task(**settings.pop("behaviour", {})), **settings) as fleet:  # type: ignore[arg-type]
-        return [
-            rows(train(fleet, 1, first(fleet))),
-            *(rows(train(fleet, i, dict.fromkeys(CLIENTS, OWN))) for i in (2, 3)),
-        ]
+        return [rows(train(fleet, index, parcels(fleet))) for index in (1, 2, 3)]
 
 
 def test_the_next_round_goes_on_from_the_own_model():
     with LocalFleet(toy.task()) as fleet:
-        begun = first(fleet)
+        begun = parcels(fleet)
         updates = train(fleet, 1, begun).updates.combine(np.eye(3))
-        second = rows(train(fleet, 2, dict.fromkeys(CLIENTS, OWN)))
+        second = rows(train(fleet, 2, begun))
     with LocalFleet(toy.task()) as fleet:
         sent = {client: Parcel(begun[client].model + update) for client, update in zip(CLIENTS, updates, strict=True)}
         assert rows(train(fleet, 2, sent)) == second
 
 
-def test_without_keep_the_own_model_stays():
+def test_a_model_travels_only_to_clients_that_have_none():
     with LocalFleet(toy.task()) as fleet:
-        train(fleet, 1, first(fleet))
-        once = rows(train(fleet, 2, dict.fromkeys(CLIENTS, Parcel(None))))
+        size = fleet.start(0).nbytes
+        assert train(fleet, 1, parcels(fleet)).bytes_down == 3 * size
+        assert train(fleet, 2, parcels(fleet)).bytes_down == 0
+        assert train(fleet, 3, parcels(fleet, (0, 1, 2, 3))).bytes_down == 2 * size
+
+
+def test_reset_leaves_the_own_model_where_it_started():
+    with LocalFleet(toy.task()) as fleet:
+        train(fleet, 1, parcels(fleet))
+        once = rows(train(fleet, 2, parcels(fleet, own="reset")))
         train(fleet, 2, {client: Parcel(fleet.start(77)) for client in CLIENTS})
-        assert rows(train(fleet, 2, dict.fromkeys(CLIENTS, Parcel(None)))) == once
+        assert rows(train(fleet, 2, parcels(fleet, own="reset"))) == once
+        train(fleet, 2, parcels(fleet))
+        assert rows(train(fleet, 2, parcels(fleet, own="reset"))) != once
+
+
+def test_who_never_kept_training_starts_from_the_first_model_it_got():
+    with LocalFleet(toy.task()) as fleet:
+        once = rows(train(fleet, 1, parcels(fleet, own="reset")))
+        other = {client: Parcel(fleet.start(77), "reset") for client in CLIENTS}
+        assert rows(train(fleet, 1, other)) == once
 
 
 def test_bits_do_not_depend_on_workers_disk_or_deaths(tmp_path: Path):
@@ -68,43 +82,39 @@ def test_bits_do_not_depend_on_workers_disk_or_deaths(tmp_path: Path):
 
 def test_more_clients_than_before_find_the_kept_models_unharmed():
     with LocalFleet(toy.task(), 2) as fleet:
-        train(fleet, 1, first(fleet))
-        others = {client: Parcel(fleet.start(client), keep=True) for client in (1, 3, 4, 6)}
-        train(fleet, 2, others)
-        replies = train(fleet, 3, dict.fromkeys(range(7), OWN))
+        train(fleet, 1, parcels(fleet))
+        train(fleet, 2, parcels(fleet, (1, 3, 4, 6)))
+        replies = train(fleet, 3, parcels(fleet, tuple(range(7))))
         assert replies.ids == tuple(range(7))
         later = rows(replies)
     with LocalFleet(toy.task()) as fleet:
-        train(fleet, 1, first(fleet))
-        assert rows(train(fleet, 3, dict.fromkeys(CLIENTS, OWN))) == [later[client] for client in CLIENTS]
-
-
-def test_who_has_no_own_model_is_left_out_with_the_reason():
-    with LocalFleet(toy.task()) as fleet:
-        nobody = train(fleet, 1, {4: OWN})
-        assert (nobody.ids, nobody.failed) == ((), {4: "it has no model of its own to go on from"})
-        train(fleet, 1, first(fleet))
-        some = train(fleet, 2, {2: OWN, 4: OWN})
-        assert (some.ids, list(some.failed)) == ((2,), [4])
+        train(fleet, 1, parcels(fleet))
+        assert rows(train(fleet, 3, parcels(fleet))) == [later[client] for client in CLIENTS]
 
 
 def test_a_client_whose_training_fails_keeps_what_it_had():
     class Moody(toy.Toy):
         bad = False
 
-        def train(self, model, samples, seed):  # type: ignore[no-untyped-def]
+        def train(self, model, samples, seed, epochs=None):  # type: ignore[no-untyped-def]
             trained = super().train(model, samples, seed)
             return trained * np.float32(np.nan) if Moody.bad and samples.y[0] == 2 else trained
 
     from fedmerit import Task
 
     with LocalFleet(Task(toy.federation(), Moody())) as fleet:
-        train(fleet, 1, first(fleet))
-        expected = rows(train(fleet, 2, {2: Parcel(None)}))
+        train(fleet, 1, parcels(fleet))
+        expected = rows(train(fleet, 2, parcels(fleet, (2,), "reset")))
         Moody.bad = True
-        train(fleet, 2, {2: OWN})
+        train(fleet, 2, parcels(fleet, (2,)))
         Moody.bad = False
-        assert rows(train(fleet, 2, {2: Parcel(None)})) == expected
+        assert rows(train(fleet, 2, parcels(fleet, (2,), "reset"))) == expected
+
+
+def has_own(fleet: LocalFleet, *clients: int) -> list[int]:
+    """Who of them has a model of its own: nothing needs to be sent to it."""
+    size = fleet.start(0).nbytes
+    return [client for client in clients if train(fleet, 9, parcels(fleet, (client,))).bytes_down < size]
 
 
 def saved_rounds(folder: Path) -> list[list[bytes]]:
@@ -112,8 +122,7 @@ def saved_rounds(folder: Path) -> list[list[bytes]]:
     done = []
     with LocalFleet(toy.task()) as fleet:
         for index in range(1, 5):
-            parcels = first(fleet) if index == 1 else {0: OWN, 2: OWN}
-            done.append(rows(train(fleet, index, parcels)))
+            done.append(rows(train(fleet, index, parcels(fleet, CLIENTS if index == 1 else (0, 2)))))
             fleet.save(folder, index)
             write_checkpoint(folder, fleet.start(0), index)
     return done
@@ -123,8 +132,8 @@ def test_saved_models_are_loaded_as_they_were_after_a_round(tmp_path: Path):
     done = saved_rounds(tmp_path)
     with LocalFleet(toy.task()) as fleet:
         assert fleet.load(tmp_path, 3)
-        assert rows(train(fleet, 4, {0: OWN, 2: OWN})) == done[3]
-        assert train(fleet, 4, {5: OWN}).ids == (5,)
+        assert rows(train(fleet, 4, parcels(fleet, (0, 2)))) == done[3]
+        assert has_own(fleet, 1, 5) == [5]
 
 
 def test_files_that_no_checkpoint_needs_are_removed(tmp_path: Path):
@@ -150,14 +159,16 @@ def test_after_a_damaged_round_nothing_of_it_is_left(tmp_path: Path):
     """Client 3 kept its first model in the round whose file of client 2 is damaged."""
     saved_rounds(tmp_path)
     with LocalFleet(toy.task()) as fleet:
-        train(fleet, 5, {3: Parcel(fleet.start(3), keep=True), 2: Parcel(fleet.start(2), keep=True)})
+        fleet.load(tmp_path, 4)
+        train(fleet, 5, parcels(fleet, (2, 3)))
         fleet.save(tmp_path, 5)
     (tmp_path / "checkpoints" / "own" / "2" / "00000005.safetensors").write_bytes(b"")
     with LocalFleet(toy.task()) as fleet:
         assert not fleet.load(tmp_path, 5)
-        assert train(fleet, 5, {0: OWN, 3: OWN}).ids == ()
+        assert has_own(fleet, 0, 3) == []
+    with LocalFleet(toy.task()) as fleet:
         assert fleet.load(tmp_path, 4)
-        assert train(fleet, 5, {0: OWN, 3: OWN}).ids == (0,)
+        assert has_own(fleet, 0, 3) == [0]
 
 
 def test_a_run_without_own_models_has_nothing_to_load(tmp_path: Path):

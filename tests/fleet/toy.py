@@ -29,7 +29,9 @@ class Toy:
     def start(self, seed: int) -> NDArray[np.float32]:
         return np.random.default_rng(seed).normal(size=FEATURES).astype(np.float32)
 
-    def train(self, model: NDArray[np.float32], samples: Samples, seed: int) -> NDArray[np.float32]:
+    def train(
+        self, model: NDArray[np.float32], samples: Samples, seed: int, epochs: int | None = None
+    ) -> NDArray[np.float32]:
         client = int(samples.y[0])
         if started := os.environ.get("TOY_STARTED"):
             Path(started).touch()

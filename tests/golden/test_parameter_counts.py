@@ -1,4 +1,4 @@
-"""The papers' networks have the papers' numbers of parameters (SPEC A1, A2), and learn."""
+"""The papers' networks have the papers' numbers of parameters (SPEC A1 to A3), and learn."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fedmerit.learn.sgd import TorchLearner
         ("mnist-cnn-linear", 1_663_370),
         ("celeba-cnn", 8_409_025),
         ("femnist-cnn", 6_603_710),
+        ("m2f-cnn", 1_199_882),
     ],
 )
 def test_parameter_count(model: str, parameters: int):

@@ -164,7 +164,7 @@ def test_client_that_has_only_test_rows() -> None:
 def test_partition_that_the_task_does_not_support() -> None:
     kind = TaskKind("mine", "", never, ("any",), partitions=("natural",))
     with pytest.raises(ConfigError, match=r"task 'mine' cannot be spread by partition 'iid'; valid: natural"):
-        build(numbered(60), None, TaskConfig(), kind, 0)
+        build(numbered(60), None, TaskConfig(partition="iid"), kind, 0)
 
 
 def test_raw_columns_must_be_of_one_length() -> None:

@@ -44,6 +44,21 @@ def test_mnist_label_groups_as_in_m2f() -> None:
         assert set(federation.test.y[federation.test.rows(client)].tolist()) == group
 
 
+def test_mnist_two_groups() -> None:
+    real_folder("mnist")
+    federation = find_task("mnist-two-groups").load(TaskConfig(validation=0.1, smallest=0.5), 0)
+    sizes = federation.train.sizes + federation.validation.sizes
+    assert len(federation.names) == 40
+    assert 750 <= sizes.min() < 1000
+    assert 1300 < sizes.max() <= 1500
+    for client in range(40):
+        group = {1, 2, 3, 4, 5} if client < 20 else {0, 6, 7, 8, 9}
+        assert set(federation.samples(client).y.tolist()) <= group
+        assert set(federation.test.y[federation.test.rows(client)].tolist()) <= group
+    assert federation.test.sizes.sum() == 10000
+    assert find_task("mnist-two-groups").load(TaskConfig(), 0).train.sizes.tolist() == [1500] * 40
+
+
 def test_fashion_mnist() -> None:
     real_folder("fashion-mnist")
     federation = find_task("fashion-mnist").load(TaskConfig(), 0)

@@ -22,6 +22,7 @@ def test_names_models_and_defaults() -> None:
     assert facts == {
         "digits": ("digits-mlp", 20, False),
         "mnist": ("mnist-cnn", 100, True),
+        "mnist-two-groups": ("m2f-cnn", 40, False),
         "fashion-mnist": ("mnist-cnn", 100, False),
         "celeba": ("celeba-cnn", None, True),
         "femnist": ("femnist-cnn", None, True),

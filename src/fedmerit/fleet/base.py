@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Replies
+from fedmerit.rewards import Acceptance
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Verdict
 
 
 class Fleet(Protocol):
@@ -21,6 +22,12 @@ class Fleet(Protocol):
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
         """Deliver a parcel to each client, let it train, and collect updates and the facts asked for."""
 
+    def layers(self) -> Sequence[int]:
+        """The lengths of the model's layers, in its order."""
+
+    def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
+        """Send clients parts to add to their own models; each tests its own on its validation rows and answers."""
+
     def save(self, run: Path, round: int) -> None:
         """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
 
@@ -31,3 +38,6 @@ class Fleet(Protocol):
         self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
     ) -> Sequence[Evaluation]:
         """Test one or several models on the rows of every client, or of some, in one exchange."""
+
+    def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
+        """Each client tests its own model on its rows; who has none, this one."""

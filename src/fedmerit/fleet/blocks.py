@@ -45,7 +45,8 @@ class Block:
     def of(cls, array: NDArray[Any]) -> Block:
         """A block that holds a copy of the array."""
         block = cls(array.shape, array.dtype)
-        block.array[...] = array
+        if array.any():  # a new block is zero already, and takes no memory until it is written to
+            block.array[...] = array
         return block
 
     def __reduce__(self) -> tuple[Any, ...]:

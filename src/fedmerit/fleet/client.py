@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +13,35 @@ from fedmerit.facts import measure
 from fedmerit.learn.base import GroupLearner, Learner
 from fedmerit.types import Model, Samples
 
-Answer = tuple[NDArray[np.float32], dict[str, float]]
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a client has to do: train from this model on its rows; epochs None: as the learner is set up."""
+
+    start: Model
+    samples: Samples
+    seed: int
+    epochs: int | None = None
 
 
-def answers(
-    learner: Learner, starts: Sequence[Model], samples: Sequence[Samples], needs: Sequence[str], seeds: Sequence[int]
-) -> list[Answer]:
-    """Updates and facts of clients that start from these models; an empty one trains nothing and says samples = 0."""
-    full = [place for place, part in enumerate(samples) if len(part)]
-    models = [starts[place] for place in full]
-    trained = iter(_train(learner, models, [samples[i] for i in full], [seeds[i] for i in full]))
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it answers, and how long it took."""
+
+    update: NDArray[np.float32]
+    facts: dict[str, float]
+    seconds: float
+
+
+def answers(learner: Learner, jobs: Sequence[Job], needs: Sequence[str]) -> list[Answer]:
+    """Updates and facts of these clients; an empty one trains nothing and says samples = 0."""
+    begun = perf_counter()
+    full = [job for job in jobs if len(job.samples)]
+    trained = iter(_train(learner, full))
+    seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
+    updates = [_difference(next(trained), job.start) if len(job.samples) else np.zeros_like(job.start) for job in jobs]
     return [
-        (_difference(next(trained), start) if len(part) else np.zeros_like(start), measure(part, needs))
-        for start, part in zip(starts, samples, strict=True)
+        Answer(update, measure(job.samples, needs, seconds), seconds) for job, update in zip(jobs, updates, strict=True)
     ]
 
 
@@ -38,7 +56,8 @@ def group_size(learner: Learner) -> int:
     return learner.together if isinstance(learner, GroupLearner) else 1
 
 
-def _train(learner: Learner, models: list[Model], samples: list[Samples], seeds: list[int]) -> list[Model]:
-    if len(models) > 1 and isinstance(learner, GroupLearner):
-        return learner.train_together(models, samples, seeds)
-    return [learner.train(*one) for one in zip(models, samples, seeds, strict=True)]
+def _train(learner: Learner, jobs: Sequence[Job]) -> list[Model]:
+    if len(jobs) > 1 and isinstance(learner, GroupLearner):
+        columns = ([job.start for job in jobs], [job.samples for job in jobs], [job.seed for job in jobs])
+        return learner.train_together(*columns, [job.epochs for job in jobs])
+    return [learner.train(job.start, job.samples, job.seed, *([job.epochs] if job.epochs else [])) for job in jobs]

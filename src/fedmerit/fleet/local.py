@@ -17,16 +17,18 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import group_size
 from fedmerit.fleet.own import OwnModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import OWN, Rows, SharedSplit, Worker
+from fedmerit.fleet.worker import OWN, Place, Rows, SharedSplit, Worker
+from fedmerit.learn.base import LayeredLearner
+from fedmerit.rewards import Acceptance, wrong_part
 from fedmerit.tasks.task import Task
-from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Replies
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Verdict
 from fedmerit.updates import Updates
 
-Place: TypeAlias = tuple[ClientId, int, int]
-"""A client, the row of its model (or OWN), the row for its update."""
-
 Facts: TypeAlias = dict[str, float]
+OwnTest: TypeAlias = tuple[ClientId, int]
+"""A client, and OWN or the row of a model that was sent."""
 
+TOGETHER = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
 TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 
 
@@ -46,7 +48,6 @@ class LocalFleet:
             "test": SharedSplit.of(task.federation.test),
             "validation": SharedSplit.of(task.federation.validation),
         }
-        self._sizes = np.diff(task.federation.train.offsets)
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
@@ -75,30 +76,33 @@ class LocalFleet:
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
         """Every client trains from its parcel, those with most rows first; who fails is named with the reason."""
         ids = sorted(parcels)
-        models = {id(parcel.model): parcel.model for parcel in parcels.values() if parcel.model is not None}
-        if any(parcel.keep or parcel.model is None for parcel in parcels.values()):
+        if any(parcel.own for parcel in parcels.values()):
             self._make_own()
+        sent = {client: parcels[client].model for client in ids if not (parcels[client].own and self._has_own(client))}
+        models = {id(model): model for model in sent.values()}
         worker = self._equip(list(models.values()), len(ids))
-        slots = {id(None): OWN} | {key: slot for slot, key in enumerate(models)}
-        places = [(client, slots[id(parcels[client].model)], row) for row, client in enumerate(ids)]
-        able = [(client, slot, row) for client, slot, row in places if slot != OWN or self._has_own(client)]
-        facts, failed = self._train_groups(able, tuple(needs), seed, index)
-        failed |= {client: "it has no model of its own to go on from" for client, _, _ in set(places) - set(able)}
-        self._keep_own(index, [place for place in able if place[0] in facts and parcels[place[0]].keep])
+        slots = {client: list(models).index(id(model)) for client, model in sent.items()}
+        places = [Place(c, slots.get(c, OWN), row, parcels[c].epochs) for row, c in enumerate(ids)]
+        facts, seconds, failed = self._train_groups(places, tuple(needs), seed, index)
+        self._book_own(index, [place for place in places if place.client in facts], parcels)
         good = np.array([row for row, client in enumerate(ids) if client in facts], dtype=np.intp)
         release = worker.updates.release if worker.updates.on_disk else None
         updates = Updates(worker.updates.array[: len(ids)], good, release)
         kept = tuple(ids[row] for row in good)
-        return Replies(kept, updates, tuple(facts[client] for client in kept), failed, updates.nbytes)
+        told = tuple(facts[client] for client in kept)
+        return Replies(kept, updates, told, failed, seconds, sum(m.nbytes for m in sent.values()), updates.nbytes)
 
     def _train_groups(
         self, places: Sequence[Place], needs: tuple[str, ...], seed: int, index: int
-    ) -> tuple[dict[ClientId, Facts], dict[ClientId, str]]:
-        """Facts of who trained, reasons of who failed. Groups depend on the round alone, never on the workers."""
-        largest_first = sorted(places, key=lambda place: (-self._sizes[place[0]], place[0]))
+    ) -> tuple[dict[ClientId, Facts], dict[ClientId, float], dict[ClientId, str]]:
+        """Facts and seconds of who trained, reasons of who failed. Groups depend on the round, never on the workers."""
+        offsets = self._train.offsets.array
+        work = {p: int(offsets[p.client + 1] - offsets[p.client]) * (p.epochs or 1) for p in places}
+        largest_first = sorted(places, key=lambda place: (-work[place], place.client))
         size = group_size(self._learner)
         groups = [tuple(largest_first[start : start + size]) for start in range(0, len(places), size)]
         facts: dict[ClientId, Facts] = {}
+        seconds: dict[ClientId, float] = {}
         failed: dict[ClientId, str] = {}
         while groups:
             jobs = [("train", group, needs, seed, index) for group in groups]
@@ -106,12 +110,67 @@ class LocalFleet:
             for job, result in self._pool.map(jobs):
                 group = job[1]
                 if not isinstance(result, Failed):
-                    facts |= {client: told for (client, _, _), told in zip(group, result, strict=True)}
+                    for place, (told, took) in zip(group, result, strict=True):
+                        facts[place.client], seconds[place.client] = told, took
                 elif len(group) > 1:
                     groups += [(place,) for place in group]  # one of them spoils it: each alone
                 else:
-                    failed[group[0][0]] = result.reason
-        return facts, failed
+                    failed[group[0].client] = result.reason
+        return facts, seconds, failed
+
+    def layers(self) -> Sequence[int]:
+        """The learner's, or one where it does not know."""
+        learner = self._learner
+        return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+
+    def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
+        """Each client tests its own model without and with its part, and takes it or leaves it."""
+        own, verdicts = (
+            self._make_own(),
+            {client: Verdict(False, reason=self._wrong(client, parts)) for client in parts},
+        )
+        good = [client for client in sorted(parts) if not verdicts[client].reason]
+        for start in range(0, len(good), TOGETHER):
+            some = good[start : start + TOGETHER]
+            offered = [parts[client].added_to(own.rows.array[client]) for client in some]
+            self._equip(offered, 1)
+            models = [(client, model) for slot, client in enumerate(some) for model in (OWN, slot)]
+            shares = self._own_accuracy("validation", models)
+            for slot, (client, model) in enumerate(zip(some, offered, strict=True)):
+                before, after = shares[client, OWN], shares[client, slot]
+                verdicts[client] = Verdict(acceptance(before, after), before, after)
+                if verdicts[client].accepted:
+                    own.put(client, model, index)
+        own.release()
+        return verdicts
+
+    def _wrong(self, client: ClientId, parts: Mapping[ClientId, Part]) -> str:
+        if not self._has_own(client):
+            return "it has no model of its own to add a reward to"
+        return wrong_part(parts[client], self._make_own().rows.array.shape[1])
+
+    def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
+        """One job per client."""
+        self._equip([model], 1)
+        models = [(client, OWN if self._has_own(client) else 0) for client in range(len(self._names))]
+        sizes = np.diff(self._asked[on].offsets.array)
+        right = self._own_right(on, models)
+        return Evaluation(np.array([right[key] for key in models], dtype=np.int64), sizes)
+
+    def _own_accuracy(self, on: Asked, models: Sequence[OwnTest]) -> dict[OwnTest, float]:
+        """The share of its rows that each client gets right; NaN where it has none."""
+        sizes = np.diff(self._asked[on].offsets.array)
+        right = self._own_right(on, models)
+        return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
+
+    def _own_right(self, on: Asked, models: Sequence[OwnTest]) -> dict[OwnTest, int]:
+        """How many of its rows each client gets right with its own model (OWN) or with one of the models sent."""
+        right: dict[OwnTest, int] = {}
+        for job, result in self._pool.map([("test own", on, client, model) for client, model in models]):
+            if isinstance(result, Failed):
+                raise RunFailed(f"client {self._names[job[2]]} could not test its own model: {result.reason}")
+            right[job[2], job[3]] = result
+        return right
 
     def save(self, run: Path, round: int) -> None:
         """The own models that clients kept in this round."""
@@ -135,14 +194,17 @@ class LocalFleet:
     def _has_own(self, client: ClientId) -> bool:
         return self._own is not None and client in self._own
 
-    def _keep_own(self, index: int, places: Sequence[Place]) -> None:
-        """Book what was trained as the clients' own: here, so that a worker that dies leaves nothing half done."""
+    def _book_own(self, index: int, places: Sequence[Place], parcels: Mapping[ClientId, Parcel]) -> None:
+        """Book the clients' own models: here, so that a worker that dies leaves nothing half done."""
         worker, own = self._worker, self._own
         if worker is None or own is None:
             return
-        for client, slot, row in places:
+        for client, slot, row, _ in places:
             start = own.rows.array[client] if slot == OWN else worker.models.array[slot]
-            own.keep(client, start, worker.updates.array[row], index)
+            if parcels[client].own == "keep":
+                own.put(client, start + worker.updates.array[row], index)
+            elif parcels[client].own == "reset" and slot != OWN:
+                own.put(client, start, index)
         own.release()
 
     def evaluate(
@@ -151,9 +213,9 @@ class LocalFleet:
         """One pass over the clients' rows per model, then a count per client; no loop over clients."""
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
-        asked = np.ones(len(offsets) - 1, dtype=np.bool_)
+        asked = None
         if clients is not None:
-            asked[:] = False
+            asked = np.zeros(len(offsets) - 1, dtype=np.bool_)
             asked[list(clients)] = True
         jobs = [("test", on, len(models), job) for job in _test_jobs(offsets, asked)]
         for _, result in self._pool.map(jobs):
@@ -161,7 +223,8 @@ class LocalFleet:
                 raise RunFailed(f"testing failed: {result.reason}")
         counts = np.zeros((len(models), offsets[-1] + 1), dtype=np.int64)
         np.cumsum(worker.right.array[: len(models), : offsets[-1]], axis=1, out=counts[:, 1:])
-        return [Evaluation(np.diff(row[offsets]) * asked, np.diff(offsets) * asked) for row in counts]
+        found = [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
+        return found if asked is None else [Evaluation(one.correct * asked, one.sizes * asked) for one in found]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
@@ -172,7 +235,7 @@ class LocalFleet:
             or len(worker.updates.array) < rows
             or worker.own is not own
         ):
-            length = len(models[0]) if own is None else own.array.shape[1]
+            length = len(models[0]) if models else len(self._learner.start(0))
             rows = max(rows, len(worker.updates.array) if worker else 0)
             slots = max(len(models), 1, len(worker.models.array) if worker else 0)
             worker = Worker(
@@ -198,12 +261,14 @@ class LocalFleet:
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
 
 
-def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_]) -> list[tuple[Rows, ...]]:
+def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:
     """Ranges of rows to be tested together: neighbours joined, long ones cut, short ones gathered up to TEST_ROWS.
 
     They depend on who is asked alone, never on the workers, so that the bits are the same.
     """
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
+    edges = np.array([0, len(offsets) - 1])
+    if asked is not None:
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
     jobs: list[list[Rows]] = [[]]
     room = TEST_ROWS
     for start, stop in offsets[edges].reshape(-1, 2).tolist():

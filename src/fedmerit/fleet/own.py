@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,8 @@ class OwnModels:
     def __contains__(self, client: ClientId) -> bool:
         return client in self._kept
 
-    def keep(self, client: ClientId, start: Model, update: Model, round: int) -> None:
-        """start + update, unless the training ran away: then the client stays with what it has."""
-        model = start + update
+    def put(self, client: ClientId, model: Model, round: int) -> None:
+        """The client's model from now on, unless its training ran away: then the client stays with what it has."""
         if np.isfinite(model).all():
             self.rows.array[client] = model
             self._kept[client] = round
@@ -56,6 +56,13 @@ class OwnModels:
                 return False
             self.rows.array[int(folder.name)], self._kept[int(folder.name)] = found
         return True
+
+
+def copy_out(run: Path, folder: Path) -> None:
+    """Every client's newest model into a folder of its own, to stay when the checkpoints go."""
+    folder.mkdir(exist_ok=True)
+    for saved in _folder(run).iterdir():
+        shutil.copyfile(_newest_first(saved)[0], folder / f"{saved.name}.safetensors")
 
 
 def any_saved(run: Path) -> bool:

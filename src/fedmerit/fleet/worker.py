@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import answers
+from fedmerit.fleet.client import Job, answers
 from fedmerit.learn.base import Learner
 from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
@@ -18,6 +18,15 @@ from fedmerit.types import Asked, ClientId, Model
 OWN = -1
 Rows: TypeAlias = tuple[int, int]
 """From row, to row."""
+
+
+class Place(NamedTuple):
+    """A client, the row of the model it starts from (or OWN), the row for its update, and its epochs."""
+
+    client: ClientId
+    model: int
+    row: int
+    epochs: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +64,47 @@ class Worker:
     own: Block | None = None
 
     def __call__(self, kind: str, *job: Any) -> Any:
-        """Train clients or test models."""
-        return self.train_clients(*job) if kind == "train" else self.test_rows(*job)
+        """Train clients, test models on rows of all clients, or one client's own model on its rows."""
+        work: Mapping[str, Callable[..., Any]] = {
+            "train": self.train_clients,
+            "test": self.test_rows,
+            "test own": self.test_own,
+        }
+        return work[kind](*job)
 
     def train_clients(
-        self, places: Sequence[tuple[ClientId, int, int]], needs: Sequence[str], seed: int, index: int
-    ) -> list[dict[str, float]]:
-        """For each (client, model, row): train from `models[model]`, leave the update in `updates[row]`; the facts.
+        self, places: Sequence[Place], needs: Sequence[str], seed: int, index: int
+    ) -> list[tuple[dict[str, float], float]]:
+        """Train from `models[model]`, leave the update in `updates[row]`; each client's facts and seconds.
 
         Model OWN is the client's own. Nothing is kept here, so that a worker may die and its client be done again.
         """
         train = self.train.split()
         federation = Federation((), train, train, self.classes)
-        clients, models, rows = zip(*places, strict=True)
-        starts = [self._start(client, model) for client, model in zip(clients, models, strict=True)]
-        samples = [federation.samples(client) for client in clients]
-        seeds = [derive(seed, "train", index, client) for client in clients]
-        told = answers(self.learner, starts, samples, needs, seeds)
-        for row, (update, _) in zip(rows, told, strict=True):
-            self.updates.array[row] = update
+        jobs = [
+            Job(
+                self._model(place.client, place.model),
+                federation.samples(place.client),
+                derive(seed, "train", index, place.client),
+                place.epochs,
+            )
+            for place in places
+        ]
+        told = answers(self.learner, jobs, needs)
+        for place, answer in zip(places, told, strict=True):
+            self.updates.array[place.row] = answer.update
         for block in (self.updates, self.own):
             if block is not None and block.on_disk:
                 block.release()
-        return [facts for _, facts in told]
+        return [(answer.facts, answer.seconds) for answer in told]
 
-    def _start(self, client: ClientId, model: int) -> Model:
+    def test_own(self, on: Asked, client: ClientId, model: int) -> int:
+        """How many of its own rows the client gets right with its own model, or with `models[model]`."""
+        split = self.asked[on].split()
+        rows = split.rows(client)
+        return int((self.learner.predict(self._model(client, model), split.x[rows]) == split.y[rows]).sum())
+
+    def _model(self, client: ClientId, model: int) -> Model:
         if model != OWN:
             return np.asarray(self.models.array[model], dtype=np.float32)
         assert self.own is not None  # the fleet sends OWN only to clients that have one

@@ -21,8 +21,11 @@ class Learner(Protocol):
     def start(self, seed: int) -> Model:
         """The model before the first round."""
 
-    def train(self, model: Model, samples: Samples, seed: int) -> Model:
-        """The model after local training on the client's rows; `model` itself is left alone."""
+    def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
+        """The model after local training on the client's rows; `model` itself is left alone.
+
+        `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
+        """
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """The predicted class of each row."""
@@ -36,5 +39,20 @@ class GroupLearner(Learner, Protocol):
     def together(self) -> int:
         """How many at once; 1 where it does not pay."""
 
-    def train_together(self, models: Sequence[Model], samples: Sequence[Samples], seeds: Sequence[int]) -> list[Model]:
+    def train_together(
+        self,
+        models: Sequence[Model],
+        samples: Sequence[Samples],
+        seeds: Sequence[int],
+        epochs: Sequence[int | None],
+    ) -> list[Model]:
         """`train` of each client, in order; equal up to rounding."""
+
+
+@runtime_checkable
+class LayeredLearner(Learner, Protocol):
+    """A learner that knows the layers of its model, for rewards in each layer."""
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The lengths of the model's layers, in its order."""

@@ -24,6 +24,7 @@ class FlatModule:
         frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
         buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
         self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
+        self.lengths = tuple(tensor.numel() for tensor in (*parameters, *buffers))
         self.values = torch.empty(_count([*parameters, *buffers]))
         self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros(_count(parameters))

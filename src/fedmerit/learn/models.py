@@ -1,4 +1,4 @@
-"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1, A2)."""
+"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1 to A3)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs
         layers += [nn.Conv2d(into, out, kernel, padding="same"), nn.MaxPool2d(2), *([nn.ReLU()] if relu else [])]
     layers += [ChannelsLast(), nn.Linear(64 * (side // 4) ** 2, hidden), nn.ReLU(), nn.Linear(hidden, outputs)]
     return glorot(nn.Sequential(*layers))
+
+
+def m2f_cnn() -> nn.Module:
+    """M2F's network (SPEC A3): two convolutions 3x3 without padding, one pooling, dropout; 1,199,882 parameters."""
+    return glorot(
+        nn.Sequential(
+            *(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)),
+            *(ChannelsLast(), nn.Linear(64 * 12 * 12, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10)),
+        )
+    )
 
 
 def dense(*widths: int) -> nn.Module:
@@ -46,6 +56,7 @@ MODELS: Mapping[str, Build] = {
     "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
     "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
     "mnist-mlp": partial(dense, 784, 64, 10),
+    "m2f-cnn": m2f_cnn,
     "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
     "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
 }

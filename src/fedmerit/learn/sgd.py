@@ -38,7 +38,7 @@ class TorchLearner:
         with _quiet_torch(seed):
             return FlatModule(self.build()).values.numpy().copy()
 
-    def train(self, model: Model, samples: Samples, seed: int) -> Model:
+    def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
         """Epochs of SGD from `model`; batches are drawn anew in each epoch."""
         with _quiet_torch(seed):
             flat = _flat(self.build)
@@ -46,7 +46,7 @@ class TorchLearner:
             flat.load(torch.from_numpy(model))
             flat.module.train()
             step = _Step(flat, self.config, torch.from_numpy(samples.x), torch.from_numpy(samples.y))
-            for rows in _batches(len(samples), self.config.epochs, self.config.batch, seed):
+            for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
                 step(rows)
             return flat.values.numpy().copy()
 
@@ -55,12 +55,24 @@ class TorchLearner:
         """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
         return GROUP if is_plain(self.config) and is_dense_stack(_flat(self.build)) else 1
 
-    def train_together(self, models: Sequence[Model], samples: Sequence[Samples], seeds: Sequence[int]) -> list[Model]:
+    @property
+    def layers(self) -> Sequence[int]:
+        """The lengths of the module's parameters and buffers, as they lie in the vector."""
+        with _quiet_torch(0):
+            return _flat(self.build).lengths
+
+    def train_together(
+        self,
+        models: Sequence[Model],
+        samples: Sequence[Samples],
+        seeds: Sequence[int],
+        epochs: Sequence[int | None],
+    ) -> list[Model]:
         """`train` of several clients at once; equal up to rounding."""
         with _quiet_torch(0):
             batches = [
-                list(_batches(len(part), self.config.epochs, self.config.batch, seed))
-                for part, seed in zip(samples, seeds, strict=True)
+                list(_batches(len(part), passes or self.config.epochs, self.config.batch, seed))
+                for part, seed, passes in zip(samples, seeds, epochs, strict=True)
             ]
             return train_together(_flat(self.build), self.config.lr, models, samples, batches)
 

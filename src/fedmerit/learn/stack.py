@@ -145,6 +145,20 @@ class _Relu:
         return aten.threshold_backward(gradient, self.active, 0)  # type: ignore[no-any-return]
 
 
+class _Dropout:
+    def __init__(self, layer: nn.Dropout) -> None:
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.layer.training:
+            return x
+        self.scale = torch.empty_like(x).bernoulli_(1 - self.layer.p).div_(1 - self.layer.p)
+        return x.mul_(self.scale)
+
+    def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
+        return gradient.mul_(self.scale)
+
+
 class _Flatten:
     def __init__(self, layer: nn.Module) -> None:
         self.last = isinstance(layer, ChannelsLast)
@@ -164,6 +178,7 @@ WAYS: Mapping[type[nn.Module], Callable[[Any], Written]] = {
     nn.Linear: _Dense,
     nn.MaxPool2d: _Pool,
     nn.ReLU: _Relu,
+    nn.Dropout: _Dropout,
     nn.Flatten: _Flatten,
     ChannelsLast: _Flatten,
 }
@@ -183,6 +198,8 @@ def _is_common(layer: nn.Module) -> bool:
         case nn.MaxPool2d():
             same = layer.stride == layer.kernel_size
             return same and layer.padding == 0 and layer.dilation == 1 and not layer.ceil_mode
+        case nn.Dropout():
+            return layer.p < 1
         case nn.Flatten():
             return layer.start_dim == 1 and layer.end_dim == -1
     return True

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from fedmerit.errors import UserError, did_you_mean
-from fedmerit.ledger import Ledger
+from fedmerit.ledger import Ledger, Rewarded
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.scores import Prioritized
 from fedmerit.types import ClientId
@@ -33,6 +33,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
     names, wanted = ledger.names(), _round(ledger, number)
     rows = [row for row in ledger.earned(number) if client in (None, row.id)]
     events = [event for event in ledger.events(number) if client is None or event.client in (None, client)]
+    rewards = {reward.client: reward for reward in ledger.rewards(number)}
     return {
         "round": number,
         "priority": wanted["priority"],
@@ -51,9 +52,13 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
                 "normalised": row.normalised,
                 "score": row.score,
                 "weight": row.weight,
+                "group": row.group,
+                "reward": asdict(rewards[row.id]) if row.id in rewards else None,
             }
             for row in rows
         ],
+        "groups": {"number": wanted["groups"], "cut": wanted["cut"]},
+        "refused": [{"id": e.client, "reason": e.text} for e in events if e.kind == "refused"],
         "left_out": [{"id": e.client, "reason": e.text} for e in events if e.kind == "left-out"],
         "notes": [event.text for event in events if event.client is None],
     }
@@ -63,8 +68,13 @@ def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """All clients of a round, heaviest first, then who was left out and what to know."""
     row = _round(ledger, number)
     rows = sorted(ledger.earned(number), key=lambda row: -row.weight)
-    if rows:
-        yield weights_table(f"round {number}: {row['way']}", row["priority"], rows, ledger.names())
+    for group in range(row["groups"]):
+        title = f"round {number}: {row['way']}" + (f", group {group + 1} of {row['groups']}" * (row["groups"] > 1))
+        if members := [one for one in rows if one.group == group]:
+            yield weights_table(title, row["priority"], members, ledger.names())
+    if row["groups"] > 1:
+        yield f"groups were merged up to a distance of {row['cut']:.3f}" if row["cut"] is not None else ""
+    yield from _rewards(ledger, number)
     yield from _search(ledger, row)
     yield from _events(ledger, number)
 
@@ -73,23 +83,41 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     """One client: each criterion with its rank in the round, the score's terms, the weight against an equal share."""
     row, name = _round(ledger, number), escape(ledger.names()[client])
     priority = row["priority"]
-    rows = ledger.earned(number)
-    mine = next((row for row in rows if row.id == client), None)
+    mine = next((row for row in ledger.earned(number) if row.id == client), None)
     if mine is None:
         left_out = [event.text for event in ledger.events(number) if event.client == client]
         why = f"was left out: {escape(left_out[0])}" if left_out else "was not drawn"
         yield f"{name} has no weight in round {number}: it {why}"
         return
+    rows = [row for row in ledger.earned(number) if row.group == mine.group]
     place = 1 + sum(row.weight > mine.weight for row in rows)
+    of = f"group {mine.group + 1} in round {number}" if row["groups"] > 1 else f"round {number}"
     yield (
-        f"[bold]{name}[/] got [bold]{mine.weight:.2%}[/] of round {number}: place {place} of {len(rows)}; "
+        f"[bold]{name}[/] got [bold]{mine.weight:.2%}[/] of {of}: place {place} of {len(rows)}; "
         f"an equal share would be {1 / len(rows):.2%}"
     )
     facts = ", ".join(f"{fact} {value:g}" for fact, value in mine.facts.items())
-    yield f"it reported: {escape(facts)}"
+    yield f"facts: {escape(facts)}"
     lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
     yield _score_line(row["score"], priority, mine, sum(row.score for row in rows))
+    yield from (f"reward: {_reward_text(reward)}" for reward in ledger.rewards(number) if reward.client == client)
+
+
+def _rewards(ledger: Ledger, number: int) -> Iterator[RenderableType]:
+    names, rewards = ledger.names(), ledger.rewards(number)
+    if rewards:
+        lines = [(names[reward.client], _reward_text(reward)) for reward in rewards]
+        yield list_table("rewards", ("client", "what it got back, and whether it took it"), lines)
+
+
+def _reward_text(reward: Rewarded) -> str:
+    got = f"{reward.entries:,} entries, {reward.bytes:,} bytes; "
+    if reward.reason:
+        return got + f"refused: {reward.reason}"
+    if reward.before is None or reward.after is None:
+        return got + "taken without a test"
+    return got + f"accuracy {reward.before:.4f} -> {reward.after:.4f}: {'taken' if reward.accepted else 'not taken'}"
 
 
 def _criterion_line(criterion: str, mine: Earned, rows: list[Earned]) -> tuple[str, str, str, str]:
@@ -127,7 +155,8 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     names = ledger.names()
     for event in ledger.events(number):
-        who = "" if event.client is None else f"{names[event.client]} left out: "
+        what = "refused its reward" if event.kind == "refused" else "left out"
+        who = "" if event.client is None else f"{names[event.client]} {what}: "
         yield f"[yellow]{escape(who + event.text)}[/]"
 
 

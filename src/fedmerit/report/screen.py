@@ -54,6 +54,11 @@ def json_line(record: Record) -> str:
             "exchanges": record.decision.exchanges if record.decision else 0,
             "evaluations": record.decision.evaluations if record.decision else 0,
             "tests": record.decision.tests if record.decision else 0,
+            "groups": len(record.groups.members) if record.groups else 1,
+            "rewards": len(record.handout.verdicts),
+            "accepted": sum(verdict.accepted for verdict in record.handout.verdicts.values()),
+            "bytes_down": record.bytes_down,
+            "bytes_up": record.bytes_up,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},
             "seconds": sum(record.seconds.values()),
         }
@@ -98,6 +103,10 @@ class _Notes:
     def __call__(self, record: Record) -> None:
         for client, reason in record.left_out.items():
             self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
+        for client, verdict in record.handout.verdicts.items():
+            if verdict.reason:
+                text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
+                self._console.print(f"[yellow]{escape(text)}[/]")
         for note in record.weights.notes if record.weights else ():
             show_note(self._console, note, f"round {record.index}: ") if self._new(note) else None
 
@@ -124,7 +133,10 @@ def _line(console: Console, teller: _Notes, record: Record, label: str, every: i
 
 
 def _order(record: Record) -> str:
-    """The order that a search took, and how many models were tested for it."""
+    """The order that a search took and how many models were tested for it; or groups, and what became of rewards."""
+    if said := record.handout.verdicts.values():
+        groups = len(record.groups.members) if record.groups else 1
+        return f"  {groups} group{'s' * (groups > 1)}, {sum(v.accepted for v in said)} of {len(said)} rewards taken"
     found = record.decision
     if found is None or not found.tried or found.option is None:
         return ""

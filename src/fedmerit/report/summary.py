@@ -39,7 +39,21 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
         "bytes_up": sum(row["bytes_up"] for row in ledger.rounds()),
         "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
         "search": _search(ledger),
+        "groups": _groups(ledger),
         "rounds_to_target": reached,
+    }
+
+
+def _groups(ledger: Ledger) -> dict[str, Any] | None:
+    """How many groups there were and what became of the rewards; None where all share one model."""
+    rewards = ledger.rewards()
+    if not rewards:
+        return None
+    return {
+        "rounds_with": dict(sorted(Counter(row["groups"] for row in ledger.rounds()).items())),
+        "rewards": len(rewards),
+        "accepted": sum(reward.accepted for reward in rewards),
+        "bytes": sum(reward.bytes for reward in rewards),
     }
 
 
@@ -75,6 +89,11 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         )
         orders = [(way, str(count)) for way, count in found["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
+    if found := result["groups"]:
+        counts = ", ".join(f"{number} in {rounds} rounds" for number, rounds in found["rounds_with"].items())
+        yield (
+            f"groups: {counts}; rewards: {found['accepted']} of {found['rewards']} taken, {found['bytes'] / 1e6:.1f} MB"
+        )
     rows = [
         (f"{float(target):.0%}", *("-" if round is None else str(round) for round in cells.values()))
         for target, cells in result["rounds_to_target"].items()

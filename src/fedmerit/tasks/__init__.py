@@ -10,12 +10,12 @@ from fedmerit.tasks.celeba import CELEBA
 from fedmerit.tasks.digits import DIGITS
 from fedmerit.tasks.femnist import FEMNIST
 from fedmerit.tasks.kind import TaskKind, import_kind
-from fedmerit.tasks.mnist import FASHION, MNIST
+from fedmerit.tasks.mnist import FASHION, MNIST, TWO
 
 __all__ = ["TASKS", "TaskKind", "find_task"]
 
 TASKS: Mapping[str, TaskKind] = MappingProxyType(
-    {kind.name: kind for kind in (DIGITS, MNIST, FASHION, CELEBA, FEMNIST)}
+    {kind.name: kind for kind in (DIGITS, MNIST, TWO, FASHION, CELEBA, FEMNIST)}
 )
 
 

@@ -12,7 +12,7 @@ from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.kind import TaskKind
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
 from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.testsets import common, given, own
+from fedmerit.tasks.testsets import Way, common, given, own
 from fedmerit.tasks.validation import keep
 
 
@@ -23,12 +23,12 @@ def build(
 
     With `random_share`, `slices` of a client's own rows are that share of them at random, not the first fifth.
     """
-    check_settings(config, kind)
+    config = settled(config, kind)
     parts = partition(train.y, train.ids, config, _clients(train, config, kind), seed)
     if test is None:
         train_rows, test_rows = _own(train, parts, config, seed, random_share)
     else:
-        train_rows, test_rows = parts.rows, common([train.y[rows] for rows in parts.rows], test.y, config.test, seed)
+        train_rows, test_rows = parts.rows, common([train.y[rows] for rows in parts.rows], test.y, _way(config), seed)
     train_rows, validation_rows = _keep(train_rows, config.validation, seed)
     return Federation(
         names=parts.names,
@@ -39,12 +39,16 @@ def build(
     )
 
 
-def check_settings(config: TaskConfig, kind: TaskKind) -> None:
-    """The task can be sampled and spread in that way; asked before anything is loaded."""
+def settled(config: TaskConfig, kind: TaskKind) -> TaskConfig:
+    """The settings with the task's own in place of `default`, if it can be sampled and spread in that way.
+
+    Asked before anything is loaded.
+    """
     if config.sample != 1 and not kind.sampled:
         raise _not_sampled(config, kind)
+    config = kind.settled(config)
     if config.partition in kind.partitions:
-        return
+        return config
     if config.partition == "natural":
         raise no_ids()
     raise ConfigError(
@@ -69,8 +73,12 @@ def _own(
     if train.for_test is not None and config.partition == "natural" and config.test == "slices":
         return given(parts.rows, parts.names, train.for_test)
     if random_share is None:
-        return own(parts.rows, train.y, config.test, seed)
-    return own(parts.rows, train.y, "random" if config.test == "slices" else config.test, seed, random_share)
+        return own(parts.rows, train.y, _way(config), seed)
+    return own(parts.rows, train.y, "random" if config.test == "slices" else "matched", seed, random_share)
+
+
+def _way(config: TaskConfig) -> Way:
+    return "matched" if config.test == "matched" else "slices"
 
 
 def _keep(rows: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import DataError
-from fedmerit.tasks.build import build, check_settings
+from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file, read_npz
 from fedmerit.tasks.hub import flags, hub_name, integers, open_all, pictures
@@ -89,7 +89,7 @@ def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    check_settings(config, CELEBA)
+    config = settled(config, CELEBA)
     name = hub_name(config, default="flwrlabs/celeba")
     return build(read_faces() if name is None else read_hub(name), None, config, CELEBA, seed)
 

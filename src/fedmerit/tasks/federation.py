@@ -36,7 +36,8 @@ class Split:
     def emptied(self) -> Split:
         """The same clients without any rows."""
         attributes = {name: column[:0] for name, column in self.attributes.items()}
-        return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets), attributes)
+        offsets = np.zeros(len(self.offsets), dtype=np.int64)  # not zeros_like, which would write to the memory
+        return Split(self.x[:0], self.y[:0], offsets, attributes)
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, check_settings
+from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import optional_file, read_npz, task_folder, ways_out
 from fedmerit.tasks.hub import hub_name, labels, open_all, pictures, texts
@@ -106,7 +106,7 @@ def _read(config: TaskConfig) -> Writers:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    check_settings(config, FEMNIST)
+    config = settled(config, FEMNIST)
     rows = sample(_read(config), config.sample, seed).raw(CLASSES)
     return build(rows, None, config, FEMNIST, seed, random_share=TEST_SHARE)
 

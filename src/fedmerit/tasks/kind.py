@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from fedmerit.config import TaskConfig, TrainConfig
 from fedmerit.errors import ConfigError
 from fedmerit.learn.base import Learner
 from fedmerit.tasks.federation import Federation
 
-MADE = ("iid", "shards", "dirichlet", "label-groups")
+MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
 """The partitions that can be made of any labelled data; `natural` needs ids besides."""
 
 
@@ -19,7 +20,8 @@ MADE = ("iid", "shards", "dirichlet", "label-groups")
 class TaskKind:
     """One task by name.
 
-    `load` takes the [task] settings and the run's seed. The first of `models` is the default.
+    `load` takes the [task] settings and the run's seed. The first of `models` is the default, and so is the first of
+    `partitions`; `test` says how clients are tested by default.
     `clients` is the default number for made partitions; None means as many as there are people in the data.
     `learner` makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
     `sampled` says that `task.sample` may draw some of its people.
@@ -33,6 +35,13 @@ class TaskKind:
     clients: int | None = None
     learner: Callable[[str, TrainConfig], Learner] | None = None
     sampled: bool = False
+    test: Literal["slices", "matched"] = "slices"
+
+    def settled(self, config: TaskConfig) -> TaskConfig:
+        """The settings with this task's own in place of `default`."""
+        partition = self.partitions[0] if config.partition == "default" else config.partition
+        test = self.test if config.test == "default" else config.test
+        return config.model_copy(update={"partition": partition, "test": test})
 
 
 def import_kind(name: str) -> TaskKind:

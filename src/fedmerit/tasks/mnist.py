@@ -1,4 +1,4 @@
-"""Tasks `mnist` and `fashion-mnist`: 60,000 + 10,000 grey images of 28 x 28, 10 classes."""
+"""Tasks `mnist`, `mnist-two-groups` and `fashion-mnist`: 60,000 + 10,000 grey images of 28 x 28, 10 classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, check_settings
+from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file, optional_file, read_npz
 from fedmerit.tasks.hub import hub_name, read_labelled
@@ -24,6 +24,8 @@ CLASSES = 10
 WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
 """NIST's number for the digits of high-school students; 0 are those of its employees."""
+TWO_GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
+ROWS_PER_CLIENT = 1500
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
 
 
@@ -57,7 +59,7 @@ def _with_writers(raw: Raw, columns: Mapping[str, NDArray[Any]], part: str) -> R
 
 
 def _load_mnist(config: TaskConfig, seed: int) -> Federation:
-    check_settings(config, MNIST)
+    config = settled(config, MNIST)
     natural = config.partition == "natural"
     name = hub_name(config, default="ylecun/mnist")
     if name is None:
@@ -70,8 +72,17 @@ def _load_mnist(config: TaskConfig, seed: int) -> Federation:
     return build(*read_labelled(name, SIZE, CLASSES), config, MNIST, seed)
 
 
+def _load_two_groups(config: TaskConfig, seed: int) -> Federation:
+    """M2F's federation (SPEC A6): 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
+    config = settled(config, TWO)
+    settings = {"groups": config.groups or TWO_GROUPS, "size": config.size or ROWS_PER_CLIENT}
+    name = hub_name(config, default="ylecun/mnist")
+    rows = read_mnist() if name is None else read_labelled(name, SIZE, CLASSES)
+    return build(*rows, config.model_copy(update=settings), TWO, seed)
+
+
 def _load_fashion(config: TaskConfig, seed: int) -> Federation:
-    check_settings(config, FASHION)
+    config = settled(config, FASHION)
     name = hub_name(config, default="zalando-datasets/fashion_mnist")
     rows = read_idx_folder("fashion-mnist") if name is None else read_labelled(name, SIZE, CLASSES)
     return build(*rows, config, FASHION, seed)
@@ -84,6 +95,16 @@ MNIST = TaskKind(
     models=MODELS,
     partitions=(*MADE, "natural"),
     clients=100,
+)
+
+TWO = TaskKind(
+    name="mnist-two-groups",
+    about="MNIST by M2F: 40 clients, half with the digits 1 to 5, half with 0 and 6 to 9",
+    load=_load_two_groups,
+    models=("m2f-cnn", *MODELS),
+    partitions=("label-draws",),
+    clients=40,
+    test="matched",
 )
 
 FASHION = TaskKind(

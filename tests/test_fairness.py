@@ -1,0 +1,100 @@
+"""Fairness of rewards: M2F's columns, its published tables, and the accounts of a run."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from helpers import small_task
+
+from fedmerit import Schedule, fairness_of, fedavg, federate, rank_correlation
+from fedmerit.errors import ConfigError, UserError
+from fedmerit.fairness import Convergence, convergence
+
+# epochs, size, rate, accuracy, convergent iteration: M2F's Tables 2 and 3
+TABLE_2 = (
+    (1, 1071, 0.2, 94.78, 45),
+    (2, 1369, 0.2, 94.94, 36),
+    (1, 995, 0.5, 92.71, 64),
+    (2, 1498, 1, 96.65, 13),
+    (1, 1396, 1, 96.54, 23),
+    (3, 1036, 1, 95.09, 11),
+)
+TABLE_3 = (
+    (3, 1064, 0.2, 95.32, 16),
+    (1, 1351, 0.2, 95.57, 43),
+    (2, 988, 0.5, 95.63, 28),
+    (3, 1195, 1, 94.81, 9),
+    (3, 955, 1, 93.7, 11),
+    (3, 1084, 1, 93.67, 9),
+)
+
+
+@pytest.mark.parametrize(("table", "accuracy", "speed"), [(TABLE_2, 0.77, -0.94), (TABLE_3, -0.66, -0.93)])
+def test_speed_follows_contribution_in_the_paper_and_accuracy_does_not(
+    table: tuple[tuple[float, ...], ...], accuracy: float, speed: float
+):
+    """SPEC B 26."""
+    contribution = [epochs * size * rate for epochs, size, rate, _, _ in table]
+    assert rank_correlation(contribution, [row[3] for row in table]) == pytest.approx(accuracy, abs=0.006)
+    assert rank_correlation(contribution, [row[4] for row in table]) == pytest.approx(speed, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("curve", "expected"),
+    [
+        ([0.5, 0.91, 0.89, 0.92, 0.94], Convergence(2, 4, 0.93)),
+        ([0.95, 0.97], Convergence(1, 1, 0.96)),
+        ([0.5, 0.9], Convergence(2, 2, 0.9)),
+        ([0.95, 0.5], Convergence(1, None, None)),
+        ([0.1, 0.2], Convergence(None, None, None)),
+        ([math.nan, 0.95], Convergence(2, 2, 0.95)),
+        ([0.95, math.nan], Convergence(1, None, None)),
+    ],
+)
+def test_convergence(curve: list[float], expected: Convergence):
+    found = convergence(range(1, len(curve) + 1), np.array(curve), 0.9)
+    assert (found.reached, found.stays) == (expected.reached, expected.stays)
+    assert found.average == (None if expected.average is None else pytest.approx(expected.average))
+
+
+@pytest.mark.parametrize("level", [0.0, -1.0, 1.1, math.nan])
+def test_a_level_is_an_accuracy(level: float):
+    with pytest.raises(ConfigError, match="level"):
+        convergence([1], np.array([0.5]), level)
+
+
+def test_rank_correlation_leaves_out_what_is_not_known():
+    assert rank_correlation([1, 2, 3, 4], [1, 4, math.nan, 9]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert math.isnan(rank_correlation([1, 2], [1, 2]))
+    assert math.isnan(rank_correlation([1, 1, 1], [1, 2, 3]))
+
+
+def test_accounts_of_a_run():
+    schedule = Schedule(10, ((0.2, 1), (0.5, 1), (1.0, 2)))
+    run = federate(small_task(), fedavg(), rounds=10, selection=schedule)
+    found = fairness_of(run.ledger, level=0.5)
+    assert [account.rounds for account in found.accounts] == [2, 5, 10, 10]
+    assert [account.contribution for account in found.accounts] == [10, 60, 200, 80]
+    assert {account.rewards for account in found.accounts} == {0}
+    final = run.local_accuracy[-1]
+    assert [account.accuracy for account in found.accounts] == final.tolist()
+    assert found.classes == pytest.approx({2: final[0], 5: final[1], 10: final[2:].mean()})
+    assert found.gap == pytest.approx(max(found.classes.values()) - min(found.classes.values()))
+    assert found.accuracy == pytest.approx(rank_correlation([10, 60, 200, 80], final), nan_ok=True)
+
+
+def test_many_counts_become_three_classes():
+    run = federate(small_task((6,) * 12, (6,) * 12), fedavg(), rounds=30, fraction=0.4, seed=3)
+    found = fairness_of(run.ledger)
+    assert len(found.classes) == 3
+    assert max(found.classes) == max(account.rounds for account in found.accounts)
+
+
+def test_a_run_without_tests_has_no_fairness():
+    from fedmerit.ledger import Ledger
+
+    with pytest.raises(UserError, match="no evaluated round"):
+        fairness_of(Ledger.create(None, ["a"], {}))

@@ -1,0 +1,199 @@
+"""Groups: planted directions are found again, each cut does what it says, and the numbering depends on nothing else."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedmerit import ByCosine, Groups, Meetings, OneGroup, Updates
+from fedmerit.errors import ConfigError, UserError
+
+NOBODY = Meetings()
+LINKAGES = ("average", "complete", "single", "centroid")
+many = settings(max_examples=60, deadline=None)
+
+
+def grouped(grouping: ByCosine | OneGroup, rows: Updates, met: Meetings = NOBODY) -> Groups:
+    return grouping(rows, range(len(rows)), met)
+
+
+def updates(*rows: list[float]) -> Updates:
+    return Updates(np.array(rows, dtype=np.float32))
+
+
+def planted(groups: int, each: int, noise: float = 0.2, seed: int = 0, d: int = 400) -> tuple[Updates, list[int]]:
+    """Clients around one direction per group, in turn."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(groups, d))
+    truth = [client % groups for client in range(groups * each)]
+    rows = np.stack([centres[group] + noise * random.normal(size=d) for group in truth])
+    lengths = random.uniform(0.1, 10, size=(len(rows), 1))
+    return Updates((rows * lengths).astype(np.float32)), truth
+
+
+def by_hand(distances: np.ndarray, linkage: str, beta: float) -> list[int]:
+    """Algorithm 2 word by word: while the closest two groups are nearer than beta, merge them."""
+    how = {"average": np.mean, "complete": np.max, "single": np.min}[linkage]
+    groups = [[i] for i in range(len(distances))]
+    while len(groups) > 1:
+        gaps = {(a, b): how(distances[np.ix_(groups[a], groups[b])]) for a, b in combinations(range(len(groups)), 2)}
+        (a, b), nearest = min(gaps.items(), key=lambda item: item[1])
+        if nearest >= beta:
+            break
+        groups[a] += groups.pop(b)
+    return [next(number for number, group in enumerate(groups) if i in group) for i in range(len(distances))]
+
+
+def same_partition(one: object, other: object) -> bool:
+    a, b = np.asarray(one), np.asarray(other)
+    return bool(((a[:, None] == a) == (b[:, None] == b)).all())
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+@pytest.mark.parametrize("groups", [2, 3, 4])
+def test_planted_groups_are_recovered_by_the_gap(linkage: str, groups: int):
+    rows, truth = planted(groups, each=6)
+    found = grouped(ByCosine(linkage), rows)
+    assert found.labels.tolist() == truth
+    assert found.cut is not None
+    assert 0.1 < found.cut < 1
+
+
+def test_like_clients_stay_one_group():
+    rows, _ = planted(1, each=12)
+    assert len(grouped(ByCosine(), rows).members) == 1
+
+
+@many
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(2, 9),
+    linkage=st.sampled_from(["average", "complete", "single"]),
+    beta=st.floats(0.05, 1.9),
+)
+def test_a_constant_cut_is_the_papers_loop(seed: int, n: int, linkage: str, beta: float):
+    rows = Updates(np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32))
+    found = grouped(ByCosine(linkage, "constant", beta), rows)
+    assert found.distances is not None
+    assert same_partition(found.labels, by_hand(found.distances, linkage, beta))
+
+
+def test_centroid_measures_the_cosine_of_sums():
+    """(4, 0) and (1, 1) sum to (5, 1), whose cosine with (0, 1) is 1/sqrt(26): farther than the pairs' average."""
+    rows = updates([4, 0], [1, 1], [0, 1])
+    join = 1 - 1 / np.sqrt(26)
+    apart = grouped(ByCosine("centroid", "constant", join - 0.01), rows)
+    together = grouped(ByCosine("centroid", "constant", join + 0.01), rows)
+    assert (apart.labels.tolist(), together.labels.tolist()) == ([0, 0, 1], [0, 0, 0])
+    assert grouped(ByCosine("average", "constant", join - 0.01), rows).labels.tolist() == [0, 0, 0]
+
+
+@many
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 12),
+    linkage=st.sampled_from(LINKAGES),
+    cut=st.sampled_from(["gap", "quantile"]),
+)
+def test_laws_of_any_grouping(seed: int, n: int, linkage: str, cut: str):
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(n, 5)).astype(np.float32)
+    rows[random.random(n) < 0.2] = 0
+    found = grouped(ByCosine(linkage, cut), Updates(rows))
+    members = found.members
+    assert sorted(np.concatenate(members).tolist()) == list(range(n)), "everybody is in one group"
+    assert [places[0] for places in members] == sorted(places[0] for places in members), "numbered by first client"
+    still = ~rows.any(axis=1)
+    if still.any():
+        assert len(set(found.labels[still])) == 1
+        assert not still.all() or len(members) == 1
+        assert set(found.labels[still]).isdisjoint(found.labels[~still]), "who does not move is apart"
+    weights = random.random(n)
+    spread = found.spread(weights)
+    assert spread.shape == (len(members), n)
+    assert spread.sum(axis=0) == pytest.approx(weights)
+    order = random.permutation(n)
+    assert same_partition(grouped(ByCosine(linkage, cut), Updates(rows[order])).labels, found.labels[order])
+
+
+def test_scale_does_not_matter():
+    rows, truth = planted(2, each=4)
+    tiny = Updates(np.stack([rows.row(i) * np.float32(10.0**-i) for i in range(8)]))
+    assert grouped(ByCosine(), tiny).labels.tolist() == truth
+
+
+def test_the_quantile_cuts_among_the_pairs():
+    rows = updates([1, 0, 0], [1, 0.1, 0], [0, 0, 1], [0, 0.1, 1])
+    assert grouped(ByCosine(cut="quantile", at=0.5), rows).labels.tolist() == [0, 0, 1, 1]
+    assert len(grouped(ByCosine(cut="quantile", at=0.0), rows).members) == 4
+    assert grouped(ByCosine(cut="quantile", at=0.5), rows).cut == pytest.approx(float(np.median(
+        [1 - float(np.dot(rows.row(i), rows.row(j)) / np.linalg.norm(rows.row(i)) / np.linalg.norm(rows.row(j)))
+         for i, j in combinations(range(4), 2)])), abs=1e-6)  # fmt: skip
+
+
+def test_two_clients_part_when_they_pull_against_each_other():
+    assert grouped(ByCosine(), updates([1, 0], [0.5, 1])).labels.tolist() == [0, 0]
+    assert grouped(ByCosine(), updates([1, 0], [-0.5, 1])).labels.tolist() == [0, 1]
+
+
+def test_one_client_and_nobody():
+    assert grouped(ByCosine(), updates([1, 2])).labels.tolist() == [0]
+    assert grouped(ByCosine(), updates([0, 0])).labels.tolist() == [0]
+    nobody = grouped(ByCosine(), Updates(np.empty((0, 3), dtype=np.float32)))
+    assert (len(nobody.labels), nobody.members) == (0, [])
+
+
+def test_one_group_takes_everybody():
+    rows, _ = planted(3, each=2)
+    found = grouped(OneGroup(), rows)
+    assert isinstance(found, Groups)
+    assert (found.labels.tolist(), found.cut, found.distances) == ([0] * 6, None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"cut": "constant", "at": 2.1}, "0..2"),
+        ({"cut": "constant", "at": -0.1}, "0..2"),
+        ({"cut": "gap", "at": float("nan")}, "0..2"),
+        ({"cut": "quantile", "at": 1.5}, "0..1"),
+    ],
+)
+def test_a_level_out_of_range_is_refused(settings: dict[str, object], says: str):
+    with pytest.raises(ConfigError, match=says):
+        ByCosine(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [{"linkage": "ward"}, {"cut": "elbow"}])
+def test_an_unknown_name_lists_the_valid_ones(settings: dict[str, str]):
+    with pytest.raises(UserError, match=r"average|gap"):
+        ByCosine(**settings)  # type: ignore[arg-type]
+
+
+def test_over_all_rounds_the_mean_of_the_meetings_counts():
+    """Client 2 is away once; pairs count as often as they met."""
+    grouping = ByCosine(cut="constant", at=0.9, over="all")
+    first = grouping(updates([1, 0], [1, 0], [0, 1]), (0, 1, 2), NOBODY)
+    second = grouping(updates([1, 0], [0, 1]), (0, 1), first.met or NOBODY)
+    assert second.distances is not None
+    assert second.distances[0, 1] == pytest.approx(1)
+    assert second.labels.tolist() == [0, 0], "0 and then 1: nearer than 0.9 on average"
+    third = grouping(updates([1, 0], [0, 1], [1, 0]), (0, 1, 2), second.met or NOBODY)
+    assert third.met is not None
+    assert third.met.mean((0, 1, 2)) == pytest.approx(np.array([[0, 2 / 3, 1 / 2], [2 / 3, 0, 1], [1 / 2, 1, 0]]))
+    alone = ByCosine(cut="constant", at=0.9)(updates([1, 0], [0, 1]), (0, 1), first.met or NOBODY)
+    assert alone.labels.tolist() == [0, 1]
+
+
+def test_meetings_do_not_depend_on_who_came_first():
+    one, other = np.array([[0, 0.5], [0.5, 0]]), np.array([[0, 0.25], [0.25, 0]])
+    ab = NOBODY.after((3, 7), one).after((1, 7), other)
+    ba = NOBODY.after((1, 7), other).after((3, 7), one)
+    assert ab.ids == ba.ids == (1, 3, 7)
+    assert ab.mean((3, 7))[0, 1] == 0.5
+    assert np.array_equal(ab.sums, ba.sums)
+    assert np.array_equal(ab.counts, ba.counts)

@@ -1,0 +1,183 @@
+"""Rewards: how many entries, which ones, sent and rebuilt exactly, and when a client takes them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedmerit import Acceptance, Part, TopShare, Updates, Whole
+from fedmerit.errors import ConfigError, UserError
+from fedmerit.rewards import entries, top, wrong_part
+
+many = settings(max_examples=100, deadline=None)
+vectors = st.lists(st.integers(-4, 4), min_size=1, max_size=40).map(lambda v: np.array(v, dtype=np.float32))
+weightings = st.lists(st.floats(0, 1), min_size=1, max_size=6).filter(any).map(lambda w: np.array(w) / sum(w))
+
+
+def no_updates(n: int, d: int) -> Updates:
+    return Updates(np.zeros((n, d), dtype=np.float32))
+
+
+def give(
+    reward: TopShare | Whole, aggregate: np.ndarray, weights: np.ndarray, layers: tuple[int, ...] = ()
+) -> list[Part]:
+    return reward(aggregate, weights, no_updates(len(weights), len(aggregate)), layers or (len(aggregate),))
+
+
+def rebuilt(part: Part, length: int) -> np.ndarray:
+    return part.added_to(np.zeros(length, dtype=np.float32))
+
+
+@many
+@given(keys=vectors, data=st.data())
+def test_top_is_deterministic_with_ties(keys: np.ndarray, data: st.DataObject):
+    number = data.draw(st.integers(0, len(keys)))
+    expected = sorted(sorted(range(len(keys)), key=lambda i: (-keys[i], i))[:number])
+    assert top(keys, number).tolist() == expected
+
+
+@many
+@given(
+    aggregate=vectors,
+    weights=weightings,
+    share=st.sampled_from(["sum", "max"]),
+    largest=st.sampled_from(["magnitude", "signed"]),
+    scope=st.sampled_from(["model", "layer"]),
+    data=st.data(),
+)
+def test_laws_of_the_top_share(aggregate, weights, share, largest, scope, data):  # type: ignore[no-untyped-def]
+    length = len(aggregate)
+    cut = data.draw(st.integers(0, length - 1))
+    layers = (cut, length - cut) if cut else (length,)
+    parts = give(TopShare(share, largest, scope), aggregate, weights, layers)
+    shares = weights if share == "sum" else weights / weights.max()
+    for part, mine in zip(parts, shares, strict=True):
+        number = math.ceil(mine * length - 1e-9) if mine > 0 else 0
+        assert len(part.values) == min(number, length), "num_i entries, never more"
+        assert wrong_part(part, length) == ""
+        whole = rebuilt(part, length)
+        places = np.arange(length) if part.places is None else part.places
+        assert (whole[places] == aggregate[places]).all(), "sent as index and value, rebuilt exactly"
+        assert not np.delete(whole, places).any()
+    if share == "max":
+        assert parts[int(weights.argmax())].places is None, "the best gets all"
+
+
+@many
+@given(aggregate=vectors, weights=weightings)
+def test_no_entry_left_out_is_larger_than_one_given(aggregate: np.ndarray, weights: np.ndarray):
+    for part in give(TopShare(), aggregate, weights):
+        if part.places is not None and len(part.places):
+            rest = np.delete(np.abs(aggregate), part.places)
+            assert rest.max(initial=0) <= np.abs(part.values).min()
+
+
+def test_signed_takes_the_largest_gradients():
+    """An update goes down the gradient: the largest gradient is the smallest update."""
+    aggregate = np.array([-3, 5, -1, 2], dtype=np.float32)
+    (signed,) = give(TopShare(largest="signed"), aggregate, np.array([0.5]))
+    (magnitude,) = give(TopShare(), aggregate, np.array([0.5]))
+    assert signed.places is not None
+    assert magnitude.places is not None
+    assert (signed.places.tolist(), magnitude.places.tolist()) == ([0, 2], [0, 1])
+
+
+def test_layers_each_give_their_part():
+    aggregate = np.array([9, 8, 7, 6, 1, 2, 3, 4], dtype=np.float32)
+    (part,) = give(TopShare(scope="layer"), aggregate, np.array([0.5]), (4, 4))
+    assert part.places is not None
+    assert part.places.tolist() == [0, 1, 6, 7]
+    with pytest.raises(ConfigError, match="layers have 5 entries"):
+        give(TopShare(scope="layer"), aggregate, np.array([0.5]), (5,))
+
+
+def test_without_its_own_part():
+    rows = np.array([[4, 0, 0, 1], [0, 2, 0, 1]], dtype=np.float32)
+    weights = np.array([0.5, 0.5])
+    aggregate = (weights @ rows).astype(np.float32)
+    first, second = TopShare(exclude_own=True)(aggregate, weights, Updates(rows), (4,))
+    assert rebuilt(first, 4).tolist() == [0, 1, 0, 0.5]
+    assert rebuilt(second, 4).tolist() == [2, 0, 0, 0.5]
+
+
+def test_shares_of_the_paper():
+    """SPEC A3: of 20 clients in the paper's mix 1 lazy, 3 normal and 8 diligent come; they get 2, 5 and 10 %."""
+    rates = np.array([0.2] + [0.5] * 3 + [1.0] * 8)
+    parts = give(TopShare(), np.arange(1000, dtype=np.float32), rates / rates.sum())
+    assert [round(len(parts[client].values) / 10) for client in (0, 1, 4)] == [2, 5, 10]
+
+
+def test_entries_rounds_up_but_not_for_rounding_errors():
+    assert [entries(share, 100) for share in (0.0, 0.001, 0.1, 0.29, 0.101, 1.0, 1.5)] == [0, 1, 10, 29, 11, 100, 100]
+
+
+def test_the_whole_for_everybody_and_its_bytes():
+    aggregate = np.arange(10, dtype=np.float32)
+    whole = give(Whole(), aggregate, np.array([0.9, 0.1]))
+    assert [part.size for part in whole] == [40, 40]
+    half = give(TopShare(), aggregate, np.array([0.5, 0.5]))
+    assert [part.size for part in half] == [40, 40], "an index and a value each"
+    assert give(TopShare(), aggregate, np.array([1.0, 0.0]))[1].size == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sigma", "taken"),
+    [
+        (0.8, 0.81, 0.0, True),
+        (0.8, 0.8, 0.0, False),
+        (0.8, 0.8, 0.05, True),
+        (0.8, 0.77, 0.05, True),
+        (0.8, 0.76, 0.05, False),
+        (0.8, 0.7, 0.05, False),
+        (0.0, 0.0, 0.0, True),
+        (float("nan"), float("nan"), 0.05, True),
+    ],
+)
+def test_acceptance(before: float, after: float, sigma: float, taken: bool):
+    assert Acceptance(sigma)(before, after) is taken
+
+
+@pytest.mark.parametrize("sigma", [-0.01, float("nan"), float("inf")])
+def test_sigma_is_not_negative(sigma: float):
+    with pytest.raises(ConfigError, match="sigma"):
+        Acceptance(sigma)
+
+
+@pytest.mark.parametrize("settings", [{"share": "mean"}, {"largest": "abs"}, {"scope": "tensor"}])
+def test_unknown_options_are_refused(settings: dict[str, str]):
+    with pytest.raises(UserError, match="of a reward"):
+        TopShare(**settings)  # type: ignore[arg-type]
+
+
+def part(values: object, places: object = None, kind: type = np.float32, whole: type = np.uint32) -> Part:
+    return Part(np.array(values, dtype=kind), None if places is None else np.array(places, dtype=whole))
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        (part([1, 2], [0, 5]), "outside of the model"),
+        (part([1, 2], [-1, 2], whole=np.int64), "outside of the model"),
+        (part([1, 2], [3, 1]), "do not rise"),
+        (part([1, 2], [1, 1]), "do not rise"),
+        (part([1, 2], [0]), "2 values and 1 places"),
+        (part([1, 2], [0.5, 1.5], whole=np.float64), "whole numbers"),
+        (part([1, np.nan], [0, 1]), "not finite"),
+        (part([1, np.inf, 0, 0, 0]), "not finite"),
+        (part([1, 2], [0, 1], kind=np.float64), "float32"),
+        (part([1, 2, 3]), "has 3 values, the model 5"),
+        (part([[1], [2]], [[0], [1]]), "float32"),
+    ],
+)
+def test_a_client_refuses_what_does_not_fit(sent: Part, says: str):
+    assert says in wrong_part(sent, 5)
+
+
+def test_good_parts_pass():
+    assert wrong_part(part([]), 0) == ""
+    assert wrong_part(part([], []), 5) == ""
+    assert wrong_part(part([1, 2], [0, 4]), 5) == ""
