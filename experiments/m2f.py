@@ -23,7 +23,7 @@ RUNS, RESULTS = ROOT / "runs" / "m2f", ROOT / "docs" / "results"
 KINDS: Mapping[str, Sequence[str]] = {
     "keep": (),
     "reset": ("recipe.reward.training=reset",),
-    "fedavg": ("recipe={name='fedavg'}",),
+    "fedavg": ("recipe={name='fedavg'}", "task.validation=0.1"),
 }
 EXPERIMENTS: Mapping[int, Sequence[str]] = {
     1: ("task.smallest=1.0", "run.schedule.epochs=3"),  # same size, 3 epochs; only the rates differ

@@ -11,6 +11,7 @@ from helpers import CommandLine
 from fedmerit.cli import app
 from fedmerit.criteria import CRITERIA
 from fedmerit.named_scores import SCORES
+from fedmerit.objectives import GROUPED, PLAIN
 from fedmerit.recipes import RECIPES
 from fedmerit.tasks import TASKS
 
@@ -18,7 +19,8 @@ COMMANDS = sorted(typer.main.get_command(app).commands)
 LISTS = {
     "tasks": ("task", set(TASKS)),
     "recipes": ("recipe", set(RECIPES)),
-    "criteria": ("criterion", {*CRITERIA, "attribute:NAME"}),
+    "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE"}),
+    "objectives": ("objective", {*PLAIN, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),
 }
 

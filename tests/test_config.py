@@ -103,7 +103,7 @@ def test_values_are_frozen():
         ({"task": {"partition": "idd"}}, "task.partition"),
         ({"task": {"clients": 0}}, "task.clients"),
         ({"task": {"alpha": 0}}, "task.alpha"),
-        ({"recipe": {"normalise": "minmax"}}, r"recipe.normalise: .*'sum', 'max' or 'none' \(got 'minmax'\)"),
+        ({"recipe": {"normalise": "mean"}}, r"recipe.normalise: .*'minmax' or 'none' \(got 'mean'\)"),
         ({"recipe": {"when_zero": "stop"}}, "recipe.when_zero"),
         ({"recipe": {"score": 3}}, "recipe.score"),
     ],

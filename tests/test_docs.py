@@ -10,7 +10,7 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
-from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig
+from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig, ServerConfig
 from fedmerit.named_scores import SCORES
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     rows = dict(re.findall(r"^\| `(\w+(?:\.\w+)+)` \| (.*?) \|", page, flags=re.M))
     inner = {"recipe.search": SearchConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     sections = {name: field.annotation for name, field in Config.model_fields.items()} | inner
-    sections["run.schedule"] = ScheduleConfig
+    sections |= {"run.schedule": ScheduleConfig, "recipe.server": ServerConfig}
     for section, kind in sections.items():
         for key, value in kind.model_fields.items():  # type: ignore[union-attr]
             default = value.default.name if isinstance(value.default, ScoreConfig) else value.default

@@ -84,7 +84,7 @@ def test_a_record_tells_the_whole_round():
     assert len(record.ids) == 2
     assert record.facts["samples"].tolist() == [len(task.federation.samples(i)) for i in record.ids]
     assert (record.bytes_down, record.bytes_up) == (2 * length, 2 * length)
-    assert set(record.seconds) == {"train", "group", "weigh", "aggregate", "reward", "evaluate"}
+    assert set(record.seconds) == {"train", "check", "group", "weigh", "aggregate", "reward", "evaluate"}
     assert record.weights is not None
     assert record.weights.raw.shape == (2, 2)
     assert later.history == History(1, dict.fromkeys(record.ids, 1))

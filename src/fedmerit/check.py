@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.facts import ATTRIBUTE, SECONDS, SERVERS
+from fedmerit.facts import ATTRIBUTE, SECONDS, is_servers
 from fedmerit.types import ClientId, Replies, Round
 
 UNIT_FACTS = frozenset({"balance", "coverage", "sharp"})
@@ -28,7 +28,7 @@ def check(
     `known` are facts of the server's own, by name and client; they need no check.
     """
     left_out = dict(replies.failed)
-    needs = [name for name in needs if name not in SERVERS]
+    needs = [name for name in needs if not is_servers(name)]
     for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
         reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, needs)
         if reason:

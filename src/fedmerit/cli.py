@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
@@ -22,6 +22,7 @@ from fedmerit.criteria import CRITERIA, Attribute
 from fedmerit.criteria_file import read_criteria
 from fedmerit.errors import ConfigError, RunStopped, UserError
 from fedmerit.named_scores import SCORES, make_score
+from fedmerit.objectives import GROUPED, PLAIN
 from fedmerit.recipes import RECIPES
 from fedmerit.weights import by_client
 from fedmerit.weights import weigh as weigh_table
@@ -151,7 +152,7 @@ def weigh(
     score: Annotated[
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
     ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="sum, max or none (values are degrees in 0..1).")] = "sum",
+    normalise: Annotated[str, typer.Option(help="sum, max, minmax, or none (values are degrees in 0..1).")] = "sum",
     as_json: Json = False,
 ) -> None:
     """Turn a table of criteria into weights, without any training: what if?
@@ -321,7 +322,21 @@ def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
     known = [*CRITERIA.values(), Attribute("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.needs) or "(server)", c.about) for c in known]
+    rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
     _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
+
+
+@app.command(epilog="Example:  fedmerit objectives --json")
+def objectives(as_json: Json = False) -> None:
+    """List the objectives: what a server can ask of a model on rows of its own."""
+    plain = [(name, first_line(made)) for name, made in PLAIN.items()]
+    grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]
+    _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), [*plain, *grouped], as_json)
+
+
+def first_line(made: Callable[..., object]) -> str:
+    """What a function's docstring says first."""
+    return (made.__doc__ or "").partition("\n")[0]
 
 
 def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:

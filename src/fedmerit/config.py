@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from fedmerit.errors import ConfigError, did_you_mean
 from fedmerit.groups import Cut, Linkage, Over
+from fedmerit.ranking import Rank
 from fedmerit.rewards import Largest, Scope, Share
 from fedmerit.search import Exchange, Orders, Reference
 from fedmerit.types import Asked, Normalise, Own
@@ -20,6 +21,10 @@ from fedmerit.types import Asked, Normalise, Own
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
+Partition: TypeAlias = Literal["default", "natural", "attribute", "attribute-label"] | Made
 
 
 class Section(BaseModel):
@@ -40,14 +45,14 @@ class TaskConfig(Section):
     sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
         1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
     )
-    partition: Literal["default", "iid", "shards", "dirichlet", "natural", "label-groups", "label-draws"] = Field(
+    partition: Partition = Field(
         "default", description="how the training rows are spread over the clients; `default`: the task's first"
     )
     clients: Count | None = Field(None, description="number of clients; natural partitions default to all")
     model: str = Field("default", description="a model of the task, see `fedmerit tasks`")
     shards: Count = Field(2, description="shards per client (partition = shards)")
     alpha: Positive = Field(
-        0.5, description="concentration (partition = dirichlet, label-draws): smaller is more unlike"
+        0.5, description="concentration (partition = dirichlet, label-draws, attribute...): smaller is more unlike"
     )
     groups: tuple[tuple[int, ...], ...] = Field(
         (), description="labels of each group (partition = label-groups, label-draws)"
@@ -65,6 +70,19 @@ class TaskConfig(Section):
         "default",
         description="`slices` of the test set in file order, or `matched` to each client's labels; "
         "`default`: as the task has it",
+    )
+    attribute: str = Field(
+        "sex", description="the attribute that partitions and kinds of clients go by; several: sex+race"
+    )
+    against: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="the value of the attribute whose rows are the disadvantaged group"
+    )
+    kinds: dict[str, float] = Field(
+        {},
+        description="share of the clients of each planted kind: imbalanced, biased, poisoned, poor, free_rider",
+    )
+    server: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="training rows that the server keeps to validate models on, and no client has"
     )
     validation: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         0.0,
@@ -94,6 +112,8 @@ class ScoreConfig(Section):
     shapley: tuple[float, ...] | None = None
     interaction: dict[str, float] | None = None
     capacity: dict[str, float] | None = None
+    rank: Rank | None = None
+    top: float | None = None
 
 
 def _split_names(value: Any) -> Any:
@@ -186,19 +206,34 @@ class RewardConfig(Section):
     )
 
 
+class ServerConfig(Section):
+    """[recipe.server]: how the server scores clients' models for criteria named validated:OBJECTIVE."""
+
+    rho: Annotated[float, Field(gt=0, le=1)] | Literal["1/K"] = Field(
+        0.5, description="a client's part in the merged model that is scored; 1: its model alone, `1/K`: as one of K"
+    )
+    gate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="models below this accuracy score 0 in every objective: a constant one looks fair"
+    )
+
+
 class RecipeConfig(Section):
     """[recipe]: how facts become weights."""
 
     name: str = Field("fedavg", description="a recipe of `fedmerit recipes`")
     priority: Names = Field((), description="criteria, most important first")
-    normalise: Normalise = Field("sum", description="`sum` (the papers), `max` (recommended) or `none` (degrees)")
+    normalise: Normalise = Field(
+        "sum", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+    )
     score: ScoreTable = Field(
         ScoreConfig(name="prioritized"), description="the operator, by name or as a table with its options"
     )
-    when_zero: Literal["samples", "keep"] = Field(
-        "samples", description="all scores zero: weigh by `samples`, or `keep` the model"
+    when_zero: Literal["samples", "uniform", "keep"] = Field(
+        "samples", description="all scores zero: weigh by `samples`, `uniform`ly, or `keep` the model"
     )
+    strength: NotNegative = Field(1.0, description="q of recipe qffl, eta of recipe agnostic")
     search: SearchConfig | None = Field(None, description="the search of recipe device_aware, see [recipe.search]")
+    server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
     groups: GroupsConfig | None = Field(None, description="the groups of recipe m2f, see [recipe.groups]")
     reward: RewardConfig | None = Field(None, description="the rewards of recipe m2f, see [recipe.reward]")
 
@@ -226,6 +261,9 @@ class RunConfig(Section):
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
     )
     evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
+    audit: tuple[str, ...] = Field(
+        (), description="objectives to write down of the model: on the server's rows and on each client's test rows"
+    )
 
 
 class Config(Section):
@@ -244,7 +282,7 @@ class Config(Section):
         raise ValueError("must be a table such as [run]")
 
 
-DEEPER = ("recipe.search", "recipe.groups", "recipe.reward", "run.schedule")
+DEEPER = ("recipe.search", "recipe.server", "recipe.groups", "recipe.reward", "run.schedule")
 """Sections inside sections."""
 
 
@@ -279,15 +317,18 @@ def dump_config(config: Config) -> str:
 
 def _apply(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
-    path = key.strip().split(".")
-    if not equals or len(path) < 2:
-        raise ConfigError(f"--set takes section.key=value, for example train.lr=0.05; got {override!r}")
+    path, value = key.strip().split("."), parse_value(text.strip())
+    if not equals or (len(path) < 2 and not isinstance(value, dict)):
+        raise ConfigError(
+            "--set takes section.key=value, for example train.lr=0.05, or a whole section, recipe={name='fedavg'}; "
+            f"got {override!r}"
+        )
     node = values
     for part in path[:-1]:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):
             raise ConfigError(f"--set {override!r}: {part!r} is a value, not a section")
-    node[path[-1]] = parse_value(text.strip())
+    node[path[-1]] = value
 
 
 def parse_value(text: str) -> Any:

@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.facts import ATTRIBUTE, CLOCK, EPOCHS, SECONDS
+from fedmerit.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SECONDS, VALIDATED
+from fedmerit.objectives import GROUPED, PLAIN, Objective, find_objective
 from fedmerit.types import History, Round, Vector
 
 
@@ -171,6 +172,71 @@ class DataRatio:
         return np.asarray(samples / samples.sum())
 
 
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What the server found of the client's model, merged with the global one, on rows of its own (SPEC A4)."""
+
+    objective: Objective
+    family: Family = Family.TARGET
+    degree: bool = True
+
+    @property
+    def name(self) -> str:
+        """`validated:parity:sex` for the objective `parity:sex`."""
+        return f"{VALIDATED}{self.objective.name}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The fact of the same name."""
+        return (self.name,)
+
+    @property
+    def about(self) -> str:
+        """One line for lists and reports."""
+        return f"{self.objective.name} of the client's model, merged with the global one, on the server's rows"
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """0..1, higher is better."""
+        return round.facts[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class LossPower:
+    """F_k ** q, F the loss of the received model on the client's rows: q-FFL's weights; q = 0 weighs all alike."""
+
+    q: float = 1.0
+    family: Family = Family.MODEL
+    needs: tuple[str, ...] = (LOSS,)
+    degree: bool = False
+    name: str = "LossPower"
+    about: str = "loss of the received model on the client's rows, to a power: who fares badly counts more (q-FFL)"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.q < np.inf:
+            raise ConfigError(f"q is a power of the loss, 0 or more; got {self.q}")
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """Larger losses, larger values."""
+        return np.asarray(round.facts[LOSS] ** self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class Agnostic:
+    """exp(eta * sum of the client's losses so far): the worst client is raised round by round (agnostic FL)."""
+
+    eta: float = 0.1
+    family: Family = Family.MODEL
+    needs: tuple[str, ...] = (LOSS,)
+    degree: bool = True
+    name: str = "Agnostic"
+    about: str = "exp of the losses so far: the client that fares worst is raised round by round (agnostic FL)"
+
+    def __call__(self, round: Round, history: History) -> Vector:
+        """In proportion to the largest of the round, which keeps it finite."""
+        so_far = np.array([history.losses.get(client, 0.0) for client in round.ids]) + round.facts[LOSS]
+        return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
+
+
 SHORTEST = 1e-9
 """Seconds; a clock may stand still between two looks at it."""
 
@@ -195,17 +261,24 @@ DATA_RATIO = DataRatio()
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
+    *(LossPower(), Agnostic()),
 )
 CRITERIA: Mapping[str, Criterion] = {criterion.name: criterion for criterion in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion called so; `attribute:NAME` makes one for any attribute of the data."""
+    """The criterion called so; `attribute:NAME` makes one for any attribute, `validated:NAME` for any objective."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
+    if name.startswith(VALIDATED):
+        return Validated(find_objective(name.removeprefix(VALIDATED)))
     if name not in CRITERIA:
-        raise UnknownName("criterion", name, [*CRITERIA, f"{ATTRIBUTE}NAME"])
+        raise UnknownName("criterion", name, [*CRITERIA, f"{ATTRIBUTE}NAME", *_validated_names()])
     return CRITERIA[name]
+
+
+def _validated_names() -> list[str]:
+    return [*(f"{VALIDATED}{name}" for name in PLAIN), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
 
 
 def find_priority(names: Sequence[str]) -> tuple[Criterion, ...]:

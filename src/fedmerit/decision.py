@@ -80,7 +80,8 @@ def earn(
 def _earn(recipe: Recipe, round: Round, history: History, way: Way) -> Weights:
     """Criteria -> normalised table -> scores -> weights."""
     samples = round.facts["samples"]
-    fallback = samples if recipe.when_zero == "samples" else np.zeros(len(samples))
+    uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
+    fallback = samples if recipe.when_zero == "samples" else uniform
     columns = [recipe.priority.index(name) for name in way.priority]
     return weigh(table(recipe, round, history)[:, columns], way.priority, way.score, way.normalise, fallback)
 

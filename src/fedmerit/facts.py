@@ -11,12 +11,16 @@
 | attribute:NAME | mean of the attribute NAME over the rows: a share, or a boolean as 0 or 1  |
 | seconds        | how long the client says it trained                                        |
 
-Two facts are the server's: `clock`, the seconds by its own clock, and `epochs`, what it asked the client to do.
+| loss           | mean loss of the received model on the client's training rows              |
+
+Some facts are the server's: `clock`, the seconds by its own clock; `epochs`, what it asked the client to do;
+`validated:OBJECTIVE`, what it found of the client's model on rows of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,10 +32,15 @@ from fedmerit.types import Samples
 
 ATTRIBUTE = "attribute:"
 SECONDS = "seconds"
+LOSS = "loss"
 CLOCK = "clock"
 EPOCHS = "epochs"
-SERVERS = frozenset({CLOCK, EPOCHS})
-"""Facts that no client is asked for."""
+VALIDATED = "validated:"
+
+
+def is_servers(name: str) -> bool:
+    """Whether it is a fact that no client is asked for."""
+    return name in (CLOCK, EPOCHS) or name.startswith(VALIDATED)
 
 
 def class_balance(samples: Samples) -> float:
@@ -64,6 +73,8 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
     return float(edges.var(axis=(1, 2)).mean())
 
 
+NO_TRAINING: Mapping[str, float] = MappingProxyType({SECONDS: 0.0, LOSS: 0.0})
+
 FACTS: Mapping[str, Callable[[Samples], float]] = {
     "samples": lambda samples: float(len(samples)),
     "labels": lambda samples: float(len(np.unique(samples.y))),
@@ -74,14 +85,14 @@ FACTS: Mapping[str, Callable[[Samples], float]] = {
 }
 
 
-def measure(samples: Samples, needs: Iterable[str], seconds: float = 0.0) -> dict[str, float]:
-    """The facts asked for, measured on a client's rows; `seconds` is how long it trained on them."""
-    return {name: seconds if name == SECONDS else _measure(samples, name) for name in needs}
+def measure(samples: Samples, needs: Iterable[str], of_training: Mapping[str, float] = NO_TRAINING) -> dict[str, float]:
+    """The facts asked for, measured on a client's rows; `of_training` are those of its training on them."""
+    return {name: of_training[name] if name in of_training else _measure(samples, name) for name in needs}
 
 
 def _measure(samples: Samples, name: str) -> float:
     if name.startswith(ATTRIBUTE):
         return attribute_share(samples, name.removeprefix(ATTRIBUTE))
     if name not in FACTS:
-        raise UnknownName("fact", name, [*FACTS, SECONDS, f"{ATTRIBUTE}NAME"])
+        raise UnknownName("fact", name, [*FACTS, SECONDS, LOSS, f"{ATTRIBUTE}NAME"])
     return FACTS[name](samples)

@@ -24,7 +24,7 @@ from fedmerit.types import History, Matrix, Verdict
 from fedmerit.weights import Earned, Weights, by_client
 
 NO_ANSWER = Verdict(False, reason="no answer")
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -62,6 +62,10 @@ CREATE TABLE rewards (               -- what clients with their own models got b
 CREATE TABLE distances (             -- 1 - cos of the updates of every pair of the round's clients
     round INTEGER PRIMARY KEY, clients BLOB NOT NULL, pairs BLOB NOT NULL   -- int64; float32, (0,1), (0,2), ... (1,2)
 );
+CREATE TABLE audits (                -- objectives of the model on the server's rows (client -1), on clients' test rows
+    round INTEGER NOT NULL, client INTEGER NOT NULL, objective TEXT NOT NULL, value REAL,   -- NULL where unknown
+    PRIMARY KEY (round, client, objective)
+) WITHOUT ROWID;
 CREATE TABLE tried (                 -- the ways that a search thought of, in the order of visiting
     round INTEGER NOT NULL, place INTEGER NOT NULL,
     way TEXT NOT NULL, same TEXT NOT NULL,   -- JSON list: ways whose weights are so near that they count as this one
@@ -157,6 +161,7 @@ class Ledger:
                 )
             db.executemany("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _reward_rows(record))
             db.executemany("INSERT INTO distances VALUES (?, ?, ?)", _distance_rows(record))
+            db.executemany("INSERT INTO audits VALUES (?, ?, ?, ?)", _audit_rows(record))
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", _event_rows(record))
             if record.evaluation is not None:
                 pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
@@ -166,7 +171,7 @@ class Ledger:
     def forget_after(self, round: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
-            for table in ("rounds", "earned", "tested", "rewards", "distances", "tried", "events"):
+            for table in ("rounds", "earned", "tested", "rewards", "distances", "audits", "tried", "events"):
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
 
     def note(self, event: Event) -> None:
@@ -184,8 +189,10 @@ class Ledger:
 
     def history(self) -> History:
         """In how many rounds each client took part."""
-        counts = self._db.execute("SELECT client, count(*) FROM earned GROUP BY client")
-        return History(self.last_round(), dict(counts.fetchall()))
+        query = "SELECT client, count(*), total(json_extract(facts, '$.loss')) FROM earned GROUP BY client"
+        rows = self._db.execute(query).fetchall()
+        losses = {client: loss for client, _, loss in rows if loss}
+        return History(self.last_round(), {client: count for client, count, _ in rows}, losses)
 
     def standing(self) -> Standing:
         """What a search knows after the last round: its way, its accuracy, the best so far."""
@@ -236,6 +243,11 @@ class Ledger:
         return [
             Rewarded(*row) for row in self._db.execute(f"SELECT * FROM rewards{where} ORDER BY round, client", values)
         ]
+
+    def audits(self, round: int | None = None) -> list[tuple[int, int, str, float | None]]:
+        """(round, client, objective, value), client -1 being the server; of one round or of all."""
+        where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
+        return self._db.execute(f"SELECT * FROM audits{where}", values).fetchall()
 
     def met(self) -> Meetings:
         """How near each two clients were in all rounds, for a grouping that goes on."""
@@ -328,6 +340,15 @@ def _reward_rows(record: Record) -> list[tuple[object, ...]]:
     ]
 
 
+def _audit_rows(record: Record) -> list[tuple[object, ...]]:
+    """NaN becomes NULL by SQLite's own rule."""
+    return [
+        (record.index, client, name, value)
+        for client, found in sorted(record.audit.items())
+        for name, value in found.items()
+    ]
+
+
 def _distance_rows(record: Record) -> list[tuple[object, ...]]:
     distances = record.groups.distances if record.groups else None
     if distances is None:
@@ -340,6 +361,7 @@ def _event_rows(record: Record) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [(record.index, i, "left-out", why) for i, why in sorted(record.left_out.items())]
     refused = [(i, said.reason) for i, said in sorted(record.handout.verdicts.items()) if said.reason]
     rows += [(record.index, client, "refused", reason) for client, reason in refused]
+    rows += [(record.index, None, note.kind, note.text) for note in record.notes]
     if record.weights is None:
         rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
     else:

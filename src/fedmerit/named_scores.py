@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fedmerit.capacity import Capacity
 from fedmerit.config import ScoreConfig
 from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.ranking import Ranked
 from fedmerit.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
@@ -109,7 +110,7 @@ def make_score(config: ScoreConfig, priority: Sequence[str]) -> Score:
         raise UnknownName("score", config.name, SCORES)
     named = SCORES[config.name]
     given = [key for key, value in config.model_dump(exclude={"name"}, exclude_none=True).items() if value is not None]
-    extra = [key for key in given if key not in named.options]
+    extra = [key for key in given if key not in (*named.options, "rank", "top")]
     if extra:
         takes = ", ".join(named.options) or "no options"
         raise ConfigError(f"score {config.name} does not take {', '.join(extra)}; it takes {takes}")
@@ -117,4 +118,7 @@ def make_score(config: ScoreConfig, priority: Sequence[str]) -> Score:
         values = getattr(config, key)
         if values is not None and len(values) != len(priority):
             raise ConfigError(f"score {config.name}: {key} has {len(values)} values for {len(priority)} criteria")
-    return named.make(config, priority)
+    if config.top is not None and config.rank != "top":
+        raise ConfigError(f'score.top goes with rank = "top"; got rank = {config.rank!r}')
+    made = named.make(config, priority)
+    return made if config.rank is None else Ranked(made, config.rank, 0.5 if config.top is None else config.top)

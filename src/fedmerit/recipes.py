@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
+
+import numpy as np
 
 from fedmerit.config import GroupsConfig, RecipeConfig, RewardConfig, SearchConfig, WayConfig
-from fedmerit.criteria import COMPUTATION, DATA_RATIO, DS, PARTICIPATION, Criterion, find_priority
+from fedmerit.criteria import (
+    COMPUTATION,
+    DATA_RATIO,
+    DS,
+    PARTICIPATION,
+    Agnostic,
+    Criterion,
+    LossPower,
+    Validated,
+    find_priority,
+)
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.facts import SERVERS
+from fedmerit.facts import VALIDATED, is_servers
 from fedmerit.groups import ByCosine, Grouping, OneGroup
 from fedmerit.named_scores import make_score
+from fedmerit.objectives import Gated, Objective, find_objective
+from fedmerit.ranking import Rank, Ranked
 from fedmerit.rewards import Acceptance, Reward, TopShare, Whole
-from fedmerit.scores import Prioritized, Product, Score
+from fedmerit.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.search import Backtracking, Fixed, Search, Way
 from fedmerit.types import Normalise, Own
 
-WhenZero = Literal["samples", "keep"]
+WhenZero = Literal["samples", "uniform", "keep"]
+Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
@@ -34,7 +49,7 @@ class Recipe:
 
     Without `own` all clients train one model. With it each has its own and is rewarded with a part of its group's
     aggregate, if `acceptance` lets it; its training is kept or reset. `initial` is the share of clients that make the
-    first model.
+    first model. `rho` is a client's part in the merged model that the server scores for `Validated` criteria.
     """
 
     criteria: tuple[Criterion, ...]
@@ -47,6 +62,7 @@ class Recipe:
     own: Own | None = None
     acceptance: Acceptance = ACCEPTANCE
     initial: float = 0.0
+    rho: Rho = 0.5
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -60,6 +76,10 @@ class Recipe:
     def _check_own(self) -> None:
         if not 0 <= self.initial <= 1:
             raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
+        if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
+            raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
+        if self.own and self.validated:
+            raise ConfigError("the server scores models merged with the global one, and here each client has its own")
         if self.own and not isinstance(self.search, Fixed):
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
         if self.own is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):
@@ -105,9 +125,14 @@ class Recipe:
         return tuple(dict.fromkeys(facts))
 
     @property
+    def validated(self) -> tuple[Validated, ...]:
+        """The criteria that the server measures on its own rows."""
+        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+
+    @property
     def asks(self) -> tuple[str, ...]:
         """Those of them that clients are asked for."""
-        return tuple(name for name in self.needs if name not in SERVERS)
+        return tuple(name for name in self.needs if not is_servers(name))
 
 
 def fedavg() -> Recipe:
@@ -157,6 +182,46 @@ def m2f(
     )
 
 
+def fedval(
+    *objectives: Objective | str,
+    gamma: Sequence[float] = (),
+    rank: Rank | None = None,
+    top: float = 0.5,
+    normalise: Normalise = "none",
+    rho: Rho = 0.5,
+) -> Recipe:
+    """FedVal (SPEC A4): p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server."""
+    found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
+    score: Score = WeightedMean(shares_of(gamma, len(found)))
+    return Recipe(
+        criteria=tuple(Validated(objective) for objective in found),
+        score=Ranked(score, rank, top) if rank else score,
+        normalise=normalise,
+        when_zero="uniform",
+        rho=rho,
+    )
+
+
+def shares_of(gamma: Sequence[float], number: int) -> tuple[float, ...]:
+    """gamma_j / sum of gamma; all alike where none are given."""
+    values = np.array(gamma or [1.0] * number, dtype=np.float64)
+    if len(values) != number:
+        raise ConfigError(f"gamma has a weight for each of {number} objectives; got {len(values)}")
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise ConfigError(f"gamma is not negative, and not all 0; got {list(gamma)}")
+    return tuple((values / values.sum()).tolist())
+
+
+def qffl(q: float = 1.0) -> Recipe:
+    """q-FFL's weights: a client counts by its loss to the power q."""
+    return Recipe(criteria=(LossPower(q),), normalise="max", when_zero="uniform")
+
+
+def agnostic(eta: float = 0.1) -> Recipe:
+    """Agnostic weights: the clients that fare worst are raised round by round."""
+    return Recipe(criteria=(Agnostic(eta),), normalise="max", when_zero="uniform")
+
+
 def _fedavg(config: RecipeConfig) -> Recipe:
     if config.priority not in ((), ("DS",)):
         raise ConfigError(f'recipe fedavg weighs by DS alone; for {list(config.priority)} use recipe "prioritized"')
@@ -166,9 +231,10 @@ def _fedavg(config: RecipeConfig) -> Recipe:
 
 
 def _prioritized(config: RecipeConfig) -> Recipe:
-    criteria = find_priority(config.priority)
+    criteria = tuple(_gated(criterion, config) for criterion in find_priority(config.priority))
     score = make_score(config.score, config.priority)
-    return prioritized(*criteria, score=score, normalise=config.normalise, when_zero=config.when_zero)
+    made = prioritized(*criteria, score=score, normalise=config.normalise, when_zero=config.when_zero)
+    return replace(made, rho=config.server.rho) if config.server else made
 
 
 def _device_aware(config: RecipeConfig) -> Recipe:
@@ -202,6 +268,34 @@ def _m2f(config: RecipeConfig) -> Recipe:
     )
 
 
+def _gated(criterion: Criterion, config: RecipeConfig) -> Criterion:
+    """With the server's gate, where one is set."""
+    gate = config.server.gate if config.server else 0.0
+    if not gate or not isinstance(criterion, Validated):
+        return criterion
+    return Validated(Gated(criterion.objective, gate))
+
+
+def _fedval(config: RecipeConfig) -> Recipe:
+    criteria = find_priority(config.priority)
+    if not all(isinstance(criterion, Validated) for criterion in criteria):
+        raise ConfigError(
+            "recipe fedval weighs by what the server measures: criteria named validated:OBJECTIVE; "
+            f'got {", ".join(config.priority)}; to mix them with others use recipe "prioritized"'
+        )
+    if config.score.name not in ("prioritized", "weighted-mean"):
+        raise ConfigError(f'recipe fedval adds up its objectives; for score {config.score.name} use "prioritized"')
+    objectives = [_gated(criterion, config) for criterion in criteria]
+    return fedval(
+        *(criterion.objective for criterion in objectives if isinstance(criterion, Validated)),
+        gamma=config.score.weights or (),
+        rank=config.score.rank,
+        top=0.5 if config.score.top is None else config.score.top,
+        normalise="minmax" if config.normalise == "minmax" else "none",
+        rho=config.server.rho if config.server else 0.5,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class NamedRecipe:
     """A recipe that configuration can name."""
@@ -210,11 +304,29 @@ class NamedRecipe:
     make: Callable[[RecipeConfig], Recipe]
 
 
+def _qffl(config: RecipeConfig) -> Recipe:
+    _no_priority(config)
+    return qffl(config.strength)
+
+
+def _agnostic(config: RecipeConfig) -> Recipe:
+    _no_priority(config)
+    return agnostic(config.strength)
+
+
+def _no_priority(config: RecipeConfig) -> None:
+    if config.priority:
+        raise ConfigError(f"recipe {config.name} weighs by the clients' losses alone; leave out recipe.priority")
+
+
 RECIPES: Mapping[str, NamedRecipe] = {
     "fedavg": NamedRecipe("weights by dataset size: the baseline of all four papers", _fedavg),
     "prioritized": NamedRecipe("PMCFL: several criteria in a priority order, any score", _prioritized),
     "device_aware": NamedRecipe("DAFL: in each round the clients' accuracy decides on the order", _device_aware),
     "m2f": NamedRecipe("M2F: own models, groups of like updates, rewards in proportion to quality", _m2f),
+    "fedval": NamedRecipe("FedVal: objectives that the server measures on rows of its own, ranked or not", _fedval),
+    "qffl": NamedRecipe("baseline q-FFL: weights by the loss to the power recipe.strength", _qffl),
+    "agnostic": NamedRecipe("baseline agnostic FL: who fares worst is raised round by round", _agnostic),
 }
 
 
@@ -224,6 +336,8 @@ def make_recipe(config: RecipeConfig) -> Recipe:
         raise UnknownName("recipe", config.name, RECIPES)
     if config.search is not None and config.name != "device_aware":
         raise ConfigError(f'recipe {config.name} keeps to one order; to search for one use recipe "device_aware"')
+    if config.server is not None and not any(name.startswith(VALIDATED) for name in config.priority):
+        raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
     if (config.groups or config.reward) and config.name != "m2f":
         raise ConfigError(f'recipe {config.name} has one model for all; for groups and rewards use recipe "m2f"')
     return RECIPES[config.name].make(config)

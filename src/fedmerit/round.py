@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
 
 from fedmerit.check import check
 from fedmerit.decision import Decision, decide, weigh_ways
-from fedmerit.facts import CLOCK, EPOCHS
+from fedmerit.facts import CLOCK, EPOCHS, LOSS
 from fedmerit.fleet.base import Fleet
 from fedmerit.groups import Groups, Meetings
 from fedmerit.handout import Handout, hand_out, tested
+from fedmerit.objectives import Objective
 from fedmerit.recipes import Recipe
 from fedmerit.search import Standing
 from fedmerit.seeds import generator
 from fedmerit.selection import Chosen, Selection, draw
-from fedmerit.types import ClientId, Evaluation, History, Model, Parcel, Replies, Vector
-from fedmerit.weights import Weights
+from fedmerit.server import Audit, audit, validate
+from fedmerit.types import ClientId, Evaluation, History, Model, Parcel, Replies, Round, Vector
+from fedmerit.weights import Note, Weights
 
 NOTHING_YET = History()
 NOTHING_TRIED = Standing()
@@ -54,12 +56,21 @@ class Record:
     decision: Decision | None = None
     groups: Groups | None = None
     handout: Handout = NOTHING_GIVEN
+    notes: tuple[Note, ...] = ()
+    audit: Audit = field(default_factory=dict)
 
 
 def play(
-    state: State, recipe: Recipe, fleet: Fleet, *, selection: Selection, seed: int, evaluate: bool
+    state: State,
+    recipe: Recipe,
+    fleet: Fleet,
+    *,
+    selection: Selection,
+    seed: int,
+    evaluate: bool,
+    objectives: Sequence[Objective] = (),
 ) -> tuple[State, Record]:
-    """One round; the model stays as it is where nobody can be weighed."""
+    """One round; the model stays as it is where nobody can be weighed. `objectives` are audited when it evaluates."""
     clock, index = Clock(), state.history.rounds + 1
     chosen = selection(index, len(fleet.names()), seed)
     parcels = {client: Parcel(state.model, recipe.own, epochs) for client, epochs in chosen.items()}
@@ -67,6 +78,9 @@ def play(
     clock.lap("train")
 
     round, left_out = check(index, replies, recipe.needs, len(state.model), _known(recipe, chosen, replies))
+    round, notes = validate(recipe, round, state.model, fleet)
+    clock.lap("check")
+
     groups = recipe.grouping(round.updates, round.ids, state.met)
     clock.lap("group")
 
@@ -83,6 +97,7 @@ def play(
     clock.lap("reward")
 
     evaluation = (found.evaluation or tested(recipe, found.model, fleet)) if evaluate else None
+    audited = audit(objectives, recipe, found.model, fleet) if evaluate else {}
     clock.lap("evaluate")
 
     record = Record(
@@ -99,8 +114,10 @@ def play(
         decision=found,
         groups=groups,
         handout=handout,
+        notes=notes,
+        audit=audited,
     )
-    return State(found.model, remember(state.history, round.ids), found.standing, groups.met or state.met), record
+    return State(found.model, remember(state.history, round), found.standing, groups.met or state.met), record
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
@@ -125,12 +142,14 @@ def _known(recipe: Recipe, chosen: Chosen, replies: Replies) -> dict[str, Mappin
     return known
 
 
-def remember(history: History, ids: tuple[ClientId, ...]) -> History:
+def remember(history: History, round: Round) -> History:
     """The history after one more round."""
-    counts = dict(history.participations)
-    for client in ids:
+    counts, losses = dict(history.participations), dict(history.losses)
+    for place, client in enumerate(round.ids):
         counts[client] = counts.get(client, 0) + 1
-    return History(history.rounds + 1, counts)
+        if LOSS in round.facts:
+            losses[client] = losses.get(client, 0.0) + float(round.facts[LOSS][place])
+    return History(history.rounds + 1, counts, losses)
 
 
 class Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from fedmerit.checkpoint import read_checkpoint, read_model, remove_checkpoints,
 from fedmerit.config import Config, RunConfig, make_config
 from fedmerit.cores import cores
 from fedmerit.errors import ConfigError, DataError, FolderError, RunFailed, RunStopped
-from fedmerit.facts import EPOCHS, measure
+from fedmerit.facts import EPOCHS, LOSS, measure
 from fedmerit.fleet.base import Fleet
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.fleet.own import any_saved, copy_out
@@ -31,17 +31,20 @@ from fedmerit.folder import (
     make_folder,
     open_ledger,
 )
+from fedmerit.learn.base import ChanceLearner
 from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
+from fedmerit.objectives import Objective, find_objective
 from fedmerit.recipes import Recipe, make_recipe
 from fedmerit.round import Record, State, begin, play
 from fedmerit.search import Backtracking
 from fedmerit.seeds import derive
 from fedmerit.selection import Schedule, Selection, Uniform
+from fedmerit.server import check_objectives, try_objectives
 from fedmerit.stopping import Stopping
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.task import Task, make_task
-from fedmerit.types import Matrix, Model
+from fedmerit.types import Matrix, Model, Samples
 from fedmerit.weights import Earned
 
 OnRecord = Callable[[Record], None]
@@ -95,9 +98,12 @@ def rounds(
     fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
 ) -> Iterator[tuple[State, Record]]:
     """The states and records of the rounds after a state, one by one."""
+    objectives = [find_objective(name) for name in settings.audit]
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
-        state, record = play(state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due)
+        state, record = play(
+            state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
+        )
         yield state, record
 
 
@@ -110,14 +116,15 @@ def federate(
     seed: int = 0,
     workers: int = 1,
     evaluate_every: int = 1,
+    audit: Sequence[str] = (),
     selection: Selection | None = None,
     on_record: OnRecord | None = None,
 ) -> Run:
     """Run a recipe on a task on this machine, with its ledger in memory; a `selection` stands for the fraction."""
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
-    config = make_config({"run": settings | {"workers": workers}})
+    config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
-    check_task(task, recipe, chosen)
+    check_task(task, recipe, chosen, config.run.audit)
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": repr(recipe)})
     with LocalFleet(task, workers) as fleet:
         start = _first_state(fleet, recipe, seed, ledger)
@@ -135,7 +142,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> 
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = make_task(config.task, config.train, config.run.seed)
-    check_task(task, recipe, make_selection(config.run))
+    check_task(task, recipe, make_selection(config.run), config.run.audit)
     with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
@@ -189,8 +196,14 @@ def make_selection(settings: RunConfig) -> Selection:
     return Uniform(settings.fraction) if plan is None else Schedule(settings.rounds, plan.rates, plan.epochs)
 
 
-def check_task(task: Task, recipe: Recipe, selection: Selection) -> None:
+def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
     """The data has what the recipe asks for; otherwise every client would be left out, or could not answer."""
+    chances = isinstance(task.learner, ChanceLearner)
+    server = task.federation.server
+    check_objectives([criterion.objective for criterion in recipe.validated], server, chances=chances)
+    _check_audits(task.federation, [find_objective(name) for name in audits], chances)
+    if LOSS in recipe.needs and not chances:
+        raise ConfigError("the fact `loss` needs a learner with a method `chances`, which this task's has not")
     clients = np.flatnonzero(task.federation.train.sizes)
     if not len(clients):
         raise DataError("no client has a training row")
@@ -206,6 +219,15 @@ def check_task(task: Task, recipe: Recipe, selection: Selection) -> None:
         )
     if isinstance(recipe.search, Backtracking):
         _check_search(task.federation, recipe.search)
+
+
+def _check_audits(federation: Federation, objectives: Sequence[Objective], chances: bool) -> None:
+    """Audits are measured on the server's rows where there are any, and on clients' test rows in any case."""
+    check_objectives(objectives if federation.server else (), federation.server, chances=chances)
+    test, client = federation.test, int(federation.test.sizes.argmax())
+    rows = test.rows(client)
+    attributes = {name: column[rows] for name, column in test.attributes.items()}
+    try_objectives(objectives, Samples(test.x[rows], test.y[rows], federation.classes, attributes), chances=chances)
 
 
 def _gives_epochs(selection: Selection) -> bool:

@@ -20,7 +20,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 Model: TypeAlias = NDArray[np.float32]
 """All of a model's parameters as one flat float32 row."""
 
-Normalise: TypeAlias = Literal["sum", "max", "none"]
+Normalise: TypeAlias = Literal["sum", "max", "minmax", "none"]
 
 Own: TypeAlias = Literal["keep", "reset"]
 """What becomes of a client's own model when it trains: it is kept as trained, or reset to where it started."""
@@ -119,10 +119,11 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers of earlier rounds: in how many each client took part."""
+    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported."""
 
     rounds: int = 0
     participations: Mapping[ClientId, int] = field(default_factory=dict)
+    losses: Mapping[ClientId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

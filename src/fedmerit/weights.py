@@ -17,7 +17,13 @@ VISIBLE = 0.01
 """Total variation below which a criterion or a priority is said to do nothing."""
 
 NoteKind: TypeAlias = Literal[
-    "empty-criterion", "flat-criterion", "idle-priority", "zero-scores", "zero-weights", "no-search"
+    "empty-criterion",
+    "flat-criterion",
+    "idle-priority",
+    "zero-scores",
+    "zero-weights",
+    "no-search",
+    "undefined-objective",
 ]
 
 
@@ -111,10 +117,14 @@ def together(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> W
 def normalised(raw: Matrix, how: Normalise) -> Matrix:
     """Each column on one scale: divided by its sum (the papers), by its maximum, or as it is.
 
-    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max (SPEC A1).
+    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max (SPEC A1). By
+    `minmax` the worst has 0 and the best 1; where all are alike, all have 1.
     """
     if how == "none":
         return raw.copy()
+    if how == "minmax":
+        low, span = raw.min(axis=0), np.ptp(raw, axis=0)
+        return np.asarray(np.where(span > 0, (raw - low) / np.where(span > 0, span, 1.0), 1.0))
     top = raw.max(axis=0)
     scaled = np.where(top > 0, raw / np.where(top > 0, top, 1.0), 1.0)  # first by max: a sum could overflow
     return scaled if how == "max" else scaled / scaled.sum(axis=0)

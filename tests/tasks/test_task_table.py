@@ -26,6 +26,8 @@ def test_names_models_and_defaults() -> None:
         "fashion-mnist": ("mnist-cnn", 100, False),
         "celeba": ("celeba-cnn", None, True),
         "femnist": ("femnist-cnn", None, True),
+        "adult": ("adult-mlp", 20, False),
+        "compas": ("compas-mlp", 10, False),
     }
     assert all(name == kind.name for name, kind in TASKS.items())
 
@@ -38,7 +40,7 @@ def test_table_is_closed() -> None:
 
 
 def test_unknown_task_lists_the_valid_ones() -> None:
-    with pytest.raises(UnknownName, match=r"unknown task 'minst' \(did you mean 'mnist'\?\); valid: celeba, digits"):
+    with pytest.raises(UnknownName, match=r"unknown task 'minst' \(did you mean 'mnist'\?\); valid: adult, celeba"):
         find_task("minst")
 
 

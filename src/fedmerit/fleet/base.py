@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from fedmerit.objectives import Answers, Objective
 from fedmerit.rewards import Acceptance
 from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Verdict
 
@@ -27,6 +28,17 @@ class Fleet(Protocol):
 
     def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
         """Send clients parts to add to their own models; each tests its own on its validation rows and answers."""
+
+    def has_server_rows(self) -> bool:
+        """Whether the server has rows of its own."""
+
+    def validate(self, models: Iterable[Model]) -> Answers:
+        """What these models say of the server's rows."""
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, own: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """Objectives of the model, or of each client's own, on each client's test rows; NaN where unknown."""
 
     def save(self, run: Path, round: int) -> None:
         """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""

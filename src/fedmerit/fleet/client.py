@@ -9,9 +9,12 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.facts import measure
-from fedmerit.learn.base import GroupLearner, Learner
+from fedmerit.facts import LOSS, SECONDS, measure
+from fedmerit.learn.base import ChanceLearner, GroupLearner, Learner
 from fedmerit.types import Model, Samples
+
+LEAST_CHANCE = 1e-12
+"""So that one row that a model is sure to get wrong does not make a loss infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +38,26 @@ class Answer:
 
 def answers(learner: Learner, jobs: Sequence[Job], needs: Sequence[str]) -> list[Answer]:
     """Updates and facts of these clients; an empty one trains nothing and says samples = 0."""
+    losses = [mean_loss(learner, job) if LOSS in needs else 0.0 for job in jobs]
     begun = perf_counter()
     full = [job for job in jobs if len(job.samples)]
     trained = iter(_train(learner, full))
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
     updates = [_difference(next(trained), job.start) if len(job.samples) else np.zeros_like(job.start) for job in jobs]
     return [
-        Answer(update, measure(job.samples, needs, seconds), seconds) for job, update in zip(jobs, updates, strict=True)
+        Answer(update, measure(job.samples, needs, {SECONDS: seconds, LOSS: loss}), seconds)
+        for job, update, loss in zip(jobs, updates, losses, strict=True)
     ]
+
+
+def mean_loss(learner: Learner, job: Job) -> float:
+    """Cross-entropy of the received model on the client's rows; 0 without rows."""
+    if not isinstance(learner, ChanceLearner):
+        raise ValueError("the fact `loss` needs a learner with a method `chances`")
+    if not len(job.samples):
+        return 0.0
+    chances = learner.chances(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
+    return float(-np.log(np.maximum(chances.astype(np.float64), LEAST_CHANCE)).mean())
 
 
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -12,14 +13,16 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.errors import RunFailed
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import group_size
 from fedmerit.fleet.own import OwnModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import OWN, Place, Rows, SharedSplit, Worker
+from fedmerit.fleet.worker import OWN, Place, Rows, Said, SharedSplit, Worker
 from fedmerit.learn.base import LayeredLearner
+from fedmerit.objectives import Answers, Objective
 from fedmerit.rewards import Acceptance, wrong_part
+from fedmerit.tasks.federation import Split
 from fedmerit.tasks.task import Task
 from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Verdict
 from fedmerit.updates import Updates
@@ -44,10 +47,13 @@ class LocalFleet:
         self._memory, self._spill_to = _quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._train = SharedSplit.of(task.federation.train)
-        self._asked: dict[Asked, SharedSplit] = {
+        self._asked = {
             "test": SharedSplit.of(task.federation.test),
             "validation": SharedSplit.of(task.federation.validation),
         }
+        if server := task.federation.server:
+            offsets = np.array([0, len(server)], dtype=np.int64)
+            self._asked["server"] = SharedSplit.of(Split(server.x, server.y, offsets, server.attributes))
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
@@ -148,6 +154,56 @@ class LocalFleet:
         if not self._has_own(client):
             return "it has no model of its own to add a reward to"
         return wrong_part(parts[client], self._make_own().rows.array.shape[1])
+
+    def has_server_rows(self) -> bool:
+        """Whether the task sets some apart."""
+        return "server" in self._asked
+
+    def validate(self, models: Iterable[Model]) -> Answers:
+        """A few models at a time, each in a job of its own."""
+        if not self.has_server_rows():
+            raise ConfigError("the server has no rows to score models on; set task.server = 1000")
+        waiting, said = iter(models), list[Said]()
+        while some := list(islice(waiting, TOGETHER)):
+            self._equip(some, 1)
+            said += self._said("server", [(0, slot) for slot in range(len(some))]).values()
+        return self._answers("server", 0, said)
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, own: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """One job per client that has test rows."""
+        self._equip([model], 1)
+        clients = np.flatnonzero(np.diff(self._asked["test"].offsets.array)).tolist()
+        keys = [(client, OWN if own and self._has_own(client) else 0) for client in clients]
+        said = self._said("test", keys)
+        told = {key[0]: self._answers("test", key[0], [said[key]]) for key in keys}
+        return {
+            client: {objective.name: float(objective(answers)[0]) for objective in objectives}
+            for client, answers in told.items()
+        }
+
+    def _said(self, on: str, models: Sequence[OwnTest]) -> dict[OwnTest, Said]:
+        """What each client's model, own or sent, says of the client's rows; in the order asked."""
+        said: dict[OwnTest, Said] = {}
+        for job, result in self._pool.map([("answer", on, client, model) for client, model in models]):
+            if isinstance(result, Failed):
+                raise RunFailed(f"testing failed: {result.reason}")
+            said[job[2], job[3]] = result
+        return {key: said[key] for key in models}
+
+    def _answers(self, on: str, client: ClientId, said: Sequence[Said]) -> Answers:
+        split = self._asked[on].split()
+        rows = split.rows(client)
+        attributes = {name: column[rows] for name, column in split.attributes.items()}
+        chances = [one for _, one in said if one is not None]
+        return Answers(
+            split.y[rows],
+            self._classes,
+            attributes,
+            np.stack([predicted for predicted, _ in said]),
+            np.stack(chances) if chances else None,
+        )
 
     def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
         """One job per client."""

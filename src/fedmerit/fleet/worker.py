@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, answers
-from fedmerit.learn.base import Learner
+from fedmerit.learn.base import ChanceLearner, Learner
 from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.types import Asked, ClientId, Model
 
 OWN = -1
+Said: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
 Rows: TypeAlias = tuple[int, int]
 """From row, to row."""
 
@@ -57,7 +59,7 @@ class Worker:
     learner: Learner
     classes: int
     train: SharedSplit
-    asked: Mapping[Asked, SharedSplit]
+    asked: Mapping[str, SharedSplit]
     models: Block
     updates: Block
     right: Block
@@ -69,6 +71,7 @@ class Worker:
             "train": self.train_clients,
             "test": self.test_rows,
             "test own": self.test_own,
+            "answer": self.answer,
         }
         return work[kind](*job)
 
@@ -103,6 +106,14 @@ class Worker:
         split = self.asked[on].split()
         rows = split.rows(client)
         return int((self.learner.predict(self._model(client, model), split.x[rows]) == split.y[rows]).sum())
+
+    def answer(self, on: str, client: ClientId, model: int) -> Said:
+        """The classes that a model predicts for a client's rows and, where the learner knows them, all chances."""
+        split = self.asked[on].split()
+        x, values = split.x[split.rows(client)], self._model(client, model)
+        if not isinstance(self.learner, ChanceLearner):
+            return self.learner.predict(values, x), None
+        return self.learner.predict(values, x), self.learner.chances(values, x)
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != OWN:

@@ -50,6 +50,14 @@ class GroupLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class ChanceLearner(Learner, Protocol):
+    """A learner that says how sure it is, for objectives of loss and calibration."""
+
+    def chances(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
+        """The probability of each class for each row, (rows, classes)."""
+
+
+@runtime_checkable
 class LayeredLearner(Learner, Protocol):
     """A learner that knows the layers of its model, for rewards in each layer."""
 

@@ -57,6 +57,10 @@ MODELS: Mapping[str, Build] = {
     "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
     "mnist-mlp": partial(dense, 784, 64, 10),
     "m2f-cnn": m2f_cnn,
+    "adult-mlp": partial(dense, 91, 32, 2),
+    "adult-linear": partial(dense, 91, 2),
+    "compas-mlp": partial(dense, 15, 10, 2),
+    "compas-linear": partial(dense, 15, 2),
     "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
     "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
 }

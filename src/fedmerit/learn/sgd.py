@@ -78,6 +78,16 @@ class TorchLearner:
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
+        decided = self._outputs(model, x, _decide)
+        return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
+
+    def chances(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
+        """Softmax of the outputs; for a single output, of its sigmoid and the rest."""
+        found = self._outputs(model, x, _chances)
+        return torch.cat(found).numpy() if found else np.empty((0, 2), dtype=np.float32)
+
+    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Something of the outputs, part by part."""
         with _quiet_torch(0):
             flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
         with _quiet_torch(0), torch.inference_mode():
@@ -85,8 +95,7 @@ class TorchLearner:
             flat.module.eval()
             parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
             forward = flat.stack.forward if flat.stack else flat.module
-            decided = [_decide(forward(as_input(part))) for part in parts]
-            return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
+            return [of(forward(as_input(part))) for part in parts]
 
 
 class _Step:
@@ -167,6 +176,13 @@ def _loss(outputs: Tensor, y: Tensor) -> Tensor:
 
 def _decide(outputs: Tensor) -> Tensor:
     return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
+
+
+def _chances(outputs: Tensor) -> Tensor:
+    if outputs.shape[1] > 1:
+        return outputs.softmax(dim=1)
+    chance = outputs.sigmoid()
+    return torch.cat([1 - chance, chance], dim=1)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from fedmerit.errors import UserError, did_you_mean
 from fedmerit.ledger import Ledger, Rewarded
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.scores import Prioritized
+from fedmerit.server import SERVER
 from fedmerit.types import ClientId
 from fedmerit.weights import Earned
 
@@ -58,6 +59,11 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
             for row in rows
         ],
         "groups": {"number": wanted["groups"], "cut": wanted["cut"]},
+        "audits": [
+            {"client": None if who == SERVER else who, "objective": objective, "value": value}
+            for _, who, objective, value in ledger.audits(number)
+            if client is None or who in (SERVER, client)
+        ],
         "refused": [{"id": e.client, "reason": e.text} for e in events if e.kind == "refused"],
         "left_out": [{"id": e.client, "reason": e.text} for e in events if e.kind == "left-out"],
         "notes": [event.text for event in events if event.client is None],
@@ -75,6 +81,7 @@ def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     if row["groups"] > 1:
         yield f"groups were merged up to a distance of {row['cut']:.3f}" if row["cut"] is not None else ""
     yield from _rewards(ledger, number)
+    yield from _audits(ledger, number)
     yield from _search(ledger, row)
     yield from _events(ledger, number)
 
@@ -101,7 +108,27 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
     yield _score_line(row["score"], priority, mine, sum(row.score for row in rows))
+    audits = [(objective, value) for _, who, objective, value in ledger.audits(number) if who == client]
+    told = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
+    yield from [f"audit on its test rows: {escape(told)}"] if told else []
     yield from (f"reward: {_reward_text(reward)}" for reward in ledger.rewards(number) if reward.client == client)
+
+
+def _audits(ledger: Ledger, number: int) -> Iterator[RenderableType]:
+    """The objectives of the model after the round: at the server, and the clients' median and worst."""
+    found: dict[str, dict[int, float | None]] = {}
+    for _, client, objective, value in ledger.audits(number):
+        found.setdefault(objective, {})[client] = value
+    if not found:
+        return
+    lines = []
+    for objective, values in found.items():
+        known = sorted(v for client, v in values.items() if client != SERVER and v is not None)
+        local = (f"{known[len(known) // 2]:.4f}", f"{known[0]:.4f}") if known else ("-", "-")
+        at_server = values.get(SERVER)
+        lines.append((objective, "-" if at_server is None else f"{at_server:.4f}", *local, f"{len(known)}"))
+    header = ("objective", "at the server", "clients' median", "worst", "clients that can tell")
+    yield list_table("audit of the model after the round", header, lines)
 
 
 def _rewards(ledger: Ledger, number: int) -> Iterator[RenderableType]:

@@ -12,6 +12,7 @@ from fedmerit.errors import UserError
 from fedmerit.ledger import Ledger
 from fedmerit.measures import rounds_to_target
 from fedmerit.report.screen import list_table
+from fedmerit.server import SERVER
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -40,6 +41,7 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
         "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
         "search": _search(ledger),
         "groups": _groups(ledger),
+        "audit": {name: value for _, who, name, value in ledger.audits(last["round"]) if who == SERVER},
         "rounds_to_target": reached,
     }
 
@@ -89,6 +91,9 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         )
         orders = [(way, str(count)) for way, count in found["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
+    if found := result["audit"]:
+        told = ", ".join(f"{name} {'unknown' if value is None else f'{value:.4f}'}" for name, value in found.items())
+        yield f"audit at the server after round {result['rounds']}: {told}"
     if found := result["groups"]:
         counts = ", ".join(f"{number} in {rounds} rounds" for number, rounds in found["rounds_with"].items())
         yield (

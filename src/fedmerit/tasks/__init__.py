@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fedmerit.errors import UnknownName
+from fedmerit.tasks.adult import ADULT
 from fedmerit.tasks.celeba import CELEBA
+from fedmerit.tasks.compas import COMPAS
 from fedmerit.tasks.digits import DIGITS
 from fedmerit.tasks.femnist import FEMNIST
 from fedmerit.tasks.kind import TaskKind, import_kind
@@ -15,7 +17,7 @@ from fedmerit.tasks.mnist import FASHION, MNIST, TWO
 __all__ = ["TASKS", "TaskKind", "find_task"]
 
 TASKS: Mapping[str, TaskKind] = MappingProxyType(
-    {kind.name: kind for kind in (DIGITS, MNIST, TWO, FASHION, CELEBA, FEMNIST)}
+    {kind.name: kind for kind in (DIGITS, MNIST, TWO, FASHION, CELEBA, FEMNIST, ADULT, COMPAS)}
 )
 
 

@@ -8,12 +8,15 @@ import numpy as np
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import ConfigError, DataError
+from fedmerit.seeds import generator
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.kind import TaskKind
+from fedmerit.tasks.kinds import plant
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
 from fedmerit.tasks.raw import Raw
 from fedmerit.tasks.testsets import Way, common, given, own
 from fedmerit.tasks.validation import keep
+from fedmerit.types import Samples
 
 
 def build(
@@ -24,19 +27,34 @@ def build(
     With `random_share`, `slices` of a client's own rows are that share of them at random, not the first fifth.
     """
     config = settled(config, kind)
-    parts = partition(train.y, train.ids, config, _clients(train, config, kind), seed)
+    train, server = _set_apart(train, config, seed)
+    parts = partition(train.y, train.ids, config, _clients(train, config, kind), seed, train.attributes)
     if test is None:
         train_rows, test_rows = _own(train, parts, config, seed, random_share)
     else:
         train_rows, test_rows = parts.rows, common([train.y[rows] for rows in parts.rows], test.y, _way(config), seed)
     train_rows, validation_rows = _keep(train_rows, config.validation, seed)
-    return Federation(
+    federation = Federation(
         names=parts.names,
         train=_split(train, train_rows),
         test=_split(train if test is None else test, test_rows),
         classes=train.classes,
         validation=_split(train, validation_rows),
+        server=server,
     )
+    return plant(federation, config.kinds, config.attribute, config.against, seed)
+
+
+def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples | None]:
+    """What is left for clients, and the rows that the server keeps, drawn at random."""
+    if not config.server:
+        return train, None
+    if config.server >= len(train):
+        raise DataError(f"task.server leaves clients no row: {config.server} of {len(train)} training rows")
+    rows = np.sort(generator(seed, "server rows").permutation(len(train))[: config.server])
+    attributes = {name: column[rows] for name, column in train.attributes.items()}
+    rest = np.setdiff1d(np.arange(len(train)), rows)
+    return train.take(rest), Samples(train.x[rows], train.y[rows], train.classes, attributes)
 
 
 def settled(config: TaskConfig, kind: TaskKind) -> TaskConfig:

@@ -48,7 +48,8 @@ NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
 class Federation:
     """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
 
-    Validation rows are what a search or an acceptance test asks about; by default nobody has any.
+    Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
+    that only the server has, to score models on.
     """
 
     names: tuple[str, ...]
@@ -56,6 +57,7 @@ class Federation:
     test: Split
     classes: int
     validation: Split = NO_ROWS
+    server: Samples | None = None
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:

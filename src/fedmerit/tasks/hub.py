@@ -33,6 +33,15 @@ def hub_name(config: TaskConfig, default: str, others: Sequence[str] = ()) -> st
     return name or default
 
 
+def no_hub(config: TaskConfig, task: str) -> None:
+    """A task that is read from a folder alone."""
+    if hub_name(config, default="") is not None:
+        raise ConfigError(
+            f"task {task!r} is read from the folder FEDMERIT_DATA; got task.source = {config.source!r}; "
+            'set task.source = "folder"'
+        )
+
+
 def read_labelled(name: str, size: int, classes: int) -> tuple[Raw, Raw]:
     """Training and test rows of a data set with the columns image (grey, size x size) and label."""
     source = _open(name)

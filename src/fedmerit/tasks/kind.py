@@ -16,6 +16,10 @@ MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
 """The partitions that can be made of any labelled data; `natural` needs ids besides."""
 
 
+SENSITIVE = ("attribute", "attribute-label")
+"""Those for data that has attributes."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskKind:
     """One task by name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,10 +13,11 @@ from fedmerit.config import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.seeds import derive, generator
 from fedmerit.tasks.extras import need, quiet
-from fedmerit.tasks.kind import MADE
+from fedmerit.tasks.kind import MADE, SENSITIVE
 from fedmerit.tasks.raw import Ids
 
 Rows: TypeAlias = NDArray[np.int64]
+NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 class Parts(NamedTuple):
@@ -25,7 +27,14 @@ class Parts(NamedTuple):
     names: tuple[str, ...]
 
 
-def partition(labels: NDArray[np.int64], ids: Ids | None, config: TaskConfig, clients: int | None, seed: int) -> Parts:
+def partition(
+    labels: NDArray[np.int64],
+    ids: Ids | None,
+    config: TaskConfig,
+    clients: int | None,
+    seed: int,
+    attributes: Mapping[str, NDArray[Any]] = NO_ATTRIBUTES,
+) -> Parts:
     """Spread the rows as `config.partition` says; every client gets one or more, and but for `label-draws` no row goes
     to two clients.
 
@@ -40,6 +49,8 @@ def partition(labels: NDArray[np.int64], ids: Ids | None, config: TaskConfig, cl
             f"more clients than samples: {clients} clients, {len(labels)} training rows; "
             f"set task.clients to {len(labels)} or fewer"
         )
+    if config.partition in SENSITIVE:
+        labels = _codes(labels, attributes, config)
     rows = _made(labels, config, clients, seed)
     return Parts([np.sort(part) for part in rows], tuple(map(str, range(clients))))
 
@@ -50,13 +61,24 @@ def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int
             return _flower("IidPartitioner", {}, labels, clients, seed)
         case "shards":
             return _shards(labels, clients, config.shards, seed)
-        case "dirichlet":
+        case "dirichlet" | "attribute" | "attribute-label":
             return _dirichlet(labels, clients, config.alpha, seed)
         case "label-groups":
             return _label_groups(labels, clients, config.groups, seed)
         case "label-draws":
             return _label_draws(labels, clients, config, seed)
-    raise UnknownName("partition", config.partition, (*MADE, "natural"))
+    raise UnknownName("partition", config.partition, (*MADE, *SENSITIVE, "natural"))
+
+
+def _codes(labels: NDArray[np.int64], attributes: Mapping[str, NDArray[Any]], config: TaskConfig) -> NDArray[np.int64]:
+    """What takes the place of the label in a Dirichlet partition: the attribute's value, or that and the label."""
+    columns = [] if config.partition == "attribute" else [labels]
+    for name in config.attribute.split("+"):
+        if name not in attributes:
+            known = ", ".join(sorted(attributes)) or "none"
+            raise DataError(f"partition {config.partition!r} needs the attribute {name!r}; the data has: {known}")
+        columns.append(attributes[name])
+    return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _flower(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -56,3 +56,15 @@ class Raw:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Raw:
+        """These rows alone."""
+        ids = None if self.ids is None else replace(self.ids, values=self.ids.values[rows])
+        return Raw(
+            self.x[rows],
+            self.y[rows],
+            self.classes,
+            {name: column[rows] for name, column in self.attributes.items()},
+            ids,
+            None if self.for_test is None else self.for_test[rows],
+        )

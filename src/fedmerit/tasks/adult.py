@@ -1,0 +1,77 @@
+"""Task `adult`: the UCI census rows; does a person earn more than 50,000 dollars a year?"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import DataError
+from fedmerit.tasks.build import build, settled
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.folder import find_file
+from fedmerit.tasks.hub import no_hub
+from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
+from fedmerit.tasks.raw import Raw
+from fedmerit.tasks.tabular import age_groups, codes, encode
+
+NAMES = (
+    *("age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"),
+    *("race", "sex", "capital_gain", "capital_loss", "hours_per_week", "native_country", "income"),
+)
+NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
+WORDS = ("workclass", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
+"""`education` says the same as `education_num`, and `fnlwgt` is the census' sampling weight, no trait of a person."""
+
+
+def read_adult() -> tuple[Raw, Raw]:
+    """Training and test rows, with the attributes sex (1: male), white, race and age."""
+    train = _read(find_file("adult", "adult.data.gz", "adult.data"))
+    test = _read(find_file("adult", "adult.test.gz", "adult.test"))
+    columns = {name: [*train[name], *test[name]] for name in NAMES}
+    fitted = np.arange(len(columns["age"])) < len(train["age"])
+    everything = Raw(
+        encode(columns, NUMBERS, WORDS, fitted),
+        np.array([word.rstrip(".") == ">50K" for word in columns["income"]], dtype=np.int64),
+        2,
+        {
+            "sex": codes(columns["sex"], ("Female", "Male")),
+            "white": np.array([race == "White" for race in columns["race"]], dtype=np.uint8),
+            "race": codes(columns["race"]),
+            "age": age_groups(columns["age"]),
+        },
+    )
+    return everything.take(fitted), everything.take(~fitted)
+
+
+def _read(path: Path) -> dict[str, list[str]]:
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        lines = content.decode("ascii").splitlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is no readable file of the census ({error}); fetch it again") from None
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and not line.startswith("|")]
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(NAMES):
+            raise DataError(f"{path}: a row has {len(NAMES)} cells; row {number} has {len(row)}")
+    if not rows:
+        raise DataError(f"{path} holds no row")
+    return {name: [row[place] for row in rows] for place, name in enumerate(NAMES)}
+
+
+def _load(config: TaskConfig, seed: int) -> Federation:
+    no_hub(config, "adult")
+    return build(*read_adult(), settled(config, ADULT), ADULT, seed)
+
+
+ADULT = TaskKind(
+    name="adult",
+    about="48,842 people of the 1994 US census: above 50,000 dollars a year? Attributes sex, white, race, age",
+    load=_load,
+    models=("adult-mlp", "adult-linear"),
+    partitions=(*MADE, *SENSITIVE),
+    clients=20,
+)

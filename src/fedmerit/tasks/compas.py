@@ -1,0 +1,88 @@
+"""Task `compas`: ProPublica's defendants; was a person charged again within two years?"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import DataError
+from fedmerit.seeds import generator
+from fedmerit.tasks.build import build, settled
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.folder import find_file
+from fedmerit.tasks.hub import no_hub
+from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
+from fedmerit.tasks.raw import Raw
+from fedmerit.tasks.tabular import age_groups, codes, encode
+
+FILE = "compas-scores-two-years.csv"
+NUMBERS = ("age", "priors_count", "juv_fel_count", "juv_misd_count", "juv_other_count")
+WORDS = ("sex", "race", "c_charge_degree")
+NEEDED = (*NUMBERS, *WORDS, "days_b_screening_arrest", "is_recid", "score_text", "two_year_recid")
+DAYS = 30
+"""ProPublica's filter: charge and screening lie at most that many days apart."""
+TRAIN_SHARE = 0.8
+
+
+def read_compas() -> tuple[Raw, Raw]:
+    """Training and test rows of ProPublica's 6,172; the split is the same in every run. sex: 1 is male."""
+    rows = [
+        row
+        for row in _read(find_file("compas", "compas-scores-two-years.csv.gz", "compas-scores-two-years.csv"))
+        if _counts(row)
+    ]
+    columns = {name: [row[name] for row in rows] for name in NEEDED}
+    fitted = np.zeros(len(rows), dtype=np.bool_)
+    fitted[generator(0, "compas split").permutation(len(rows))[: round(TRAIN_SHARE * len(rows))]] = True
+    everything = Raw(
+        encode(columns, NUMBERS, WORDS, fitted),
+        np.array(columns["two_year_recid"], dtype=np.int64),
+        2,
+        {
+            "sex": codes(columns["sex"], ("Female", "Male")),
+            "white": np.array([race == "Caucasian" for race in columns["race"]], dtype=np.uint8),
+            "race": codes(columns["race"]),
+            "age": age_groups(columns["age"]),
+        },
+    )
+    return everything.take(fitted), everything.take(~fitted)
+
+
+def _counts(row: dict[str, str]) -> bool:
+    """The usual filter of ProPublica's analysis."""
+    days = row["days_b_screening_arrest"]
+    near = days != "" and abs(float(days)) <= DAYS
+    return near and row["is_recid"] != "-1" and row["c_charge_degree"] != "O" and row["score_text"] != "N/A"
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"))))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} is no readable CSV ({error}); fetch it again") from None
+    missing = [name for name in NEEDED if not rows or rows[0].get(name) is None]
+    if missing:
+        raise DataError(f"{path} lacks the columns {', '.join(missing)}")
+    return rows
+
+
+def _load(config: TaskConfig, seed: int) -> Federation:
+    no_hub(config, "compas")
+    return build(*read_compas(), settled(config, COMPAS), COMPAS, seed)
+
+
+COMPAS = TaskKind(
+    name="compas",
+    about="6,172 defendants in Broward County: charged again within two years? Attributes sex, white, race, age",
+    load=_load,
+    models=("compas-mlp", "compas-linear"),
+    partitions=(*MADE, *SENSITIVE),
+    clients=10,
+)

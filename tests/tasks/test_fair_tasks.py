@@ -1,0 +1,159 @@
+"""Adult, COMPAS, partitions by attribute, the server's rows and planted kinds of clients."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from task_files import real_folder
+
+from fedmerit.config import TaskConfig
+from fedmerit.errors import ConfigError, DataError, UserError
+from fedmerit.tasks import find_task
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.kinds import KINDS, assign
+
+
+def adult(seed: int = 0, **settings: object) -> Federation:
+    real_folder("adult")
+    return find_task("adult").load(TaskConfig(data="adult", **settings), seed)  # type: ignore[arg-type]
+
+
+def test_adult_as_published() -> None:
+    federation = adult()
+    assert federation.train.x.shape == (32561, 91)
+    assert (federation.train.y.sum(), federation.test.y.sum(), len(federation.test.y)) == (7841, 3846, 16281)
+    assert federation.train.attributes["sex"].sum() == 21790
+    assert federation.train.attributes["white"].sum() == 27816
+    assert sorted(np.unique(federation.train.attributes["race"]).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(np.unique(federation.train.attributes["age"]).tolist()) == [0, 1, 2]
+    assert federation.train.x[:, 0].mean() == pytest.approx(0, abs=1e-4)
+    assert federation.train.x[:, 0].std() == pytest.approx(1, abs=1e-4)
+
+
+def test_compas_as_published() -> None:
+    real_folder("compas")
+    federation = find_task("compas").load(TaskConfig(data="compas"), 0)
+    assert len(federation.train.y) + len(federation.test.y) == 6172
+    assert federation.train.x.shape[1] == 15
+    assert federation.train.y.sum() + federation.test.y.sum() == 2809
+    races = np.concatenate([federation.train.attributes["race"], federation.test.attributes["race"]])
+    assert np.bincount(races).tolist() == [3175, 31, 2103, 509, 11, 343]
+
+
+def test_the_servers_rows_are_nobody_elses() -> None:
+    plain, apart = adult(), adult(server=2000)
+    assert apart.server is not None
+    assert (len(apart.server), apart.train.sizes.sum()) == (2000, 30561)
+    assert apart.test.y.tolist() == plain.test.y.tolist()
+    everything = np.concatenate([apart.server.x, apart.train.x])
+    order = [np.lexsort(rows.T) for rows in (everything, plain.train.x)]
+    assert np.array_equal(everything[order[0]], plain.train.x[order[1]])
+    assert 0.5 < apart.server.attributes["sex"].mean() < 0.8
+    with pytest.raises(DataError, match="leaves clients no row"):
+        adult(server=40000)
+
+
+@pytest.mark.parametrize(("partition", "attribute"), [("attribute", "sex"), ("attribute-label", "sex+race")])
+def test_partitions_by_attribute_make_clients_unlike(partition: str, attribute: str) -> None:
+    even = adult(partition="iid").train
+    uneven = adult(partition=partition, attribute=attribute, alpha=0.3).train
+    shares = [[split.attributes["sex"][split.rows(client)].mean() for client in range(20)] for split in (even, uneven)]
+    assert np.std(shares[1]) > 3 * np.std(shares[0])
+    assert uneven.sizes.sum() == 32561
+    labels = [uneven.y[uneven.rows(client)].mean() for client in range(20)]
+    if partition == "attribute-label":
+        assert np.std(labels) > 0.1
+    with pytest.raises(DataError, match="needs the attribute 'colour'"):
+        adult(partition=partition, attribute="colour")
+
+
+def test_kinds_do_what_they_say() -> None:
+    shares = dict.fromkeys(KINDS, 0.2)
+    fair, planted = adult(seed=3), adult(seed=3, kinds=shares)
+    kinds = assign(20, shares, 3)
+    assert sorted(kinds.values()) == sorted(list(KINDS) * 4)
+    for client in range(20):
+        before, after = fair.samples(client), planted.samples(client)
+        women = before.attributes["sex"] == 0
+        kind = kinds[client]
+        assert planted.names[client] == f"{client} {kind}"
+        if kind == "imbalanced":
+            kept = (after.attributes["sex"] == 0).sum() / women.sum()
+            assert 0.02 < kept < 0.2
+            assert (after.attributes["sex"] == 1).sum() == (~women).sum()
+            continue
+        assert len(after) == len(before)
+        changed = before.y != after.y
+        if kind == "biased":
+            assert changed.sum() == pytest.approx(0.5 * (women & (before.y == 1)).sum(), rel=0.4)
+            assert (women & (before.y == 1))[changed].all()
+        if kind == "poisoned":
+            assert np.array_equal(changed, women)
+        if kind == "poor":
+            assert 0.15 < changed.mean() < 0.35
+            assert not np.array_equal(before.x, after.x)
+        if kind == "free_rider":
+            assert len(np.unique(after.x, axis=0)) == 1
+    assert planted.test.y.tolist() == fair.test.y.tolist()
+
+
+def test_another_group_can_be_the_disadvantaged() -> None:
+    fair, planted = adult(), adult(kinds={"poisoned": 1.0}, attribute="white", against=1)
+    changed = fair.train.y != planted.train.y
+    assert np.array_equal(changed, fair.train.attributes["white"] == 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"kinds": {"evil": 0.1}}, "imbalanced"),
+        ({"kinds": {"poor": 1.2}}, "0..1"),
+        ({"kinds": {"poor": 0.7, "biased": 0.7}}, "at most 1"),
+        ({"kinds": {"poisoned": 0.5}, "attribute": "colour"}, "colour"),
+        ({"source": "hub"}, "folder"),
+    ],
+)
+def test_mistakes(settings: dict[str, object], says: str) -> None:
+    with pytest.raises((ConfigError, DataError, UserError), match=says):
+        adult(**settings)
+
+
+def test_two_classes_are_needed_to_flip() -> None:
+    digits = find_task("digits")
+    with pytest.raises(DataError, match="attribute"):
+        digits.load(TaskConfig(kinds={"poisoned": 0.5}), 0)
+    free = digits.load(TaskConfig(kinds={"free_rider": 0.25, "poor": 0.25}), 0)
+    assert sum("free_rider" in name for name in free.names) == 5
+    assert free.train.x.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"1, 2, 3\n", "15 cells; row 1 has 3"),
+        (b"", "no row"),
+        (b"\xff\xfe", "no readable file"),
+    ],
+)
+def test_files_that_are_no_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str) -> None:
+    (tmp_path / "adult").mkdir()
+    for name in ("adult.data.gz", "adult.test.gz"):
+        (tmp_path / "adult" / name).write_bytes(gzip.compress(content))
+    monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=says):
+        find_task("adult").load(TaskConfig(data="adult"), 0)
+    (tmp_path / "adult" / "adult.data.gz").write_bytes(b"no gzip")
+    with pytest.raises(DataError, match="no readable file"):
+        find_task("adult").load(TaskConfig(data="adult"), 0)
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"", b"\xff\xfe\x00"])
+def test_files_that_are_no_compas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    (tmp_path / "compas").mkdir()
+    (tmp_path / "compas" / "compas-scores-two-years.csv").write_bytes(content)
+    monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"lacks the columns|no readable CSV"):
+        find_task("compas").load(TaskConfig(data="compas"), 0)

@@ -1,0 +1,138 @@
+"""Objectives: equal to fairlearn's group metrics on random data, and honest about what the rows cannot tell."""
+
+from __future__ import annotations
+
+import fairlearn.metrics as fair
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
+
+from fedmerit.errors import ConfigError, DataError, UserError
+from fedmerit.objectives import GROUPED, PLAIN, Answers, Gated, find_objective
+
+many = settings(max_examples=40, deadline=None)
+
+
+def answers(seed: int = 0, rows: int = 60, models: int = 3, classes: int = 2) -> Answers:
+    random = np.random.default_rng(seed)
+    chances = random.dirichlet([1.0] * classes, size=(models, rows)).astype(np.float32)
+    attributes = {"sex": random.integers(0, 2, rows), "race": random.integers(0, 3, rows), "one": np.zeros(rows, int)}
+    return Answers(random.integers(0, classes, rows), classes, attributes, chances.argmax(axis=2), chances)
+
+
+def each(name: str, given: Answers, oracle: object) -> None:
+    """Our objective of each model against a function of (y, predicted)."""
+    found = find_objective(name)(given)
+    assert found == pytest.approx([oracle(given.y, predicted) for predicted in given.predicted], abs=1e-6)  # type: ignore[operator]
+
+
+@many
+@given(seed=st.integers(0, 10**6), attribute=st.sampled_from(["sex", "race", "sex+race"]))
+def test_group_metrics_are_fairlearns(seed: int, attribute: str):
+    told = answers(seed, rows=200)
+    columns = [told.attributes[name] for name in attribute.split("+")]
+    groups = ["/".join(map(str, row)) for row in zip(*columns, strict=True)]
+    each(
+        f"parity:{attribute}",
+        told,
+        lambda y, p: 1 - fair.demographic_parity_difference(y, p, sensitive_features=groups),
+    )
+    each(
+        f"opportunity:{attribute}",
+        told,
+        lambda y, p: 1 - fair.equal_opportunity_difference(y, p, sensitive_features=groups),
+    )
+
+    def mean_odds(y: np.ndarray, p: np.ndarray) -> float:
+        rates = {"tpr": fair.true_positive_rate, "fpr": fair.false_positive_rate}
+        spread = fair.MetricFrame(metrics=rates, y_true=y, y_pred=p, sensitive_features=groups).difference()
+        return 1 - float(spread.mean())
+
+    each(f"odds:{attribute}", told, mean_odds)
+    each(f"worst_group:{attribute}", told, lambda y, p: fair.MetricFrame(
+        metrics=accuracy_score, y_true=y, y_pred=p, sensitive_features=groups).group_min())  # fmt: skip
+
+
+def _exact(chances: np.ndarray) -> np.ndarray:
+    """Rows that sum to 1 in double precision."""
+    return chances.astype(np.float64) / chances.astype(np.float64).sum(axis=1, keepdims=True)
+
+
+@many
+@given(seed=st.integers(0, 10**6), classes=st.integers(2, 5))
+def test_plain_objectives_are_sklearns(seed: int, classes: int):
+    told = answers(seed, classes=classes)
+    each("accuracy", told, accuracy_score)
+    each("balanced_accuracy", told, balanced_accuracy_score)
+    assert told.probabilities is not None
+    losses = [log_loss(told.y, _exact(chances), labels=range(classes)) for chances in told.probabilities]
+    assert find_objective("loss")(told) == pytest.approx(
+        np.maximum(1 - np.array(losses) / np.log(classes), 0), abs=1e-5
+    )
+
+
+@many
+@given(seed=st.integers(0, 10**6))
+def test_every_objective_lies_in_0_to_1(seed: int):
+    told = answers(seed, rows=100)
+    for name in [*PLAIN, *(f"{name}:sex" for name in GROUPED)]:
+        values = find_objective(name)(told)
+        assert values.shape == (3,)
+        assert ((values >= 0) & (values <= 1)).all(), name
+
+
+def test_calibration_compares_what_groups_are_promised():
+    chances = np.array([[0.6, 0.4], [0.6, 0.4], [0.2, 0.8], [0.2, 0.8]], np.float32)[np.newaxis]
+    told = Answers(np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, chances.argmax(axis=2), chances)
+    assert find_objective("calibration:sex")(told) == pytest.approx([1 - 0.4])
+
+
+def test_a_group_without_positives_leaves_the_objective_unknown():
+    told = Answers(np.array([0, 0, 1, 0]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[0, 1, 1, 0]]))
+    assert np.isnan(find_objective("opportunity:sex")(told)).all()
+    assert np.isnan(find_objective("odds:sex")(told)).all()
+    assert find_objective("parity:sex")(told) == pytest.approx([1.0])
+
+
+def test_a_constant_model_looks_fair_and_the_gate_sees_it():
+    told = Answers(np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[1, 1, 1, 1], [0, 1, 0, 1]]))
+    parity = find_objective("parity:sex")
+    assert parity(told).tolist() == [1, 1]
+    assert Gated(parity, 0.6)(told).tolist() == [0, 1]
+    assert Gated(parity, 0.6).name == "parity:sex"
+    with pytest.raises(ConfigError, match="gate"):
+        Gated(parity, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("parity:colour", "no attribute 'colour'"), ("parity:sex+colour", "no attribute")],
+)
+def test_rows_that_cannot_answer(name: str, says: str):
+    with pytest.raises(DataError, match=says):
+        find_objective(name)(answers())
+
+
+def test_one_group_has_nothing_to_compare():
+    assert np.isnan(find_objective("parity:one")(answers())).all()
+
+
+@pytest.mark.parametrize("name", ["parity:sex", "opportunity:sex", "odds:sex", "calibration:sex"])
+def test_two_classes_are_needed(name: str):
+    with pytest.raises(DataError, match="two classes; this task has 3"):
+        find_objective(name)(answers(classes=3))
+
+
+@pytest.mark.parametrize("name", ["loss", "calibration:sex"])
+def test_probabilities_are_needed(name: str):
+    told = answers()
+    with pytest.raises(DataError, match="probabilities"):
+        find_objective(name)(Answers(told.y, 2, told.attributes, told.predicted))
+
+
+@pytest.mark.parametrize("name", ["fairness", "parity", "accuracy:sex", "", "parity:"])
+def test_unknown_objectives_list_the_known(name: str):
+    with pytest.raises(UserError, match="balanced_accuracy"):
+        find_objective(name)
