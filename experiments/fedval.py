@@ -1,6 +1,6 @@
 """FedVal on Adult: the poster's three questions, and how much the server's rows matter (SPEC A4, C).
 
-    .venv/bin/python experiments/fedval.py            # minutes on 2 cores; writes docs/results/fedval.tables.md and figures
+    .venv/bin/python experiments/fedval.py      # minutes on 2 cores; writes docs/results/fedval.tables.md and figures
 
 Five paired seeds: the same partition, planted clients, first model and draws in every row of a table.
 """

@@ -11,7 +11,7 @@ import pytest
 
 from fedmerit import DS, LD, federate, load_task, prioritized, run_config
 from fedmerit.config import load_config
-from fedmerit.recipes import make_recipe
+from fedmerit.named_recipes import make_recipe
 from fedmerit.tasks import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

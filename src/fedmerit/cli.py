@@ -21,9 +21,9 @@ from fedmerit.cores import cores
 from fedmerit.criteria import CRITERIA, Attribute
 from fedmerit.criteria_file import read_criteria
 from fedmerit.errors import ConfigError, RunStopped, UserError
+from fedmerit.named_recipes import RECIPES
 from fedmerit.named_scores import SCORES, make_score
 from fedmerit.objectives import GROUPED, PLAIN
-from fedmerit.recipes import RECIPES
 from fedmerit.weights import by_client
 from fedmerit.weights import weigh as weigh_table
 

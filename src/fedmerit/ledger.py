@@ -17,13 +17,20 @@ from numpy.typing import NDArray
 from fedmerit.decision import Tried
 from fedmerit.errors import FolderError
 from fedmerit.groups import Meetings
-from fedmerit.measures import percentiles
+from fedmerit.ledger_rows import (
+    audit_rows,
+    distance_rows,
+    earned_rows,
+    event_rows,
+    reward_rows,
+    round_row,
+    tried_rows,
+)
 from fedmerit.round import Record
 from fedmerit.search import Standing
-from fedmerit.types import History, Matrix, Verdict
-from fedmerit.weights import Earned, Weights, by_client
+from fedmerit.types import History, Matrix
+from fedmerit.weights import Earned
 
-NO_ANSWER = Verdict(False, reason="no answer")
 SCHEMA_VERSION = 5
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -153,16 +160,16 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 17)})", _round_row(record))
-            db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", _tried_rows(record))
+            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 17)})", round_row(record))
+            db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", tried_rows(record))
             if record.weights is not None:
                 db.executemany(
-                    "INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _earned_rows(record, record.weights)
+                    "INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earned_rows(record, record.weights)
                 )
-            db.executemany("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _reward_rows(record))
-            db.executemany("INSERT INTO distances VALUES (?, ?, ?)", _distance_rows(record))
-            db.executemany("INSERT INTO audits VALUES (?, ?, ?, ?)", _audit_rows(record))
-            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", _event_rows(record))
+            db.executemany("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", reward_rows(record))
+            db.executemany("INSERT INTO distances VALUES (?, ?, ?)", distance_rows(record))
+            db.executemany("INSERT INTO audits VALUES (?, ?, ?, ?)", audit_rows(record))
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", event_rows(record))
             if record.evaluation is not None:
                 pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
                 rows = ((record.index, client, *pair) for client, pair in enumerate(pairs))
@@ -295,78 +302,6 @@ class Ledger:
         where = "" if round is None else " WHERE round = ?"
         values = () if round is None else (round,)
         return [Event(*row) for row in self._db.execute(f"SELECT * FROM events{where} ORDER BY rowid", values)]
-
-
-def _round_row(record: Record) -> tuple[object, ...]:
-    tested = record.evaluation
-    accuracy = None if tested is None else tested.accuracy
-    marks = (None, None, None) if tested is None else percentiles(tested.local)
-    priority, seconds, found = json.dumps(record.priority), json.dumps(record.seconds), record.decision
-    taken = (found.option.label, repr(found.option.way.score)) if found and found.option else (None, None)
-    search = (found.exchanges, found.evaluations, found.tests) if found and found.option else (0, 0, 0)
-    quality = found.standing.quality if found and found.option else None
-    groups = (len(record.groups.members), record.groups.cut) if record.groups else (1, None)
-    counts = record.bytes_down, record.bytes_up
-    return record.index, priority, *taken, *search, *groups, quality, accuracy, *marks, *counts, seconds
-
-
-def _tried_rows(record: Record) -> list[tuple[object, ...]]:
-    tried = record.decision.tried if record.decision else ()
-    return [
-        (record.index, place, one.way, json.dumps(one.same), one.quality, one.exchange, one.chosen)
-        for place, one in enumerate(tried)
-    ]
-
-
-def _earned_rows(record: Record, weights: Weights) -> list[tuple[object, ...]]:
-    groups = record.groups.labels if record.groups else None
-    return [
-        (record.index, row.id, *_jsons(row.facts, row.criteria, row.normalised), row.score, row.weight, row.group)
-        for row in by_client(weights, record.priority, record.ids, record.facts, groups)
-    ]
-
-
-def _jsons(*values: object) -> Iterator[str]:
-    return map(json.dumps, values)
-
-
-def _reward_rows(record: Record) -> list[tuple[object, ...]]:
-    """NaN becomes NULL by SQLite's own rule."""
-    given = record.handout
-    return [
-        (record.index, client, len(part.values), part.size, said.accepted, said.before, said.after, said.reason)
-        for client, part in sorted(given.parts.items())
-        if (said := given.verdicts.get(client, NO_ANSWER))
-    ]
-
-
-def _audit_rows(record: Record) -> list[tuple[object, ...]]:
-    """NaN becomes NULL by SQLite's own rule."""
-    return [
-        (record.index, client, name, value)
-        for client, found in sorted(record.audit.items())
-        for name, value in found.items()
-    ]
-
-
-def _distance_rows(record: Record) -> list[tuple[object, ...]]:
-    distances = record.groups.distances if record.groups else None
-    if distances is None:
-        return []
-    pairs = distances[np.triu_indices(len(distances), 1)].astype(np.float32)
-    return [(record.index, np.array(record.ids, dtype=np.int64).tobytes(), pairs.tobytes())]
-
-
-def _event_rows(record: Record) -> list[tuple[object, ...]]:
-    rows: list[tuple[object, ...]] = [(record.index, i, "left-out", why) for i, why in sorted(record.left_out.items())]
-    refused = [(i, said.reason) for i, said in sorted(record.handout.verdicts.items()) if said.reason]
-    rows += [(record.index, client, "refused", reason) for client, reason in refused]
-    rows += [(record.index, None, note.kind, note.text) for note in record.notes]
-    if record.weights is None:
-        rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
-    else:
-        rows += [(record.index, None, note.kind, note.text) for note in record.weights.notes]
-    return rows
 
 
 @contextmanager

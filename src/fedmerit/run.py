@@ -34,8 +34,9 @@ from fedmerit.folder import (
 from fedmerit.learn.base import ChanceLearner
 from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
+from fedmerit.named_recipes import make_recipe
 from fedmerit.objectives import Objective, find_objective
-from fedmerit.recipes import Recipe, make_recipe
+from fedmerit.recipes import Recipe
 from fedmerit.round import Record, State, begin, play
 from fedmerit.search import Backtracking
 from fedmerit.seeds import derive
