@@ -15,7 +15,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedmerit needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,data,report,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,data,report,flower,dev]'
 	@touch $@
 
 setup: $(VENV)/.ready  ## make .venv and install everything into it

@@ -1,0 +1,241 @@
+"""A fleet over a Flower Grid: one exchange per stage, each reply checked and given to the client it belongs to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.flower.records import (
+    AUDIT,
+    EVALUATE,
+    HELLO,
+    REWARD,
+    TRAIN,
+    Unfit,
+    counts,
+    numbers,
+    pack,
+    part_arrays,
+    setting,
+    vector,
+)
+from fedmerit.learn.base import ChanceLearner, LayeredLearner, Learner
+from fedmerit.objectives import Answers, Objective
+from fedmerit.rewards import Acceptance
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Samples, Verdict
+from fedmerit.updates import Updates
+
+POLL = 0.2
+"""Seconds between looks for replies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What came of one exchange: contents by client, reasons of who failed, seconds each took."""
+
+    contents: Mapping[ClientId, RecordDict]
+    failed: Mapping[ClientId, str]
+    seconds: Mapping[ClientId, float]
+
+
+@dataclass
+class GridFleet:
+    """The clients of a federation on Flower; client i is the node whose partition-id is i.
+
+    The server needs the learner (for the first model and to score models on rows of its own), the clients' names and,
+    for server validation, its own rows. Clients' own models stay with them, in the state of their nodes.
+    """
+
+    grid: Grid
+    learner: Learner
+    client_names: Sequence[str]
+    server: Samples | None = None
+    timeout: float = 3600.0
+    nodes: dict[ClientId, int] = field(default_factory=dict)
+    owners: set[ClientId] = field(default_factory=set)
+
+    def names(self) -> Sequence[str]:
+        """The clients' names."""
+        return self.client_names
+
+    def start(self, seed: int) -> Model:
+        """The learner's first model."""
+        return self.learner.start(seed)
+
+    def layers(self) -> Sequence[int]:
+        """The learner's, or one where it does not know."""
+        return self.learner.layers if isinstance(self.learner, LayeredLearner) else (len(self.learner.start(0)),)
+
+    def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
+        """Find out which client each connected node is; wait until at least so many are there."""
+        ends = time.monotonic() + patience
+        while True:
+            self._ask_new_nodes()
+            if len(self.nodes) >= at_least:
+                return
+            if time.monotonic() > ends:
+                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s")
+            time.sleep(POLL)
+
+    def _ask_new_nodes(self) -> None:
+        """Nodes that are gone are forgotten; new ones say who they are."""
+        connected = set(self.grid.get_node_ids())
+        self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
+        new = sorted(connected - set(self.nodes.values()))
+        for node, content in self._send({node: (node, pack(config={})) for node in new}, HELLO).contents.items():
+            try:
+                client, own = setting(content, "client", int), setting(content, "own", bool)
+            except Unfit:
+                continue
+            if 0 <= client < len(self.client_names):
+                self.nodes[client] = node
+                (self.owners.add if own else self.owners.discard)(client)
+
+    def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
+        """One message per client; a model goes only to who has none of its own."""
+        self._ask_new_nodes()
+        contents, down = {}, 0
+        for client, parcel in sorted(parcels.items()):
+            sends = not (parcel.own and client in self.owners)
+            down += parcel.model.nbytes if sends else 0
+            config = {"round": index, "seed": seed, "epochs": parcel.epochs or 0, "own": parcel.own or ""}
+            contents[client] = pack({"model": parcel.model} if sends else {}, config | {"needs": list(needs)})
+        length = len(next(iter(parcels.values())).model) if parcels else 0
+        found = self._ask(contents, TRAIN)
+        rows, failed, told = {}, dict(found.failed), {}
+        for client, content in found.contents.items():
+            try:
+                rows[client], told[client] = vector(content, "update", length), numbers(content)
+                (self.owners.add if setting(content, "own", bool) else self.owners.discard)(client)
+            except Unfit as error:
+                failed[client] = str(error)
+        ids = tuple(sorted(client for client in rows if client in told))
+        matrix = np.stack([rows[client] for client in ids]) if ids else np.empty((0, length), dtype=np.float32)
+        updates = Updates(matrix)
+        return Replies(ids, updates, tuple(told[client] for client in ids), failed, found.seconds, down, updates.nbytes)
+
+    def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
+        """Each client tests its own model without and with its part."""
+        config = {"round": index, "sigma": float(acceptance.sigma)}
+        found = self._ask({client: pack(part_arrays(part), config) for client, part in parts.items()}, REWARD)
+        verdicts = {client: Verdict(False, reason=reason) for client, reason in found.failed.items()}
+        for client, content in found.contents.items():
+            said = numbers(content)
+            before, after = (float(said.get(name, float("nan"))) for name in ("before", "after"))
+            try:
+                reason = setting(content, "reason", str)
+            except Unfit as error:
+                reason = str(error)
+            verdicts[client] = Verdict(said.get("accepted") == 1 and not reason, before, after, reason)
+        return verdicts
+
+    def evaluate(
+        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
+    ) -> Sequence[Evaluation]:
+        """All models in one message per client; who does not answer counts as without rows."""
+        asked = range(len(self.client_names)) if clients is None else clients
+        arrays = {str(place): model for place, model in enumerate(models)}
+        config = {"on": on, "models": len(models), "own": ""}
+        return self._tested({client: pack(arrays, config) for client in asked}, len(models))
+
+    def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
+        """Each client its own model; one is sent along to who has none."""
+        config = {"on": on, "models": 1, "own": "own"}
+        contents = {
+            client: pack({} if client in self.owners else {"0": model}, config)
+            for client in range(len(self.client_names))
+        }
+        return self._tested(contents, 1)[0]
+
+    def _tested(self, contents: Mapping[ClientId, RecordDict], models: int) -> list[Evaluation]:
+        right = np.zeros((models, len(self.client_names)), dtype=np.int64)
+        sizes = np.zeros(len(self.client_names), dtype=np.int64)
+        for client, content in self._ask(contents, EVALUATE).contents.items():
+            try:
+                correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
+            except Unfit:
+                continue
+            if max(correct) <= size:
+                right[:, client], sizes[client] = correct, size
+        return [Evaluation(row, sizes) for row in right]
+
+    def has_server_rows(self) -> bool:
+        """Whether the server was given some."""
+        return self.server is not None
+
+    def validate(self, models: Iterable[Model]) -> Answers:
+        """Scored here: the server's rows never leave it."""
+        rows, learner = self.server, self.learner
+        if rows is None:
+            raise ConfigError("the server has no rows to score models on; set task.server = 1000")
+        predicted, chances = [], []
+        for model in models:
+            predicted.append(learner.predict(model, rows.x))
+            chances += [learner.chances(model, rows.x)] if isinstance(learner, ChanceLearner) else []
+        known = np.stack(chances) if chances else None
+        return Answers(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, own: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """Clients measure and send the numbers alone."""
+        names = [objective.name for objective in objectives]
+        config = {"objectives": names, "own": "own" if own else ""}
+        contents = {
+            client: pack({} if own and client in self.owners else {"model": model}, config)
+            for client in range(len(self.client_names))
+        }
+        found = {client: numbers(content) for client, content in self._ask(contents, AUDIT).contents.items()}
+        return {
+            client: {name: float(said[name]) for name in names}
+            for client, said in sorted(found.items())
+            if all(isinstance(said.get(name), float | int) for name in names)
+        }
+
+    def save(self, run: Path, round: int) -> None:
+        """Clients keep their own models themselves."""
+
+    def load(self, run: Path, round: int) -> bool:
+        """Clients have what they kept."""
+        return True
+
+    def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
+        """One message for each client that is connected."""
+        there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
+        found = self._send(there, kind)
+        away = {client: "its node is not connected" for client in contents if client not in self.nodes}
+        return Exchange(found.contents, {**away, **found.failed}, found.seconds)
+
+    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
+        """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
+        messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
+        begun = time.monotonic()
+        ids = list(self.grid.push_messages(messages)) if messages else []
+        waiting = {name: key for name, key in zip(ids, contents, strict=False) if name}
+        got: dict[int, RecordDict] = {}
+        failed = {key: "its message could not be sent" for key in contents if key not in waiting.values()}
+        seconds: dict[int, float] = {}
+        while waiting:
+            replies = list(self.grid.pull_messages(list(waiting)))
+            for reply in replies:
+                key = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if key is None:
+                    continue  # not an answer to anything that is open: late, repeated or made up
+                seconds[key] = time.monotonic() - begun
+                if reply.has_error():
+                    failed[key] = f"its node answered with an error: {reply.error.reason or reply.error.code}"
+                else:
+                    got[key] = reply.content
+            if not replies and time.monotonic() - begun > self.timeout:
+                break
+            if waiting and not replies:
+                time.sleep(POLL)
+        failed |= dict.fromkeys(waiting.values(), f"no answer within {self.timeout:g} s")
+        return Exchange(got, failed, seconds)

@@ -1,0 +1,88 @@
+"""A Grid without processes or network: ClientApps are called where they are; for tests and for a debugger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+
+class InProcessGrid(Grid):
+    """Nodes 1000, 1001, ... with partitions 0, 1, ...; each keeps its state between messages.
+
+    Messages travel as bytes would: what a client changes in a record, the server does not see.
+    """
+
+    def __init__(self, app: ClientApp, nodes: int, run_config: Mapping[str, Any] | None = None) -> None:
+        _name_this_process()
+        self._app, self._replies = app, dict[str, Message]()
+        self._contexts = {
+            1000 + place: Context(
+                run_id=1,
+                node_id=1000 + place,
+                node_config={"partition-id": place, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config=cast(Any, dict(run_config or {})),
+            )
+            for place in range(nodes)
+        }
+
+    def set_run(self, run: Any) -> None:
+        """There is one run."""
+
+    @property
+    def run(self) -> Any:
+        """There is one run."""
+        raise NotImplementedError("an in-process grid has no run")
+
+    def create_message(self, *args: Any, **kwargs: Any) -> Message:
+        """Deprecated in Flower."""
+        raise NotImplementedError("make a flwr.app.Message instead")
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self._contexts)
+
+    def get_nodes(self) -> Iterable[Any]:
+        """Not needed here."""
+        raise NotImplementedError("ask get_node_ids")
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Each message is answered at once."""
+        ids = []
+        for message in messages:
+            name = str(len(self._replies) + 1)
+            message.metadata.__dict__["_message_id"] = name
+            self._replies[name] = self.deliver(message)
+            ids.append(name)
+        return ids
+
+    def deliver(self, message: Message) -> Message:
+        """The node's reply, or an error with what it raised."""
+        context = self._contexts.get(message.metadata.dst_node_id)
+        if context is None:
+            return Message(error=Error(code=1, reason="node unavailable"), reply_to=message)
+        try:
+            return self._app(message, context)
+        except Exception as error:  # a ClientApp may raise anything; Flower's nodes answer with an error, too
+            reason = error.__cause__ or error
+            return Message(error=Error(code=2, reason=f"{type(reason).__name__}: {reason}"), reply_to=message)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies, each once."""
+        return [self._replies.pop(name) for name in list(message_ids) if name in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Push, then pull."""
+        return self.pull_messages(self.push_messages(messages))
+
+
+def _name_this_process() -> None:
+    """Messages carry the run and the node they come from; where Flower did not start us, we are node 1 of run 1."""
+    for name in ("_task_id", "_run_id", "_node_id"):
+        if getattr(TaskIdentity, name) is None:
+            setattr(TaskIdentity, name, 1)

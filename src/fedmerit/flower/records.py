@@ -1,0 +1,105 @@
+"""Records: our values as Flower's records and back; nothing that comes back is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from numpy.typing import NDArray
+
+from fedmerit.types import Model, Part
+
+ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
+HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
+"""What a server asks: who are you, train, take this reward, test these models, measure these objectives."""
+
+
+class Unfit(Exception):
+    """A record that is not what it should be; its text is the reason."""
+
+
+def pack(
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> RecordDict:
+    """One message's content; a record of each kind that is given, made anew for every message."""
+    content = RecordDict()
+    if arrays is not None:
+        content[ARRAYS] = ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in arrays.items()})
+    if config is not None:
+        content[CONFIG] = ConfigRecord(dict(config))
+    if metrics is not None:
+        content[METRICS] = MetricRecord({name: _plain(value) for name, value in metrics.items()})
+    return content
+
+
+def _plain(value: Any) -> Any:
+    """MetricRecord takes Python's numbers alone."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def array(content: RecordDict, name: str) -> NDArray[Any]:
+    """A named array of the content."""
+    record = content.get(ARRAYS)
+    if not isinstance(record, ArrayRecord) or name not in record:
+        raise Unfit(f"array {name!r} is missing")
+    try:
+        return record[name].numpy()
+    except (TypeError, ValueError, EOFError, OSError) as error:
+        raise Unfit(f"array {name!r} cannot be read: {error}") from None
+
+
+def has_array(content: RecordDict, name: str) -> bool:
+    """Whether the content has that array."""
+    record = content.get(ARRAYS)
+    return isinstance(record, ArrayRecord) and name in record
+
+
+def vector(content: RecordDict, name: str, length: int) -> Model:
+    """A named float32 row of that length."""
+    found = array(content, name)
+    if found.dtype != np.float32:
+        raise Unfit(f"{name} has dtype {found.dtype}, not float32")
+    if found.shape != (length,):
+        raise Unfit(f"{name} has shape {found.shape}, the model has {length} values")
+    return cast(Model, found)
+
+
+def setting(content: RecordDict, name: str, kind: type) -> Any:
+    """A named setting of the content, of that kind."""
+    record = content.get(CONFIG)
+    value = record.get(name) if isinstance(record, ConfigRecord) else None
+    if not isinstance(value, kind):
+        raise Unfit(f"setting {name!r} is missing or no {kind.__name__}: {value!r:.80}")
+    return value
+
+
+def numbers(content: RecordDict) -> dict[str, Any]:
+    """All metrics of the content; empty where it has none."""
+    record = content.get(METRICS)
+    return dict(record) if isinstance(record, MetricRecord) else {}
+
+
+def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
+    """A named list of that many whole numbers, none negative."""
+    value = numbers(content).get(name)
+    good = isinstance(value, list) and len(value) == number and all(type(one) is int and one >= 0 for one in value)
+    if not good:
+        raise Unfit(f"metric {name!r} must be {number} whole numbers >= 0: {value!r:.80}")
+    return cast(Sequence[int], value)
+
+
+def part_arrays(part: Part) -> dict[str, NDArray[Any]]:
+    """A reward as arrays: its values, and their places where they are not all."""
+    return {"values": part.values} | ({} if part.places is None else {"places": part.places})
+
+
+def as_part(content: RecordDict) -> Part:
+    """A reward from arrays, not yet checked against a model."""
+    places = array(content, "places") if has_array(content, "places") else None
+    return Part(array(content, "values"), places)

@@ -1,0 +1,103 @@
+"""Every recipe on every fleet gives the same weights and models; here the local fleet and Flower's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context
+from helpers import SoftmaxLearner, random_split, small_task
+
+from fedmerit import (
+    DS,
+    LD,
+    MW,
+    Backtracking,
+    DataRatio,
+    Participation,
+    Recipe,
+    Record,
+    Samples,
+    Schedule,
+    State,
+    Task,
+    Validated,
+    device_aware,
+    fedavg,
+    fedval,
+    find_objective,
+    m2f,
+    play,
+    prioritized,
+)
+from fedmerit.criteria import SIMULATED_COMPUTATION
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
+from fedmerit.round import begin
+
+SIZES = (6, 40, 9, 25, 30, 14)
+PARITY = Validated(find_objective("accuracy"))
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "fedavg": fedavg,
+    "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
+    "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
+    "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
+    "m2f, keep": lambda: m2f(Participation(), SIMULATED_COMPUTATION, DataRatio(), initial=0.3),
+    "m2f, reset": lambda: m2f(Participation(), SIMULATED_COMPUTATION, DataRatio(), own="reset", initial=0.0),
+    "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
+    "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
+}
+
+
+def task() -> Task:
+    made = small_task(SIZES, (8,) * 6, SoftmaxLearner(lr=1.0, epochs=3))
+    kept = random_split((50,), 4)
+    server = Samples(kept.x, kept.y, 3)
+    return Task(replace(made.federation, validation=random_split((7,) * 6, 3), server=server), made.learner)
+
+
+def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:
+    model, _ = begin(recipe, fleet, fleet.start(1), 5)
+    state, told = State(model), []
+    for _ in range(rounds):
+        selection = Schedule(rounds, ((0.5, 1), (1.0, 2)), (1, 3))
+        state, record = play(
+            state, recipe, fleet, selection=selection, seed=5, evaluate=True, objectives=[find_objective("accuracy")]
+        )
+        told.append(record)
+    return told, state.model
+
+
+def on_flower(made: Task) -> GridFleet:
+    def side(context: Context) -> ClientSide:
+        return ClientSide.of(made, int(context.node_config["partition-id"]))
+
+    grid = InProcessGrid(make_client_app(side), len(made.federation.names))
+    fleet = GridFleet(grid, made.learner, made.federation.names, made.federation.server)
+    fleet.meet(len(made.federation.names))
+    return fleet
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_flowers_messages_give_the_same_bits(name: str):
+    made, recipe = task(), RECIPES[name]()
+    with LocalFleet(made) as local:
+        ours, model = records(local, recipe)
+    theirs, other = records(on_flower(made), recipe)
+    assert model.tobytes() == other.tobytes()
+    for one, two in zip(ours, theirs, strict=True):
+        assert one.ids == two.ids
+        assert one.weights is not None
+        assert two.weights is not None
+        assert one.weights.weights.tolist() == two.weights.weights.tolist()
+        assert one.evaluation is not None
+        assert two.evaluation is not None
+        assert one.evaluation.correct.tolist() == two.evaluation.correct.tolist()
+        assert one.evaluation.sizes.tolist() == two.evaluation.sizes.tolist()
+        assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
+        assert one.handout.verdicts == two.handout.verdicts
+        assert one.audit == two.audit
+        assert (one.decision.exchanges if one.decision else 0) == (two.decision.exchanges if two.decision else 0)

@@ -1,0 +1,199 @@
+"""Faults on a Grid: whatever a node answers, or does not, it is left out with the reason and the round goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from helpers import SoftmaxLearner, random_split, small_task
+
+from fedmerit import DS, LD, Record, State, Task, Uniform, fedavg, m2f, play, prioritized
+from fedmerit.errors import RunFailed
+from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower.records import ARRAYS, METRICS, pack
+
+BAD = 2
+"""The client that misbehaves."""
+
+
+def task() -> Task:
+    made = small_task((5, 12, 20, 8), (6, 6, 6, 6), SoftmaxLearner())
+    return Task(replace(made.federation, validation=random_split((4,) * 4, 3)), made.learner)
+
+
+class Meddling(InProcessGrid):
+    """A grid on which one node's answers to training are changed on their way."""
+
+    def __init__(self, made: Task, change: Callable[[Message], Iterable[Message]], kind: str = "train") -> None:
+        def side(context: Context) -> ClientSide:
+            return ClientSide.of(made, int(context.node_config["partition-id"]))
+
+        super().__init__(make_client_app(side), len(made.federation.names))
+        self.change, self.kind, self.extra = change, kind, list[Message]()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        ids = list(super().push_messages(messages))
+        for name, message in zip(ids, messages, strict=True):
+            if message.metadata.dst_node_id == 1000 + BAD and message.metadata.message_type == self.kind:
+                first, *more = [*self.change(self._replies.pop(name)), None]
+                if first is not None:
+                    self._replies[name] = first
+                self.extra += [one for one in more if one is not None]
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        extra, self.extra = self.extra, []
+        return [*super().pull_messages(message_ids), *extra]
+
+
+def played(change: Callable[[Message], Iterable[Message]], recipe: Any = None, kind: str = "train") -> Record:
+    made = task()
+    fleet = GridFleet(Meddling(made, change, kind), made.learner, made.federation.names, timeout=0.3)
+    fleet.meet(4)
+    state = State(fleet.start(0))
+    chosen = recipe or prioritized(DS, LD)
+    state, record = play(state, chosen, fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert np.isfinite(state.model).all()
+    return record
+
+
+def changed(edit: Callable[[RecordDict], None]) -> Callable[[Message], Iterable[Message]]:
+    def change(reply: Message) -> Iterable[Message]:
+        edit(reply.content)
+        return [reply]
+
+    return change
+
+
+def with_update(array: Any) -> Callable[[Message], Iterable[Message]]:
+    return changed(lambda content: content.__setitem__(ARRAYS, ArrayRecord({"update": Array(np.asarray(array))})))
+
+
+def with_facts(**facts: Any) -> Callable[[Message], Iterable[Message]]:
+    def edit(content: RecordDict) -> None:
+        content[METRICS] = MetricRecord({**dict(content[METRICS]), **facts})
+
+    return changed(edit)
+
+
+def without(key: str) -> Callable[[Message], Iterable[Message]]:
+    return changed(lambda content: content.pop(key))
+
+
+def as_error(reply: Message) -> Iterable[Message]:
+    broken = Message(error=Error(code=0, reason="out of memory"), reply_to=reply)
+    broken.metadata.__dict__["_reply_to_message_id"] = reply.metadata.reply_to_message_id
+    broken.metadata.__dict__["_src_node_id"] = 1000  # Flower's own errors may carry another node's id
+    return [broken]
+
+
+def unreadable(content: RecordDict) -> None:
+    content[ARRAYS] = ArrayRecord({"update": Array(dtype="float32", shape=(12,), stype="numpy.ndarray", data=b"junk")})
+
+
+def pickled(content: RecordDict) -> None:
+    import io
+
+    file = io.BytesIO()
+    np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    content[ARRAYS] = ArrayRecord(
+        {"update": Array(dtype="object", shape=(1,), stype="numpy.ndarray", data=file.getvalue())}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda reply: [], "no answer within"),
+        (as_error, "out of memory"),
+        (with_update(np.full(12, np.nan, np.float32)), "NaN"),
+        (with_update(np.full(12, np.inf, np.float32)), "infinity"),
+        (with_update(np.zeros(5, np.float32)), "shape (5,)"),
+        (with_update(np.zeros((3, 4), np.float32)), "shape (3, 4)"),
+        (with_update(np.zeros(12, np.float64)), "float64"),
+        (with_update(np.zeros(12, np.int32)), "int32"),
+        (changed(unreadable), "cannot be read"),
+        (changed(pickled), "cannot be read"),
+        (without(ARRAYS), "'update' is missing"),
+        (without(METRICS), "fact samples is missing"),
+        (with_facts(samples=float("nan")), "fact samples"),
+        (with_facts(samples=-3), "fact samples"),
+        (with_facts(labels=[1, 2]), "fact labels"),
+    ],
+)
+def test_one_bad_answer_is_left_out_with_its_reason(change: Any, says: str):
+    record = played(change)
+    assert record.ids == (0, 1, 3)
+    assert list(record.left_out) == [BAD]
+    assert says in record.left_out[BAD]
+    assert record.weights is not None
+    assert record.weights.weights.sum() == pytest.approx(1)
+
+
+def test_repeated_and_made_up_answers_change_nothing():
+    def twice(reply: Message) -> Iterable[Message]:
+        stranger = Message(pack({"update": np.full(12, 9, np.float32)}, metrics={"samples": 10**6}), reply_to=reply)
+        stranger.metadata.__dict__["_reply_to_message_id"] = "of another round"
+        return [reply, reply, stranger]
+
+    record, plain = played(twice), played(lambda reply: [reply])
+    assert record.ids == plain.ids == (0, 1, 2, 3)
+    assert record.weights is not None
+    assert plain.weights is not None
+    assert record.weights.weights.tolist() == plain.weights.weights.tolist()
+    assert record.left_out == {}
+
+
+def test_a_node_that_is_not_there():
+    made = task()
+    grid = Meddling(made, lambda reply: [reply])
+    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet.meet(4)
+    del grid._contexts[1000 + BAD]
+    _, record = play(State(fleet.start(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert record.left_out == {BAD: "its node is not connected"}
+    assert record.evaluation is not None
+    assert record.evaluation.sizes.tolist() == [6, 6, 0, 6]
+
+
+def test_nobody_answers_and_the_model_is_kept():
+    made = task()
+    grid = Meddling(made, lambda reply: [reply])
+    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet.meet(4)
+    grid._contexts.clear()
+    start = State(fleet.start(0))
+    state, record = play(start, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert (state.model == start.model).all()
+    assert len(record.left_out) == 4
+    assert record.weights is None
+
+
+def test_waiting_for_clients_has_an_end():
+    made = task()
+    fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.learner, made.federation.names, timeout=0.3)
+    with pytest.raises(RunFailed, match="4 of 9 clients came"):
+        fleet.meet(9, patience=0.3)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [{}, {"correct": [1]}, {"correct": [7], "size": [6]}, {"correct": [-1], "size": [6]}, {"correct": 3, "size": [6]}],
+)
+def test_tests_that_cannot_be_true_do_not_count(metrics: dict[str, Any]):
+    record = played(changed(lambda content: content.__setitem__(METRICS, MetricRecord(metrics))), kind="evaluate")
+    assert record.evaluation is not None
+    assert record.evaluation.sizes.tolist() == [6, 6, 0, 6]
+
+
+def test_a_reward_that_nobody_answers_for_is_not_taken():
+    recipe = m2f(DS, initial=0.0)
+    record = played(lambda reply: [], recipe, kind="train.reward")
+    assert not record.handout.verdicts[BAD].accepted
+    assert "no answer" in record.handout.verdicts[BAD].reason
+    assert set(record.handout.verdicts) == {0, 1, 2, 3}
