@@ -295,6 +295,28 @@ def demo(
     run_demo(out_console, out, rounds, seed)
 
 
+@app.command(epilog="Example:  fedmerit flower examples/digits.toml --app my-app, then: flwr run my-app SUPERLINK")
+def flower(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run.", show_default=False)],
+    folder: Annotated[Path, typer.Option("--app", help="A new folder for the Flower app.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Where the ServerApp keeps the run.")] = Path("runs/flower"),
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
+    ] = None,
+) -> None:
+    """Make a Flower app of a configuration: the same run on SuperNodes.
+
+    Every client of the task is a SuperNode with its partition-id. See docs/flower.md.
+    """
+    try:
+        from fedmerit.flower.new import write_app
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"this needs Flower ({error.name} is missing): pip install 'fedmerit[flower]'") from None
+    write_app(folder, load_config(config, overrides or []), out)
+    out_console.print(f"Flower app: {folder}; next: flwr run {folder} SUPERLINK --stream", markup=False, soft_wrap=True)
+
+
 @app.command(epilog="Example:  fedmerit tasks --json")
 def tasks(as_json: Json = False) -> None:
     """List the tasks: data, partitions, models."""

@@ -164,17 +164,31 @@ def resume(folder: Path, config: Config | None = None, on_record: OnRecord | Non
 
 
 def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
-    """Rounds from the newest checkpoint, or from the beginning, to the end."""
+    """On this machine, from the newest checkpoint or from the beginning."""
     workers, memory = config.run.workers or cores(), config.run.memory
     budget = None if memory is None else int(memory * GIB)
-    with (
-        held(folder),
-        _disk(folder, f"use --resume {folder}"),
-        Stopping() as stopping,
-        Ledger.open(folder / LEDGER, write=True) as ledger,
-        LocalFleet(task, workers, budget, folder) as fleet,
-    ):
+    with held(folder), _disk(folder, f"use --resume {folder}"), LocalFleet(task, workers, budget, folder) as fleet:
         del task  # the fleet holds the data in shared memory now
+        _rounds_into(folder, config, recipe, fleet, on_record)
+    return Run.load(folder)
+
+
+def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None) -> Run:
+    """Run a configuration on any fleet into a folder; where a run was begun there, go on with it."""
+    recipe = make_recipe(config.recipe)
+    if not folder.exists():
+        with _disk(folder, "start again"):
+            make_folder(folder, config, fleet.names(), repr(recipe))
+    config = config_to_resume(folder, config)
+    if not read_model(folder / MODEL):
+        with held(folder), _disk(folder, "start again"):
+            _rounds_into(folder, config, recipe, fleet, on_record)
+    return Run.load(folder)
+
+
+def _rounds_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
+    """Rounds from the newest checkpoint, or from the beginning, to the end."""
+    with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
         start = _state(folder, ledger, fleet) or _first_state(fleet, recipe, config.run.seed, ledger)
         model = start.model
         for state, record in _rounds(fleet, recipe, make_selection(config.run), config.run, start):
@@ -188,7 +202,6 @@ def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: 
             copy_out(folder, folder / OWN)
         write_model(folder / MODEL, model, config.run.rounds)
         remove_checkpoints(folder)
-    return Run.load(folder)
 
 
 def make_selection(settings: RunConfig) -> Selection:

@@ -1,0 +1,67 @@
+"""The apps that Flower starts: a ServerApp and a ClientApp for any task and recipe, from one TOML text.
+
+The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` takes it, and `out`, the
+folder for the run on the server's machine. A run that was begun there is gone on with.
+"""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedmerit.config import Config, make_config
+from fedmerit.flower.clientapp import ClientSide, make_client_app
+from fedmerit.flower.gridfleet import GridFleet
+from fedmerit.named_recipes import make_recipe
+from fedmerit.round import Record
+from fedmerit.run import check_task, make_selection, run_on
+from fedmerit.tasks.task import Task, make_task
+
+TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
+log = logging.getLogger("flwr")
+
+
+def config_of(context: Context) -> Config:
+    """The configuration that came with the run."""
+    return make_config(tomllib.loads(str(context.run_config[TEXT])))
+
+
+@lru_cache(maxsize=2)
+def _task(text: str) -> Task:
+    """Loaded once per process."""
+    config = make_config(tomllib.loads(text))
+    return make_task(config.task, config.train, config.run.seed)
+
+
+def _side(context: Context) -> ClientSide:
+    return ClientSide.of(_task(str(context.run_config[TEXT])), int(context.node_config["partition-id"]))
+
+
+client = make_client_app(_side)
+server = ServerApp()
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Wait for the clients, then play the rounds."""
+    config, task = config_of(context), _task(str(context.run_config[TEXT]))
+    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+    settings = context.run_config
+    names = task.federation.names
+    fleet = GridFleet(grid, task.learner, names, task.federation.server, timeout=float(settings.get(TIMEOUT, 600.0)))
+    fleet.meet(len(names), patience=float(settings.get(PATIENCE, 120.0)))
+    log.info("fedmerit: %d clients are there", len(fleet.nodes))
+    done = run_on(fleet, config, Path(str(settings[OUT])), _say)
+    log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, settings[OUT])
+
+
+def _say(record: Record) -> None:
+    tested = record.evaluation
+    accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
+    left_out = f", left out: {dict(record.left_out)}" if record.left_out else ""
+    log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)

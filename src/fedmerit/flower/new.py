@@ -1,0 +1,48 @@
+"""A folder that `flwr run` takes: a configuration of ours as a Flower app."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import tomli_w
+
+from fedmerit.config import Config, dump_config
+from fedmerit.errors import FolderError
+
+README = """# A Flower app made by fedmerit
+
+    flwr run . SUPERLINK --stream
+
+runs the configuration that stands in pyproject.toml under [tool.flwr.app.config] on the SuperNodes of that SuperLink.
+Each SuperNode is one client: start it with --node-config "partition-id=I num-partitions=N", and with FEDMERIT_DATA set
+where the task needs it. The run's ledger, checkpoints and model go to the folder `out` on the ServerApp's machine.
+"""
+
+
+def write_app(folder: Path, config: Config, out: Path) -> None:
+    """The folder with pyproject.toml and README.md."""
+    if folder.exists():
+        raise FolderError(f"{folder} exists; give a new folder for the app")
+    folder.mkdir(parents=True)
+    (folder / "README.md").write_text(README, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        tomli_w.dumps(project(config, out), multiline_strings=True), encoding="utf-8"
+    )
+
+
+def project(config: Config, out: Path) -> dict[str, object]:
+    """pyproject.toml of the app."""
+    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
+    settings = {"out": str(out.absolute()), "timeout": 600.0, "patience": 120.0, "fedmerit": dump_config(config)}
+    return {
+        "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
+        "project": {
+            "name": "fedmerit-app",
+            "version": "1.0.0",
+            "description": "a federation of fedmerit",
+            "license": "Apache-2.0",
+            "dependencies": [f"fedmerit[torch,data,flower]=={version('fedmerit')}"],
+        },
+        "tool": {"flwr": {"app": {"publisher": "fedmerit", "components": components, "config": settings}}},
+    }

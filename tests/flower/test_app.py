@@ -1,0 +1,99 @@
+"""A configuration as a Flower app: the folder that flwr takes, and the apps in it, on an in-process grid."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, RecordDict
+from helpers import CommandLine, one_line
+
+from fedmerit import Run, run_config
+from fedmerit.config import load_config
+from fedmerit.flower import InProcessGrid
+from fedmerit.flower.app import client, config_of, main
+
+TOML = """
+[task]
+data = "digits"
+partition = "dirichlet"
+alpha = 1.0
+clients = 4
+validation = 0.2
+[train]
+lr = 0.5
+[recipe]
+name = "device_aware"
+priority = ["LD", "DS"]
+normalise = "max"
+[run]
+rounds = 3
+fraction = 1.0
+workers = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(TOML)
+    return path
+
+
+def context_of(app: Path) -> Context:
+    settings = tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    return Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
+
+
+def start(cli: CommandLine, config: Path, folder: Path) -> Context:
+    answer = cli("flower", config, "--app", folder / "app", "--out", folder / "run")
+    assert answer.code == 0
+    assert "flwr run" in answer.out
+    return context_of(folder / "app")
+
+
+def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tmp_path: Path):
+    context = start(cli, config, tmp_path)
+    assert config_of(context) == load_config(config)
+    main(InProcessGrid(client, 4, context.run_config), context)
+    ours, theirs = run_config(load_config(config), tmp_path / "local"), Run.load(tmp_path / "run")
+    assert np.abs(ours.model - theirs.model).max() < 1e-5  # ten clients train at once on the local fleet: rounding
+    for round in (1, 2, 3):
+        assert [one.weight for one in ours.explain(round)] == pytest.approx(
+            [one.weight for one in theirs.explain(round)]
+        )
+        assert [one.chosen for one in ours.ledger.tried(round)] == [one.chosen for one in theirs.ledger.tried(round)]
+    assert cli("show", tmp_path / "run").code == 0
+
+
+def test_a_server_that_is_started_again_goes_on(cli: CommandLine, config: Path, tmp_path: Path):
+    whole = start(cli, config, tmp_path)
+    main(InProcessGrid(client, 4, whole.run_config), whole)
+    (tmp_path / "second").mkdir()
+    context = start(cli, config, tmp_path / "second")
+
+    class Dying(InProcessGrid):
+        asked = 0
+
+        def push_messages(self, messages: Any) -> Any:
+            Dying.asked += 1
+            if Dying.asked == 6:
+                raise ConnectionError("the SuperLink is gone")
+            return super().push_messages(messages)
+
+    with pytest.raises(ConnectionError):
+        main(Dying(client, 4, context.run_config), context)
+    main(InProcessGrid(client, 4, context.run_config), context)
+    runs = [Run.load(tmp_path / "run"), Run.load(tmp_path / "second" / "run")]
+    assert runs[0].model.tobytes() == runs[1].model.tobytes()
+    assert [row["round"] for row in runs[1].ledger.rounds()] == [1, 2, 3]
+
+
+def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    assert "exists" in one_line(cli("flower", config, "--app", tmp_path / "there"))
+    assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--app", tmp_path / "app"))
+    assert "train.lr" in one_line(cli("flower", config, "--app", tmp_path / "app", "--set", "train.lr=-1"))
