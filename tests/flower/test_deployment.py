@@ -1,0 +1,41 @@
+"""Real SuperLink, real SuperNodes: the same weights and model as on this machine, and a killed node is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from deployment import deployment
+
+from fedmerit import Run, run_config
+from fedmerit.config import Config, make_config
+from fedmerit.flower.new import write_app
+
+NODES = 4
+
+
+def settings(rounds: int) -> Config:
+    task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
+    recipe = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
+    run = {"rounds": rounds, "fraction": 1.0, "workers": 1}
+    return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
+
+
+def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_path: Path):
+    config = settings(rounds=3)
+    write_app(tmp_path / "app", config, tmp_path / "out")
+    with deployment(tmp_path, NODES) as made:
+        made.run(tmp_path / "app")
+        made.wait_for("run", "fedmerit: round 1", 180)
+        made.kill("node2")
+        made.wait_for("run", "kept in", 300)
+    theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
+    assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)
+    assert [one.id for one in theirs.explain(1)] == [0, 1, 2, 3]
+    assert [one.quality for one in theirs.ledger.tried(1)] == [one.quality for one in ours.ledger.tried(1)]
+    assert [row["round"] for row in theirs.ledger.rounds()] == [1, 2, 3]
+    named = {event.client for event in theirs.events() if event.kind == "left-out"}
+    assert named == {2}
+    assert [one.id for one in theirs.explain(3)] == [0, 1, 3]
+    assert np.isfinite(theirs.model).all()
