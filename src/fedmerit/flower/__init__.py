@@ -3,5 +3,6 @@
 from fedmerit.flower.clientapp import ClientSide, make_client_app
 from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.flower.inprocess import InProcessGrid
+from fedmerit.flower.merit import Merit, facts
 
-__all__ = ["ClientSide", "GridFleet", "InProcessGrid", "make_client_app"]
+__all__ = ["ClientSide", "GridFleet", "InProcessGrid", "Merit", "facts", "make_client_app"]

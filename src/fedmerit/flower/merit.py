@@ -1,0 +1,221 @@
+"""Merit: a Flower Strategy for apps that exist; only the weights, and the order of criteria, are ours.
+
+The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
+models of their own need the whole federation (`fedmerit flower`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+from numpy.typing import NDArray
+
+from fedmerit.check import check
+from fedmerit.decision import decide, weigh_ways
+from fedmerit.errors import ConfigError
+from fedmerit.facts import measure
+from fedmerit.objectives import Answers
+from fedmerit.recipes import Recipe
+from fedmerit.round import Record, State, remember
+from fedmerit.seeds import generator
+from fedmerit.server import validate
+from fedmerit.types import Asked, ClientId, Evaluation, Model, Replies, Samples
+from fedmerit.updates import Updates
+
+log = logging.getLogger("flwr")
+SAMPLES = "num-examples"
+"""What Flower calls our fact `samples`."""
+
+Look = Callable[[Sequence[ArrayRecord]], Answers]
+
+
+def facts(y: Any, classes: int, recipe: Recipe, *, x: Any = None, **attributes: Any) -> dict[str, float]:
+    """The facts that a recipe asks of a client, for its MetricRecord; labels and rows as torch, numpy or lists.
+
+    metrics = MetricRecord({"num-examples": len(y), **facts(y, 10, recipe)})
+    """
+    labels = np.asarray(y, dtype=np.int64).reshape(-1)
+    rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
+    columns = {name: np.asarray(column) for name, column in attributes.items()}
+    return measure(Samples(rows, labels, classes, columns), [name for name in recipe.asks if name != "samples"])
+
+
+class Merit(FedAvg):
+    """A recipe as a Strategy: replies are checked one by one, weighed by merit, and what does not fit is left out.
+
+    `records` holds every round's record. A search asks nodes through the app's own evaluate function, all candidates in
+    one exchange; it must answer with `num-examples` and a metric `accuracy`. `look` scores models on the server's rows,
+    for recipes with `validated:` criteria. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
+    """
+
+    def __init__(self, recipe: Recipe, *, seed: int = 0, look: Look | None = None, **settings: Any) -> None:
+        if recipe.own:
+            raise ConfigError("clients with models of their own need the whole federation: see `fedmerit flower`")
+        if recipe.validated and look is None:
+            raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        super().__init__(**settings)
+        self.recipe, self.seed, self.look = recipe, seed, look
+        self.records: list[Record] = []
+        self._state: State | None = None
+        self._messages: list[Message] = []
+
+    def summary(self) -> None:
+        """What the log says at the start."""
+        log.info("\t├──> Recipe: %s", self.recipe)
+        super().summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """FedAvg's messages; the model that they carry is remembered, to know updates by."""
+        self._grid, self._like = grid, arrays
+        before = self._state or State(flat(arrays))
+        self._state = State(flat(arrays), before.history, before.standing, before.met)
+        self._messages = list(super().configure_train(server_round, arrays, config, grid))
+        return self._messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Check, weigh, search, aggregate; without anybody to weigh the model stays."""
+        assert self._state is not None  # configure_train comes first
+        state, recipe = self._state, self.recipe
+        round, left_out = check(server_round, self._replies(list(replies)), recipe.needs, len(state.model))
+        round, notes = validate(recipe, round, state.model, self)  # type: ignore[arg-type]
+        for client, reason in left_out.items():
+            log.info("\t> node %d left out: %s", client, reason)
+        random = generator(self.seed, "search", server_round)
+        groups = recipe.grouping(round.updates, round.ids, state.met)
+        options = weigh_ways(recipe, state.standing, round, state.history, groups, random) if round.ids else []
+        found = decide(recipe, groups, options, state.standing, state.model, round.updates, self, random)  # type: ignore[arg-type]
+        self.records.append(
+            Record(
+                server_round,
+                found.option.way.priority if found.option else recipe.priority,
+                round.ids,
+                round.facts,
+                found.option.weights if found.option else None,
+                left_out,
+                found.evaluation,
+                bytes_down=state.model.nbytes * len(self._messages),
+                bytes_up=round.updates.nbytes,
+                seconds={},
+                decision=found,
+                groups=groups,
+                notes=notes,
+            )
+        )
+        self._state = State(found.model, remember(state.history, round), found.standing, state.met)
+        if found.option is None:
+            return None, None
+        weights = found.option.weights.weights
+        metrics = MetricRecord({name: float(weights @ column) for name, column in round.facts.items()})
+        return unflat(found.model, self._like), metrics
+
+    def _replies(self, messages: Sequence[Message]) -> Replies:
+        """Trained models as updates; a reply belongs to the message it replies to, and counts once."""
+        sent = {message.metadata.message_id: message.metadata.dst_node_id for message in self._messages}
+        assert self._state is not None
+        rows: dict[ClientId, Model] = {}
+        told: dict[ClientId, Mapping[str, Any]] = {}
+        failed: dict[ClientId, str] = {}
+        for message in messages:
+            node = sent.pop(message.metadata.reply_to_message_id, None)
+            if node is None:
+                continue
+            try:
+                rows[node], told[node] = self._read(message)
+            except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
+                failed[node] = str(error)
+        failed |= dict.fromkeys(sent.values(), "no answer")
+        ids = tuple(sorted(rows))
+        start = self._state.model
+        matrix = np.stack([rows[node] - start for node in ids]) if ids else np.empty((0, len(start)), np.float32)
+        return Replies(ids, Updates(matrix), tuple(told[node] for node in ids), failed)
+
+    def _read(self, message: Message) -> tuple[Model, dict[str, Any]]:
+        if message.has_error():
+            raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
+        arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
+        if len(arrays) != 1 or len(metrics) != 1:
+            raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
+        found = dict(metrics[0])
+        if self.weighted_by_key in found:
+            found["samples"] = found[self.weighted_by_key]
+        return flat(arrays[0], self._like), found
+
+    def names(self) -> Sequence[str]:
+        """The connected nodes, as a search counts them."""
+        return [str(node) for node in sorted(self._grid.get_node_ids())]
+
+    def validate(self, models: Iterable[Model]) -> Answers:
+        """The server's look at models."""
+        assert self.look is not None  # checked at the start
+        return self.look([unflat(model, self._like) for model in models])
+
+    def evaluate(
+        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[int] | None = None
+    ) -> Sequence[Evaluation]:
+        """Every candidate on every node, in one exchange, by the app's own evaluate function."""
+        nodes = sorted(self._grid.get_node_ids())
+        asked = nodes if clients is None else [nodes[place] for place in clients]
+        messages, whose = [], []
+        for place, model in enumerate(models):
+            arrays = unflat(model, self._like)
+            for node in asked:
+                config = ConfigRecord({"candidate": place, "on": on})
+                content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+                messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
+                whose.append((place, nodes.index(node)))
+        replies = list(self._grid.send_and_receive(messages))
+        keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
+        right, sizes = np.zeros((len(models), len(nodes))), np.zeros((len(models), len(nodes)))
+        for reply in replies:
+            key = keys.pop(reply.metadata.reply_to_message_id, None)
+            said = _told(reply)
+            size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
+            if key and isinstance(size, int) and size >= 0 and isinstance(accuracy, float) and 0 <= accuracy <= 1:
+                right[key], sizes[key] = round(accuracy * size), size
+        whole = (sizes == sizes[0]).all(axis=0)  # who answered about some candidates only says nothing about the rest
+        return [Evaluation((row * whole).astype(np.int64), (sizes[0] * whole).astype(np.int64)) for row in right]
+
+
+def _told(reply: Message) -> dict[str, Any]:
+    if reply.has_error():
+        return {}
+    return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+
+
+def flat(arrays: ArrayRecord, like: ArrayRecord | None = None) -> Model:
+    """All arrays as one float32 row, in the order of `like`, whose names and shapes they must have."""
+    names = list(arrays) if like is None else list(like)
+    if like is not None and set(arrays) != set(names):
+        raise ValueError(f"arrays are {sorted(arrays)[:5]}, the model has {sorted(names)[:5]}")
+    parts: list[NDArray[np.float32]] = []
+    for name in names:
+        array = arrays[name].numpy()
+        if like is not None and tuple(array.shape) != tuple(like[name].shape):
+            raise ValueError(f"array {name!r} has shape {array.shape}, the model {tuple(like[name].shape)}")
+        if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(f"array {name!r} has dtype {array.dtype}, not numbers")
+        parts.append(array.astype(np.float32).reshape(-1))
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+
+
+def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:
+    """The row cut into arrays with the names, shapes and types of `like`."""
+    arrays, start = {}, 0
+    for name, array in like.items():
+        size = int(np.prod(array.shape))
+        part = model[start : start + size].reshape(array.shape)
+        kind = np.dtype(array.dtype)
+        whole = np.issubdtype(kind, np.integer)
+        arrays[name] = Array(np.asarray(np.rint(part) if whole else part, dtype=kind))
+        start += size
+    return ArrayRecord(arrays)

@@ -1,0 +1,178 @@
+"""Merit, the drop-in strategy: FedAvg's results, and one where FedAvg crashes; criteria, search, validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from fedmerit import CB, DS, LD, Answers, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit.errors import ConfigError
+from fedmerit.flower import InProcessGrid, Merit, facts
+
+NODES = 5
+SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
+
+
+def record(values: np.ndarray) -> ArrayRecord:
+    """A model of two layers and a counter, as a framework's state is."""
+    return ArrayRecord(
+        {
+            "layer.weight": Array(values[:6].reshape(2, 3).astype(np.float32)),
+            "layer.bias": Array(values[6:8].astype(np.float64)),
+            "steps": Array(np.array(values[8], dtype=np.int64)),
+        }
+    )
+
+
+def values(arrays: ArrayRecord) -> np.ndarray:
+    return np.concatenate([np.ravel(array.numpy()) for array in arrays.values()]).astype(np.float64)
+
+
+def labels(node: int) -> np.ndarray:
+    return np.random.default_rng(node).integers(0, 2 + node % 3, 10 + 7 * node)
+
+
+def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = None) -> ClientApp:
+    """An app as one finds it: trains, answers with its arrays and num-examples; plus the recipe's facts."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        node = int(context.node_config["partition-id"])
+        start = values(message.content["arrays"])
+        trained = record(start + np.arange(9) * (node + 1) / 10 + 1)
+        told = {"num-examples": len(labels(node)) if samples is None else samples[node]}
+        content = RecordDict(
+            {"arrays": trained, "metrics": MetricRecord(told | facts(labels(node), 4, recipe))}  # the one new line
+        )
+        return Message(content if spoil is None else spoil(node, content), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        node = int(context.node_config["partition-id"])
+        accuracy = float(1 / (1 + np.exp(-values(message.content["arrays"])[0] * (node - 2))))
+        metrics = MetricRecord({"num-examples": 1000, "accuracy": accuracy})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def run(strategy: FedAvg, app: ClientApp, rounds: int = 2) -> np.ndarray:
+    return values(strategy.start(InProcessGrid(app, NODES), record(np.arange(9.0)), num_rounds=rounds).arrays)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [1, 1, 1, 1, 1],
+        [10, 20, 30, 40, 50],
+        [1, 1000000, 1, 1, 1],
+        [3.5, 1.5, 1.0, 2.0, 9.0],
+        [5, 5, 5, 5, 10**9],
+    ],
+)
+def test_weighted_averages_are_flowers_own(samples: list[float]):
+    theirs = run(FedAvg(**SETTINGS), make_app(fedavg(), samples))
+    ours = run(Merit(fedavg(), **SETTINGS), make_app(fedavg(), samples))
+    assert ours[:8] == pytest.approx(theirs[:8], rel=1e-5)
+    assert abs(ours[8] - theirs[8]) <= 2  # a counter: Flower averages it as a float, ours stays a whole number
+
+
+def test_where_fedavg_ends_the_run_we_leave_the_node_out():
+    """Zero weights, NaN weights, another shape, a missing record: each ends Flower's FedAvg or spoils its model."""
+
+    def other_shape(node: int, content: RecordDict) -> RecordDict:
+        if node == 3:
+            content["arrays"] = ArrayRecord({"layer.weight": Array(np.zeros((9, 9), np.float32))})
+        return content
+
+    def no_metrics(node: int, content: RecordDict) -> RecordDict:
+        if node == 3:
+            del content["metrics"]
+        return content
+
+    def raises(node: int, content: RecordDict) -> RecordDict:
+        if node == 3:
+            raise MemoryError("too large")
+        return content
+
+    for samples, spoil, says in (
+        ([5, 5, 5, float("nan"), 5], None, "fact samples"),
+        ([5, 5, 5, -1, 5], None, "fact samples"),
+        ([5, 5, 5, 0, 5], None, "no training samples"),
+        (None, other_shape, "arrays are"),
+        (None, no_metrics, "one MetricRecord"),
+        (None, raises, "too large"),
+    ):
+        strategy = Merit(fedavg(), **SETTINGS)
+        assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
+        for told in strategy.records:
+            assert list(told.left_out) == [1003]
+            assert says in told.left_out[1003]
+            assert told.ids == (1000, 1001, 1002, 1004)
+
+
+def test_nobody_can_be_weighed_and_the_model_stays():
+    strategy = Merit(fedavg(), **SETTINGS)
+    app = make_app(fedavg(), [0] * NODES)
+    grid = InProcessGrid(app, NODES)
+    assert len(strategy.start(grid, record(np.arange(9.0)), num_rounds=2).arrays) == 0
+    assert [told.weights for told in strategy.records] == [None, None]
+
+
+def test_criteria_weigh():
+    recipe = prioritized(LD, CB, DS, normalise="max")
+    strategy = Merit(recipe, **SETTINGS)
+    run(strategy, make_app(recipe))
+    told = strategy.records[0]
+    assert told.facts["labels"].tolist() == [len(np.unique(labels(node))) for node in range(NODES)]
+    assert told.facts["samples"].tolist() == [len(labels(node)) for node in range(NODES)]
+    assert told.weights is not None
+    assert told.weights.weights.sum() == pytest.approx(1)
+    assert np.ptp(told.weights.weights) > 0.05
+
+
+def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
+    recipe = device_aware(LD, DS, normalise="max", search=Backtracking(orders="all", adjust_on="test", tolerance=0.0))
+    strategy = Merit(recipe, **SETTINGS)
+    run(strategy, make_app(recipe), rounds=3)
+    for told in strategy.records:
+        assert told.decision is not None
+        assert (told.decision.exchanges, len(told.decision.tried)) == (1, 2)
+        assert max(one.quality or 0 for one in told.decision.tried) == next(
+            one.quality for one in told.decision.tried if one.chosen
+        )
+
+
+def test_the_server_looks_at_models():
+    def look(models: Sequence[ArrayRecord]) -> Answers:
+        right = [[int(values(model)[0] > 2.0)] * 10 for model in models]
+        return Answers(np.ones(10, np.int64), 2, {}, np.array(right))
+
+    recipe = fedval("accuracy", rho=1.0)
+    strategy = Merit(recipe, look=look, **SETTINGS)
+    run(strategy, make_app(recipe))
+    assert "validated:accuracy" in strategy.records[0].facts
+    with pytest.raises(ConfigError, match="look"):
+        Merit(recipe)
+
+
+def test_own_models_need_the_whole_federation():
+    with pytest.raises(ConfigError, match="fedmerit flower"):
+        Merit(m2f())
+
+
+@pytest.mark.parametrize("kind", ["list", "numpy", "torch"])
+def test_facts_of_any_library(kind: str):
+    import torch
+
+    y = [0, 1, 1, 2]
+    given = {"list": y, "numpy": np.array(y), "torch": torch.tensor(y)}[kind]
+    found = facts(given, 3, prioritized(LD, CB), sex=[0, 1, 1, 1])
+    assert found == {"labels": 3.0, "balance": 0.5}
