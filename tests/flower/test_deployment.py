@@ -27,9 +27,9 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
     write_app(tmp_path / "app", config, tmp_path / "out")
     with deployment(tmp_path, NODES) as made:
         made.run(tmp_path / "app")
-        made.wait_for("run", "fedmerit: round 1", 180)
+        made.wait_for("run", "fedmerit: round 1", 300)
         made.kill("node2")
-        made.wait_for("run", "kept in", 300)
+        made.wait_for("run", "kept in", 600)
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
     assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)
     assert [one.id for one in theirs.explain(1)] == [0, 1, 2, 3]

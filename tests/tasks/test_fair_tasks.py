@@ -113,12 +113,36 @@ def test_another_group_can_be_the_disadvantaged() -> None:
         ({"kinds": {"poor": 1.2}}, "0..1"),
         ({"kinds": {"poor": 0.7, "biased": 0.7}}, "at most 1"),
         ({"kinds": {"poisoned": 0.5}, "attribute": "colour"}, "colour"),
-        ({"source": "hub"}, "folder"),
     ],
 )
 def test_mistakes(settings: dict[str, object], says: str) -> None:
     with pytest.raises((ConfigError, DataError, UserError), match=says):
         adult(**settings)
+
+
+def test_a_table_of_the_hub(tmp_path: Path, hub: Path) -> None:
+    """UCI's rows as a local hub's Parquet file, under the names that the hub's copy has, give the same rows."""
+    import datasets
+
+    from fedmerit.tasks.adult import NAMES, _read
+
+    folder = real_folder("adult")
+    train, test = (_read(folder / f"adult.{part}.gz") for part in ("data", "test"))
+    columns = {name.replace("_", "."): [*train[name], *test[name]] for name in NAMES}
+    datasets.Dataset.from_dict(columns).to_parquet(hub / "train-00000-of-00001.parquet")
+    federation = find_task("adult").load(TaskConfig(data="adult", source=f"hub:{hub}"), 0)
+    plain = adult()
+    assert federation.train.x.shape == (round(48842 * 2 / 3), 91)
+    assert federation.train.y.sum() + federation.test.y.sum() == plain.train.y.sum() + plain.test.y.sum()
+    few = {name: cells[:200] for name, cells in columns.items()}
+    datasets.Dataset.from_dict(few).to_parquet(hub / "train-00000-of-00001.parquet")
+    with pytest.raises(DataError, match="some words are missing"):
+        find_task("adult").load(TaskConfig(data="adult", source=f"hub:{hub}"), 0)
+
+
+def test_compas_names_its_data_set_on_the_hub() -> None:
+    with pytest.raises(ConfigError, match="hub:NAME"):
+        find_task("compas").load(TaskConfig(data="compas", source="hub"), 0)
 
 
 def test_two_classes_are_needed_to_flip() -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.config import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file
-from fedmerit.tasks.hub import no_hub
+from fedmerit.tasks.hub import hub_name, read_words
 from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
 from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.tabular import age_groups, codes, encode
+from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
 
 NAMES = (
     *("age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"),
@@ -26,15 +28,23 @@ NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_we
 WORDS = ("workclass", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
 """`education` says the same as `education_num`, and `fnlwgt` is the census' sampling weight, no trait of a person."""
 
+FEATURES = 91
+TRAIN_SHARE = 2 / 3
+"""Of a hub's table, which has no test rows of its own; UCI's own share."""
+
 
 def read_adult() -> tuple[Raw, Raw]:
-    """Training and test rows, with the attributes sex (1: male), white, race and age."""
+    """UCI's training and test rows."""
     train = _read(find_file("adult", "adult.data.gz", "adult.data"))
     test = _read(find_file("adult", "adult.test.gz", "adult.test"))
     columns = {name: [*train[name], *test[name]] for name in NAMES}
-    fitted = np.arange(len(columns["age"])) < len(train["age"])
+    return _encoded(columns, np.arange(len(columns["age"])) < len(train["age"]))
+
+
+def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> tuple[Raw, Raw]:
+    """The `fitted` rows and the others, with the attributes sex (1: male), white, race and age."""
     everything = Raw(
-        encode(columns, NUMBERS, WORDS, fitted),
+        check_width(encode(columns, NUMBERS, WORDS, fitted), FEATURES),
         np.array([word.rstrip(".") == ">50K" for word in columns["income"]], dtype=np.int64),
         2,
         {
@@ -63,8 +73,11 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    no_hub(config, "adult")
-    return build(*read_adult(), settled(config, ADULT), ADULT, seed)
+    name = hub_name(config, default="scikit-learn/adult-census-income")
+    if name is None:
+        return build(*read_adult(), settled(config, ADULT), ADULT, seed)
+    columns = read_words(name, NAMES)
+    return build(*_encoded(columns, fixed_split(len(columns["age"]), TRAIN_SHARE)), settled(config, ADULT), ADULT, seed)
 
 
 ADULT = TaskKind(

@@ -6,20 +6,20 @@ import csv
 import gzip
 import io
 import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from fedmerit.config import TaskConfig
-from fedmerit.errors import DataError
-from fedmerit.seeds import generator
+from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file
-from fedmerit.tasks.hub import no_hub
+from fedmerit.tasks.hub import hub_name, read_words
 from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
 from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.tabular import age_groups, codes, encode
+from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
 
 FILE = "compas-scores-two-years.csv"
 NUMBERS = ("age", "priors_count", "juv_fel_count", "juv_misd_count", "juv_other_count")
@@ -28,20 +28,18 @@ NEEDED = (*NUMBERS, *WORDS, "days_b_screening_arrest", "is_recid", "score_text",
 DAYS = 30
 """ProPublica's filter: charge and screening lie at most that many days apart."""
 TRAIN_SHARE = 0.8
+FEATURES = 15
 
 
-def read_compas() -> tuple[Raw, Raw]:
+def read_compas(rows: Iterable[Mapping[str, str]]) -> tuple[Raw, Raw]:
     """Training and test rows of ProPublica's 6,172; the split is the same in every run. sex: 1 is male."""
-    rows = [
-        row
-        for row in _read(find_file("compas", "compas-scores-two-years.csv.gz", "compas-scores-two-years.csv"))
-        if _counts(row)
-    ]
-    columns = {name: [row[name] for row in rows] for name in NEEDED}
-    fitted = np.zeros(len(rows), dtype=np.bool_)
-    fitted[generator(0, "compas split").permutation(len(rows))[: round(TRAIN_SHARE * len(rows))]] = True
+    counted = [row for row in rows if _counts(row)]
+    if not counted:
+        raise DataError("no row of COMPAS passes ProPublica's filter")
+    columns = {name: [row[name] for row in counted] for name in NEEDED}
+    fitted = fixed_split(len(counted), TRAIN_SHARE)
     everything = Raw(
-        encode(columns, NUMBERS, WORDS, fitted),
+        check_width(encode(columns, NUMBERS, WORDS, fitted), FEATURES),
         np.array(columns["two_year_recid"], dtype=np.int64),
         2,
         {
@@ -54,7 +52,7 @@ def read_compas() -> tuple[Raw, Raw]:
     return everything.take(fitted), everything.take(~fitted)
 
 
-def _counts(row: dict[str, str]) -> bool:
+def _counts(row: Mapping[str, str]) -> bool:
     """The usual filter of ProPublica's analysis."""
     days = row["days_b_screening_arrest"]
     near = days != "" and abs(float(days)) <= DAYS
@@ -74,8 +72,15 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    no_hub(config, "compas")
-    return build(*read_compas(), settled(config, COMPAS), COMPAS, seed)
+    name = hub_name(config, default="")
+    if name == "":
+        raise ConfigError("task 'compas' has no data set of its own on the hub; name one: task.source = \"hub:NAME\"")
+    if name is None:
+        rows = _read(find_file("compas", f"{FILE}.gz", FILE))
+    else:
+        columns = read_words(name, NEEDED)
+        rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+    return build(*read_compas(rows), settled(config, COMPAS), COMPAS, seed)
 
 
 COMPAS = TaskKind(

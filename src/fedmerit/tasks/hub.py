@@ -33,13 +33,17 @@ def hub_name(config: TaskConfig, default: str, others: Sequence[str] = ()) -> st
     return name or default
 
 
-def no_hub(config: TaskConfig, task: str) -> None:
-    """A task that is read from a folder alone."""
-    if hub_name(config, default="") is not None:
-        raise ConfigError(
-            f"task {task!r} is read from the folder FEDMERIT_DATA; got task.source = {config.source!r}; "
-            'set task.source = "folder"'
-        )
+def read_words(name: str, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of a table as text, all splits together; `education.num` and `education-num` are `education_num`, too."""
+    rows = open_all(name, ())
+    known = {column.lower().replace(".", "_").replace("-", "_"): column for column in rows.column_names}
+    missing = [column for column in columns if column not in known]
+    if missing:
+        got = ", ".join(rows.column_names)
+        raise DataError(f"{name} must have the columns {', '.join(missing)}; got {got}")
+    return {
+        column: ["" if cell is None else str(cell).strip() for cell in rows[known[column]][:]] for column in columns
+    }
 
 
 def read_labelled(name: str, size: int, classes: int) -> tuple[Raw, Raw]:

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.errors import DataError
+from fedmerit.seeds import generator
+
 Column = Sequence[str]
 AGES = (25, 46)
 """Age groups: below 25, 25 to 45, above."""
@@ -22,6 +25,23 @@ def encode(
         values = np.array(columns[name])
         parts += [(values == kind).astype(np.float64) for kind in kinds]
     return np.column_stack(parts).astype(np.float32)
+
+
+def check_width(rows: NDArray[np.float32], features: int) -> NDArray[np.float32]:
+    """The rows, if they have as many columns as the task's models take."""
+    if rows.shape[1] != features:
+        raise DataError(
+            f"the table has {rows.shape[1]} columns with its words spelled out, the task's models take {features}: "
+            "some words are missing or new; use the whole table as published"
+        )
+    return rows
+
+
+def fixed_split(rows: int, share: float) -> NDArray[np.bool_]:
+    """Which rows are for training: that share of them, the same in every run."""
+    chosen = np.zeros(rows, dtype=np.bool_)
+    chosen[generator(0, "table split").permutation(rows)[: round(share * rows)]] = True
+    return chosen
 
 
 def codes(column: Column, order: Sequence[str] = ()) -> NDArray[np.uint8]:
