@@ -50,7 +50,7 @@ def _line(account: Account, names: Sequence[str]) -> tuple[str, ...]:
         str(account.rounds),
         f"{account.contribution:.0f}",
         f"{account.accepted} of {account.rewards}",
-        f"{account.entries:.3g}",
+        f"{account.entries:,}",
         "-" if came.reached is None else str(came.reached),
         "-" if came.stays is None else str(came.stays),
         "-" if came.average is None else f"{came.average:.4f}",
