@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Message, RecordDict
 from helpers import CommandLine, one_line
+from safetensors.numpy import load_file
 
 from fedmerit import Run, run_config
-from fedmerit.config import load_config
+from fedmerit.config import dump_config, load_config
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import client, config_of, main
+from fedmerit.ledger import Ledger
 
 TOML = """
 [task]
@@ -69,27 +71,45 @@ def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tm
     assert cli("show", tmp_path / "run").code == 0
 
 
-def test_a_server_that_is_started_again_goes_on(cli: CommandLine, config: Path, tmp_path: Path):
+M2F = ("recipe={name='m2f',priority=['Participation','SimulatedComputation','DataRatio']}", "run.schedule.epochs=[1,3]")
+RESET = ("recipe.reward.training=reset",)
+
+
+@pytest.mark.parametrize("changes", [(), M2F, (*M2F, *RESET)], ids=["device_aware", "m2f, keep", "m2f, reset"])
+def test_a_server_that_is_started_again_goes_on(
+    cli: CommandLine, config: Path, tmp_path: Path, changes: tuple[str, ...]
+):
+    """In a new run of Flower, in which nodes have lost all that they kept."""
+    config.write_text(dump_config(load_config(config, changes)))
     whole = start(cli, config, tmp_path)
     main(InProcessGrid(client, 4, whole.run_config), whole)
     (tmp_path / "second").mkdir()
     context = start(cli, config, tmp_path / "second")
-
-    class Dying(InProcessGrid):
-        asked = 0
-
-        def push_messages(self, messages: Any) -> Any:
-            Dying.asked += 1
-            if Dying.asked == 6:
-                raise ConnectionError("the SuperLink is gone")
-            return super().push_messages(messages)
-
     with pytest.raises(ConnectionError):
         main(Dying(client, 4, context.run_config), context)
+    assert 0 < Ledger.open(tmp_path / "second" / "run" / "ledger.db").last_round() < 3
     main(InProcessGrid(client, 4, context.run_config), context)
     runs = [Run.load(tmp_path / "run"), Run.load(tmp_path / "second" / "run")]
     assert runs[0].model.tobytes() == runs[1].model.tobytes()
     assert [row["round"] for row in runs[1].ledger.rounds()] == [1, 2, 3]
+    assert runs[0].local_accuracy.tolist() == runs[1].local_accuracy.tolist()
+    own = [sorted((folder / "run" / "own").glob("*")) for folder in (tmp_path, tmp_path / "second")]
+    assert len(own[0]) == len(own[1]) == (4 if changes else 0)
+    for one, two in zip(own[0], own[1], strict=True):
+        assert np.array_equal(load_file(one)["model"], load_file(two)["model"])
+
+
+class Dying(InProcessGrid):
+    """A connection that goes when the last round is evaluated."""
+
+    asked = 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        self.asked += messages[0].metadata.message_type == "train"
+        if self.asked == 3 and messages[0].metadata.message_type == "evaluate":
+            raise ConnectionError("the SuperLink is gone")
+        return super().push_messages(messages)
 
 
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):

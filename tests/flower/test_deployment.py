@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deployment import deployment
 
 from fedmerit import Run, run_config
 from fedmerit.config import Config, make_config
+from fedmerit.flower.loopback import loopback
 from fedmerit.flower.new import write_app
 
 NODES = 4
@@ -25,7 +25,7 @@ def settings(rounds: int) -> Config:
 def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_path: Path):
     config = settings(rounds=3)
     write_app(tmp_path / "app", config, tmp_path / "out")
-    with deployment(tmp_path, NODES) as made:
+    with loopback(tmp_path, NODES) as made:
         made.run(tmp_path / "app")
         made.wait_for("run", "fedmerit: round 1", 300)
         made.kill("node2")

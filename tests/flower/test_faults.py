@@ -14,6 +14,7 @@ from helpers import SoftmaxLearner, random_split, small_task
 from fedmerit import DS, LD, Record, State, Task, Uniform, fedavg, m2f, play, prioritized
 from fedmerit.errors import RunFailed
 from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower.clientapp import own_model
 from fedmerit.flower.records import ARRAYS, METRICS, pack
 
 BAD = 2
@@ -197,3 +198,37 @@ def test_a_reward_that_nobody_answers_for_is_not_taken():
     assert not record.handout.verdicts[BAD].accepted
     assert "no answer" in record.handout.verdicts[BAD].reason
     assert set(record.handout.verdicts) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("own", ["keep", "reset"])
+@pytest.mark.parametrize("lost", ["train", "train.reward", "all that the node kept"])
+def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: Any):
+    """Its answer got lost after it had changed its own model, or its node lost the model: both agree again."""
+    made, rounds = task(), 3
+    fleets = []
+    for breaks in (False, True):
+        grid = Meddling(made, lambda reply: [reply], lost)
+        fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+        fleet.meet(4)
+        state = State(fleet.start(0))
+        for index in range(1, rounds + 1):
+            grid.change = (lambda reply: []) if breaks and index == 2 else (lambda reply: [reply])
+            if breaks and index == 2 and lost not in ("train", "train.reward"):
+                old = grid._contexts.pop(1000 + BAD)  # started again, it is another node
+                grid._contexts[2000] = replace(old, node_id=2000, state=RecordDict())
+            state, record = play(state, m2f(DS, own=own), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+            assert fleet.copies is not None
+            assert fleet.evaluate_own(state.model).sizes.sum() == 24
+            for client, context in enumerate(sorted(grid._contexts.values(), key=partition)):
+                theirs = own_model(context)
+                assert theirs is not None
+                agrees = np.array_equal(fleet.copies.rows.array[client], theirs)
+                assert agrees or (breaks and index == 2 and client == BAD)
+        assert not record.left_out
+        fleets.append(fleet.copies.rows.array.copy() if fleet.copies else None)
+    same = lost == "all that the node kept"
+    assert np.array_equal(fleets[0], fleets[1]) == same
+
+
+def partition(context: Context) -> int:
+    return int(context.node_config["partition-id"])

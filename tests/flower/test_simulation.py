@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deployment import QUIET
 
 from fedmerit import Run, run_config
 from fedmerit.config import load_config
+from fedmerit.flower.loopback import QUIET
 
 NODES = 4
 TOML = f"""

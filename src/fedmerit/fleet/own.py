@@ -22,11 +22,13 @@ class OwnModels:
     def __contains__(self, client: ClientId) -> bool:
         return client in self._kept
 
-    def put(self, client: ClientId, model: Model, round: int) -> None:
+    def put(self, client: ClientId, model: Model, round: int) -> bool:
         """The client's model from now on, unless its training ran away: then the client stays with what it has."""
-        if np.isfinite(model).all():
-            self.rows.array[client] = model
-            self._kept[client] = round
+        if not np.isfinite(model).all():
+            return False
+        self.rows.array[client] = model
+        self._kept[client] = round
+        return True
 
     def release(self) -> None:
         """Rows on disk need not stay in memory."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedmerit.fleet.client import Job, answers
 from fedmerit.flower.records import (
     ARRAYS,
+    REWARDED,
+    TRAINED,
     array,
     as_part,
+    has_array,
     pack,
     setting,
+    tag_of,
 )
 from fedmerit.learn.base import ChanceLearner, Learner
 from fedmerit.objectives import Answers, find_objective
@@ -25,8 +30,8 @@ from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task
 from fedmerit.types import ClientId, Model, Samples
 
-OWN = "own model"
-"""Where the client's own model lies in its state."""
+OWN, TAG = "own model", "own tag"
+"""Where the client's own model lies in its state, and which state of it that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def make_client_app(side: Callable[[Context], ClientSide]) -> ClientApp:
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
         mine = side(context)
-        config = {"client": mine.id, "name": mine.name, "own": own_model(context) is not None}
+        config = {"client": mine.id, "name": mine.name, "own": own_tag(context)}
         return Message(pack(config=config), reply_to=message)
 
     @app.train()
@@ -95,30 +100,36 @@ def own_model(context: Context) -> Model | None:
     return np.asarray(record["model"].numpy(), dtype=np.float32) if isinstance(record, ArrayRecord) else None
 
 
-def _keep_own(context: Context, model: Model) -> None:
+def own_tag(context: Context) -> int:
+    """Which state of its own model the client has; 0 where it has none."""
+    record = context.state.get(TAG)
+    return int(cast(int, record["tag"])) if isinstance(record, ConfigRecord) else 0
+
+
+def _keep_own(context: Context, model: Model, tag: int) -> None:
     """From now on; unless training ran away: then the client stays with what it has."""
     if np.isfinite(model).all():
-        context.state[OWN] = pack({"model": model})[ARRAYS]
+        context.state[OWN], context.state[TAG] = pack({"model": model})[ARRAYS], ConfigRecord({"tag": tag})
 
 
-def _start(content: RecordDict, context: Context) -> Model:
-    """The client's own model where the server asks for that and there is one, else the model that came along."""
-    own = own_model(context) if setting(content, "own", str) else None
-    return np.asarray(array(content, "model"), dtype=np.float32) if own is None else own
+def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
+    """The model that came along; where none did, the client's own."""
+    own = None if has_array(content, name) else own_model(context)
+    return np.asarray(array(content, name), dtype=np.float32) if own is None else own
 
 
 def train_client(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
     needs, own = setting(content, "needs", list), setting(content, "own", str)
-    start = _start(content, context)
+    start, sent = _asked(content, context), has_array(content, "model")
     job = Job(start, side.train, derive(seed, "train", index, side.id), epochs or None)
     (answer,) = answers(side.learner, [job], needs)
     if own == "keep":
-        _keep_own(context, start + answer.update)
-    elif own == "reset" and own_model(context) is None:
-        _keep_own(context, start)
-    return pack({"update": answer.update}, {"own": own_model(context) is not None}, answer.facts)
+        _keep_own(context, start + answer.update, tag_of(index, TRAINED))
+    elif own == "reset" and sent:
+        _keep_own(context, start, tag_of(index, TRAINED))
+    return pack({"update": answer.update}, {"own": own_tag(context)}, answer.facts)
 
 
 def take_reward(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
@@ -131,7 +142,7 @@ def take_reward(side: ClientSide, content: RecordDict, context: Context) -> Reco
     before, after = (_accuracy(side, model) for model in (own, offered))
     accepted = Acceptance(setting(content, "sigma", float))(before, after)
     if accepted:
-        _keep_own(context, offered)
+        _keep_own(context, offered, tag_of(setting(content, "round", int), REWARDED))
     return pack(config={"reason": ""}, metrics={"accepted": int(accepted), "before": before, "after": after})
 
 
@@ -143,16 +154,14 @@ def _accuracy(side: ClientSide, model: Model) -> float:
 def test_models(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """How many of its rows the client gets right with each model, or with its own."""
     rows, number = side.rows(setting(content, "on", str)), setting(content, "models", int)
-    own = own_model(context) if setting(content, "own", str) else None
-    models = [own] if own is not None else [np.asarray(array(content, str(place))) for place in range(number)]
+    models = [_asked(content, context, str(place)) for place in range(number)]
     right = [int((side.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]
     return pack(metrics={"correct": right, "size": [len(rows)]})
 
 
 def audit_model(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """Objectives of a model on the client's test rows; only these numbers leave the client."""
-    own, rows = own_model(context) if setting(content, "own", str) else None, side.test
-    model = np.asarray(array(content, "model"), dtype=np.float32) if own is None else own
+    model, rows = _asked(content, context), side.test
     predicted = side.learner.predict(model, rows.x)[np.newaxis]
     chances = side.learner.chances(model, rows.x)[np.newaxis] if isinstance(side.learner, ChanceLearner) else None
     told = Answers(rows.y, rows.classes, rows.attributes, predicted, chances)

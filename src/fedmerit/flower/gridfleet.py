@@ -12,18 +12,23 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.fleet.blocks import Block
+from fedmerit.fleet.own import OwnModels, any_saved
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
     HELLO,
     REWARD,
+    REWARDED,
     TRAIN,
+    TRAINED,
     Unfit,
     counts,
     numbers,
     pack,
     part_arrays,
     setting,
+    tag_of,
     vector,
 )
 from fedmerit.learn.base import ChanceLearner, LayeredLearner, Learner
@@ -50,7 +55,8 @@ class GridFleet:
     """The clients of a federation on Flower; client i is the node whose partition-id is i.
 
     The server needs the learner (for the first model and to score models on rows of its own), the clients' names and,
-    for server validation, its own rows. Clients' own models stay with them, in the state of their nodes.
+    for server validation, its own rows. Clients keep their own models in the state of their nodes; the server keeps
+    copies, made of the updates that it saw, for nodes that lost theirs and for a run that is gone on with.
     """
 
     grid: Grid
@@ -59,7 +65,10 @@ class GridFleet:
     server: Samples | None = None
     timeout: float = 3600.0
     nodes: dict[ClientId, int] = field(default_factory=dict)
-    owners: set[ClientId] = field(default_factory=set)
+    copies: OwnModels | None = None
+    tags: dict[ClientId, int] = field(default_factory=dict)
+    """Which state of its own model each client should have, and which it says it has; see `records.tag_of`."""
+    told: dict[ClientId, int] = field(default_factory=dict)
 
     def names(self) -> Sequence[str]:
         """The clients' names."""
@@ -91,34 +100,42 @@ class GridFleet:
         new = sorted(connected - set(self.nodes.values()))
         for node, content in self._send({node: (node, pack(config={})) for node in new}, HELLO).contents.items():
             try:
-                client, own = setting(content, "client", int), setting(content, "own", bool)
+                client, tag = setting(content, "client", int), setting(content, "own", int)
             except Unfit:
                 continue
             if 0 <= client < len(self.client_names):
-                self.nodes[client] = node
-                (self.owners.add if own else self.owners.discard)(client)
+                self.nodes[client], self.told[client] = node, tag
 
     def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
         self._ask_new_nodes()
-        contents, down = {}, 0
+        starts = {c: self._own(c, parcel.model) if parcel.own else parcel.model for c, parcel in parcels.items()}
+        sent = {client for client, parcel in parcels.items() if not (parcel.own and self._has_own(client))}
+        contents = {}
         for client, parcel in sorted(parcels.items()):
-            sends = not (parcel.own and client in self.owners)
-            down += parcel.model.nbytes if sends else 0
             config = {"round": index, "seed": seed, "epochs": parcel.epochs or 0, "own": parcel.own or ""}
-            contents[client] = pack({"model": parcel.model} if sends else {}, config | {"needs": list(needs)})
+            model = {"model": starts[client]} if client in sent else {}
+            contents[client] = pack(model, config | {"needs": list(needs)})
         length = len(next(iter(parcels.values())).model) if parcels else 0
+        for client in contents:
+            self.told.pop(client, None)  # its own model may change now; unless it answers, we do not know
         found = self._ask(contents, TRAIN)
         rows, failed, told = {}, dict(found.failed), {}
         for client, content in found.contents.items():
             try:
                 rows[client], told[client] = vector(content, "update", length), numbers(content)
-                (self.owners.add if setting(content, "own", bool) else self.owners.discard)(client)
+                self.told[client] = setting(content, "own", int)
             except Unfit as error:
                 failed[client] = str(error)
         ids = tuple(sorted(client for client in rows if client in told))
         matrix = np.stack([rows[client] for client in ids]) if ids else np.empty((0, length), dtype=np.float32)
         updates = Updates(matrix)
+        for client in ids:
+            if parcels[client].own == "keep":
+                self._book(client, starts[client] + rows[client], index, TRAINED)
+            elif parcels[client].own == "reset" and client in sent:
+                self._book(client, starts[client], index, TRAINED)
+        down = sum(starts[client].nbytes for client in sent)
         return Replies(ids, updates, tuple(told[client] for client in ids), failed, found.seconds, down, updates.nbytes)
 
     def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
@@ -134,6 +151,11 @@ class GridFleet:
             except Unfit as error:
                 reason = str(error)
             verdicts[client] = Verdict(said.get("accepted") == 1 and not reason, before, after, reason)
+            if verdicts[client].accepted and self.copies is not None:
+                self._book(client, parts[client].added_to(self.copies.rows.array[client]), index, REWARDED)
+        for client in found.failed:
+            self.told.pop(client, None)
+        self.told |= {client: self.tags[client] for client in found.contents if client in self.tags}
         return verdicts
 
     def evaluate(
@@ -142,14 +164,14 @@ class GridFleet:
         """All models in one message per client; who does not answer counts as without rows."""
         asked = range(len(self.client_names)) if clients is None else clients
         arrays = {str(place): model for place, model in enumerate(models)}
-        config = {"on": on, "models": len(models), "own": ""}
+        config = {"on": on, "models": len(models)}
         return self._tested({client: pack(arrays, config) for client in asked}, len(models))
 
     def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
         """Each client its own model; one is sent along to who has none."""
-        config = {"on": on, "models": 1, "own": "own"}
+        config = {"on": on, "models": 1}
         contents = {
-            client: pack({} if client in self.owners else {"0": model}, config)
+            client: pack({} if self._has_own(client) else {"0": self._own(client, model)}, config)
             for client in range(len(self.client_names))
         }
         return self._tested(contents, 1)[0]
@@ -187,11 +209,10 @@ class GridFleet:
     ) -> Mapping[ClientId, Mapping[str, float]]:
         """Clients measure and send the numbers alone."""
         names = [objective.name for objective in objectives]
-        config = {"objectives": names, "own": "own" if own else ""}
-        contents = {
-            client: pack({} if own and client in self.owners else {"model": model}, config)
-            for client in range(len(self.client_names))
-        }
+        config, contents = {"objectives": names}, {}
+        for client in range(len(self.client_names)):
+            asked = self._own(client, model) if own else model
+            contents[client] = pack({} if own and self._has_own(client) else {"model": asked}, config)
         found = {client: numbers(content) for client, content in self._ask(contents, AUDIT).contents.items()}
         return {
             client: {name: float(said[name]) for name in names}
@@ -200,11 +221,36 @@ class GridFleet:
         }
 
     def save(self, run: Path, round: int) -> None:
-        """Clients keep their own models themselves."""
+        """The copies of what clients kept in this round."""
+        if self.copies is not None:
+            self.copies.save(run, round)
 
     def load(self, run: Path, round: int) -> bool:
-        """Clients have what they kept."""
-        return True
+        """The copies as they were after a round; whatever clients have now, they are sent these."""
+        if not any_saved(run):
+            return True
+        self.tags = {}
+        return self._make_copies(len(self.learner.start(0))).load(run, round)
+
+    def _make_copies(self, length: int) -> OwnModels:
+        """Rows for the copies, made when first asked for: most runs have none."""
+        if self.copies is None:
+            self.copies = OwnModels(Block((len(self.client_names), length), np.float32))
+        return self.copies
+
+    def _book(self, client: ClientId, model: Model, index: int, stage: int) -> None:
+        """As the client does it: a model that ran away is not kept."""
+        if self._make_copies(len(model)).put(client, model, index):
+            self.tags[client] = tag_of(index, stage)
+
+    def _has_own(self, client: ClientId) -> bool:
+        """Whether the client has the own model that it should have; one whose answer was lost has another."""
+        return client in self.tags and self.told.get(client) == self.tags[client]
+
+    def _own(self, client: ClientId, otherwise: Model) -> Model:
+        """The client's own model as we know it, or another where it has none."""
+        known = self.copies is not None and client in self.copies
+        return np.array(self.copies.rows.array[client]) if self.copies is not None and known else otherwise
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
         """One message for each client that is connected."""

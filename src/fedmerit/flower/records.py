@@ -15,6 +15,14 @@ ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
 """What a server asks: who are you, train, take this reward, test these models, measure these objectives."""
 
+TRAINED, REWARDED = 0, 1
+"""When in a round a client's own model came about."""
+
+
+def tag_of(round: int, stage: int) -> int:
+    """A number for a state of an own model, the same on both sides; 0 is for none. Rounds count from 1."""
+    return 2 * round + stage
+
 
 class Unfit(Exception):
     """A record that is not what it should be; its text is the reason."""
