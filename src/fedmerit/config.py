@@ -6,10 +6,11 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
 from fedmerit.errors import ConfigError, did_you_mean
 from fedmerit.groups import Cut, Linkage, Over
@@ -31,6 +32,9 @@ class Section(BaseModel):
     """A frozen part of the configuration that refuses keys it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+S = TypeVar("S", bound=Section)
 
 
 class TaskConfig(Section):
@@ -288,26 +292,36 @@ DEEPER = ("recipe.search", "recipe.server", "recipe.groups", "recipe.reward", "r
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file and apply `key=value` overrides such as `train.lr=0.05`."""
-    path = Path(path)
+    values = read_toml(Path(path))
+    for override in overrides:
+        _apply(values, override)
+    return make_config(values)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file, not yet checked."""
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {path}; start from one in examples/") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    for override in overrides:
-        _apply(values, override)
-    return make_config(values)
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
     """Validate nested settings; every mistake is named in one ConfigError."""
+    return validate(Config, values)
+
+
+def validate(kind: type[S], values: Mapping[str, Any]) -> S:
+    """A section of this kind from plain values; every mistake is named in one ConfigError."""
     try:
-        return Config.model_validate(dict(values))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError("; ".join(dict.fromkeys(map(_problem, error.errors())))) from None
+        problems = (_problem(item, kind) for item in error.errors())
+        raise ConfigError("; ".join(dict.fromkeys(problems))) from None
 
 
 def dump_config(config: Config) -> str:
@@ -339,13 +353,15 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _problem(item: Any) -> str:
+def _problem(item: Any, kind: type[Section]) -> str:
     """One pydantic error in our words: the key, the rule, what was received."""
     location = [str(part) for part in item["loc"]]
     key = ".".join(location)
     if item["type"] == "extra_forbidden":
-        valid = _keys_beside(location)
+        valid = _keys_beside(location, kind)
         return f"unknown key {key!r}{did_you_mean(location[-1], valid)}; valid here: {', '.join(sorted(valid))}"
+    if item["type"] == "missing":
+        return f"{key} is required, and was not given"
     depth = 3 if ".".join(location[:2]) in DEEPER else 2
     key = ".".join(location[:depth])  # deeper parts are pydantic's names, not keys
     shown = repr(item["input"])
@@ -357,13 +373,17 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _keys_beside(location: Sequence[str]) -> list[str]:
-    """The valid keys of the section in which an unknown key stands."""
-    section: type[BaseModel] = Config
+def _keys_beside(location: Sequence[str], section: type[BaseModel]) -> list[str]:
+    """The valid keys of the section in which an unknown key stands, somewhere within this one."""
     for part in location[:-1]:
-        found = section.model_fields.get(part)
+        found = _fields(section).get(part)
         kinds = [kind for kind in (found.annotation, *get_args(found.annotation)) if _is_section(kind)] if found else []
         if not kinds:
             break
         section = kinds[0]
-    return list(section.model_fields)
+    return list(_fields(section))
+
+
+def _fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """By the names that users know."""
+    return {field.alias or name: field for name, field in section.model_fields.items()}

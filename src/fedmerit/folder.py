@@ -58,14 +58,17 @@ def open_ledger(folder: Path) -> Ledger:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Hold a run's folder; a second process that wants to is refused. A kill lets go."""
-    with (folder / CONFIG).open() as file:
+def held(folder: Path, by: str = CONFIG) -> Iterator[None]:
+    """Hold a folder by something that stays in it; a second process that wants to is refused. A kill lets go."""
+    descriptor = os.open(folder / by, os.O_RDONLY)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise FolderError(f"another process runs in {folder}; wait for it, or stop it first") from None
         yield
+    finally:
+        os.close(descriptor)
 
 
 def config_to_resume(folder: Path, given: Config | None) -> Config:
@@ -74,7 +77,7 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
         meta = ledger.meta()
     made = make_config(json.loads(meta["config"]))
     asked = given or load_config(folder / CONFIG)
-    changed = _differences(made, asked)
+    changed = differences(made, asked)
     if changed:
         raise FolderError(
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
@@ -99,7 +102,8 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def _differences(made: Config, asked: Config) -> list[str]:
+def differences(made: Config, asked: Config) -> list[str]:
+    """The settings in which two configurations differ, but for those that change no bit of what comes out."""
     before, after = _flat(made.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
     keys = sorted((before.keys() | after.keys()) - FREE_KEYS)
     return [

@@ -290,11 +290,11 @@ class Ledger:
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
-        rows = np.array(self._db.execute("SELECT round, client, correct, size FROM tested").fetchall(), dtype=np.int64)
-        rounds, places = np.unique(rows[:, 0] if len(rows) else rows.reshape(0), return_inverse=True)
+        rows = np.array(list(self.tested()), dtype=np.int64).reshape(-1, 4)
+        rounds, places = np.unique(rows[:, 0], return_inverse=True)
         table = np.full((len(rounds), len(self.names())), np.nan)
-        for place, (_, client, correct, size) in zip(places, rows, strict=True):
-            table[place, client] = correct / size if size else np.nan
+        known = rows[:, 3] > 0
+        table[places[known], rows[known, 1]] = rows[known, 2] / rows[known, 3]
         return [int(round) for round in rounds], table
 
     def events(self, round: int | None = None) -> list[Event]:

@@ -44,7 +44,7 @@ class LocalFleet:
     """
 
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
-        self._memory, self._spill_to = _quarter_of_ram() if memory is None else memory, spill_to
+        self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._train = SharedSplit.of(task.federation.train)
         self._asked = {
@@ -338,5 +338,6 @@ def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> l
     return [tuple(job) for job in jobs if job]
 
 
-def _quarter_of_ram() -> int:
+def quarter_of_ram() -> int:
+    """Bytes for updates where nobody said how many."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

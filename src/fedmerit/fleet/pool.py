@@ -102,7 +102,7 @@ class Pool:
     def _start(self) -> tuple[ForkServerProcess, Connection]:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=serve, args=(theirs, self._work), daemon=True)
-        _ensure_forkserver()
+        ensure_forkserver()
         try:
             process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -133,7 +133,7 @@ class Pool:
             return None
 
 
-def _ensure_forkserver() -> None:
+def ensure_forkserver() -> None:
     """Start the process that workers are forked from, if it is not there, deaf to our signals: they inherit that."""
     resource_tracker.ensure_running()  # first, since it unblocks them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
