@@ -317,6 +317,35 @@ def flower(
     out_console.print(f"Flower app: {folder}; next: flwr run {folder} SUPERLINK --stream", markup=False, soft_wrap=True)
 
 
+@app.command(epilog="Example:  fedmerit errata finding-1 --plot finding1.svg")
+def errata(
+    name: Annotated[str | None, typer.Argument(help="One of them; --list has the names.", show_default=False)] = None,
+    names: Annotated[bool, typer.Option("--list", help="Print the names alone.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/errata.md.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="A new SVG file, for finding-1.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what does not hold in the papers, recomputed from the numbers they print.
+
+    Without NAME a line for each with its verdict; with NAME the computation, step by step.
+    """
+    from fedmerit.errata import ERRATA, find_erratum
+    from fedmerit.report.errata import account, as_dict, overview, page, write_plot
+
+    if (name is not None) + names + markdown > 1 or (as_json and (names or markdown)):
+        raise ConfigError("give NAME, --list, --markdown or nothing, which is all; --json goes with NAME or with nothing")
+    found = None if name is None else find_erratum(name)
+    if plot is not None:
+        write_plot(plot, name)
+    if names or markdown:
+        typer.echo("\n".join(ERRATA) if names else page(), nl=names)
+    elif as_json:
+        typer.echo(json.dumps([as_dict(one) for one in ERRATA.values()] if found is None else as_dict(found)))
+    else:
+        for part in [overview()] if found is None else account(found):
+            out_console.print(part)
+
+
 @app.command(epilog="Example:  fedmerit tasks --json")
 def tasks(as_json: Json = False) -> None:
     """List the tasks: data, partitions, models."""

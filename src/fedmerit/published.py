@@ -64,7 +64,7 @@ class DaflRow(NamedTuple):
 class M2fClient(NamedTuple):
     """A row of M2F's Tables 2 and 3; accuracy in per cent."""
 
-    index: int
+    number: int
     epochs: int
     samples: int
     rate: float
