@@ -12,6 +12,8 @@ import fedmerit
 from fedmerit.cli import app
 from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig, ServerConfig
 from fedmerit.named_scores import SCORES
+from fedmerit.report.summary import SHARES
+from fedmerit.study.plan import TARGETS, Plan, Row
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,6 +36,15 @@ def test_every_key_is_documented_with_its_default() -> None:
             shown = list(default) if isinstance(default, tuple) else default
             assert rows.pop(f"{section}.{key}") == ("(see meaning)" if shown is None else f"`{shown}`")
     assert rows == {}
+
+
+def test_every_key_of_a_study_is_documented() -> None:
+    page = (ROOT / "docs/configuration.md").read_text().partition("## A study")[2]
+    named = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
+    keys = [field.alias or key for kind in (Plan, Row) for key, field in kind.model_fields.items()]
+    assert sorted(named) == sorted(keys)
+    assert f"`{list(TARGETS)}`" in page
+    assert f"`{list(SHARES)}`" in page
 
 
 def test_every_score_is_documented() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmerit import DS, LD, federate, load_task, prioritized, run_config
+from fedmerit import DS, LD, federate, load_plan, load_task, prioritized, run_config
 from fedmerit.config import load_config
 from fedmerit.named_recipes import make_recipe
 from fedmerit.tasks import find_task
@@ -50,10 +50,19 @@ def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path)
     sys.modules.pop("own_task")
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if path.stem != "study"]
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
 def test_example_configurations_are_valid(path: Path) -> None:
     config = load_config(path)
     make_recipe(config.recipe)
     kind = find_task(config.task.data)
     assert config.task.model in kind.models
     assert config.task.partition in ("default", *kind.partitions)
+
+
+def test_the_example_of_a_study_is_valid() -> None:
+    plan = load_plan(EXAMPLES / "study.toml")
+    assert plan.against == "FedAvg"
+    assert {row.name: plan.config(row, 3).train.epochs for row in plan.rows}["FedAvg, 2 epochs"] == 2

@@ -56,6 +56,9 @@ from fedmerit.scores import (
 )
 from fedmerit.search import Backtracking, Fixed, Standing, Way
 from fedmerit.selection import Schedule, Selection, Uniform
+from fedmerit.study.compare import compare
+from fedmerit.study.plan import Plan, load_plan
+from fedmerit.study.study import Study
 from fedmerit.tasks import TaskKind
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task, load_task
@@ -116,6 +119,7 @@ __all__ = [
     "Part",
     "Participation",
     "Plain",
+    "Plan",
     "Power",
     "Prioritized",
     "PrioritizedAnd",
@@ -140,6 +144,7 @@ __all__ = [
     "Split",
     "Standing",
     "State",
+    "Study",
     "Task",
     "TaskKind",
     "TopShare",
@@ -154,6 +159,7 @@ __all__ = [
     "Weights",
     "Whole",
     "agnostic",
+    "compare",
     "convergence",
     "device_aware",
     "dispersion",
@@ -163,6 +169,7 @@ __all__ = [
     "fedval",
     "find_objective",
     "load_config",
+    "load_plan",
     "load_task",
     "m2f",
     "measure",

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -117,7 +117,7 @@ def run(
     start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
-    with _stoppable(folder):
+    with _stoppable(f"fedmerit run --resume {folder}"):
         if as_json:
             start(lambda record: typer.echo(json_line(record)))
             return
@@ -132,13 +132,13 @@ def run(
 
 
 @contextmanager
-def _stoppable(folder: Path) -> Iterator[None]:
-    """Tell how to go on with a run that was stopped."""
+def _stoppable(again: str) -> Iterator[None]:
+    """Tell the command that goes on with what was stopped."""
     try:
         yield
     except (RunStopped, KeyboardInterrupt) as stop:
         err_console.print(
-            f"{str(stop) or 'stopped at once'}; go on with: fedmerit run --resume {folder}",
+            f"{str(stop) or 'stopped at once'}; go on with: {again}",
             markup=False,
             soft_wrap=True,
         )
@@ -266,21 +266,70 @@ def report(
     out_console.print(f"report: {out}", markup=False)
 
 
-@app.command(epilog="Example:  fedmerit export runs/first --leaf metrics.csv")
-def export(
-    folder: RunFolder,
-    leaf: Annotated[Path, typer.Option(help="A CSV of per-client metrics in LEAF's columns.", show_default=False)],
+@app.command(epilog="Example:  fedmerit compare examples/study.toml --out runs/study")
+def compare(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Rows and seeds.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The study's folder: new, or the same again to go on.", show_default=False)],
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Write a run's per-client accuracies in the form that LEAF's tools read.
+    """Run rows x seeds, paired, and say which differences are real.
 
-    DIR is a folder made by `fedmerit run`.
+    STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
+    clients. Ctrl-C stops; the same command goes on, also with more seeds or rows.
+    """
+    from fedmerit.study.compare import compare as run_study
+    from fedmerit.study.layout import members
+    from fedmerit.study.plan import load_plan
+    from fedmerit.study.screen import as_json as study_json
+    from fedmerit.study.screen import ending, progress
+
+    plan = load_plan(study)
+    with _stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
+        on_step = None if as_json else stack.enter_context(progress(out_console, members(plan, out)))
+        done = run_study(plan, out, jobs=jobs, on_step=on_step)
+    if as_json:
+        typer.echo(study_json(done))
+    else:
+        for part in ending(done):
+            out_console.print(part)
+        out_console.print(f"next: fedmerit report {out} --out report.html", style="dim", markup=False, soft_wrap=True)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
+    ],
+    leaf: Annotated[
+        Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a table to this new file.")] = None,
+    form: Annotated[str, typer.Option("--format", help="csv, parquet, latex or markdown.")] = "csv",
+    table: Annotated[
+        str | None, typer.Option(help="Which table; default: compared of a study, rounds of a run.")
+    ] = None,
+) -> None:
+    """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics.
+
+    Of a study: compared, reached, saved, agreement as latex or markdown; compared, reached, figures, curves, needed,
+    events as csv or parquet. Of a run, as csv or parquet: rounds, clients, weights, rewards, audits, tries, events.
     """
     from fedmerit.folder import open_ledger
     from fedmerit.leaf import write_leaf_metrics
+    from fedmerit.study.export import check_run, write_export
 
-    with open_ledger(folder) as ledger:
-        write_leaf_metrics(ledger, leaf)
-    out_console.print(f"LEAF metrics: {leaf}", markup=False)
+    if (out is None) == (leaf is None):
+        raise ConfigError("give --out FILE with --format, or --leaf FILE for LEAF's metrics")
+    if leaf is not None:
+        check_run(folder)
+        with open_ledger(folder) as ledger:
+            write_leaf_metrics(ledger, leaf)
+        out_console.print(f"LEAF metrics: {leaf}", markup=False)
+    elif out is not None:
+        out_console.print(f"{write_export(folder, out, form, table)}: {out}", markup=False)
 
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")

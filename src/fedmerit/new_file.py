@@ -17,12 +17,12 @@ def check_new_file(path: Path, other: str = "another name") -> None:
         raise FolderError(f"no folder {path.parent} to write {path.name} to: make it first, or choose {other}")
 
 
-def write_new_file(path: Path, text: str, other: str = "another name") -> None:
+def write_new_file(path: Path, content: str | bytes, other: str = "another name") -> None:
     """Beside its place first, then moved there."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with part.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         part.replace(path)
     except OSError as error:
         with suppress(OSError):  # a name that cannot be opened cannot be removed either

@@ -31,6 +31,7 @@ from fedmerit.folder import (
     make_folder,
     open_ledger,
 )
+from fedmerit.frames import Frame, run_frame
 from fedmerit.learn.base import ChanceLearner
 from fedmerit.ledger import Event, Ledger
 from fedmerit.measures import rounds_to_target
@@ -85,6 +86,10 @@ class Run:
     def explain(self, round: int) -> list[Earned]:
         """How each client of a round came to its weight."""
         return self.ledger.earned(round)
+
+    def frame(self, name: str) -> Frame:
+        """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `tries` or `events`."""
+        return run_frame(self.ledger, name)
 
     def events(self) -> list[Event]:
         """Who was left out and why, and the notes on the weights."""

@@ -1,0 +1,1 @@
+"""Studies: rows (recipes or settings) x seeds, paired, compared with intervals."""

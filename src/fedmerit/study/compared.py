@@ -1,0 +1,117 @@
+"""Rows of a study against its baseline: measure by measure, over the seeds that both have finished."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from fedmerit.frames import Frame, Line, make_frame
+from fedmerit.study.figures import MEASURES, Better, better
+from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
+from fedmerit.types import Vector
+
+ROUNDS = "rounds"
+BASELINE, SAME, NOISE, NEVER, TOO_FEW = "baseline", "the same", "inside the noise", "not reached", "too few seeds"
+COLUMNS = (
+    *("row", "measure", "target", "share", "better", "seeds", "mean", "baseline", "difference"),
+    *("low", "high", "sd", "p", "p_holm", "censored", "verdict"),
+)
+
+Values: TypeAlias = Mapping[str, Vector]
+"""Of each row, one value per seed; NaN where the run is not finished, or where the value is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One measure of all rows; for rounds to target also which target, which share, and in which seeds it was missed.
+
+    A share of NaN stands for the mean over all shares.
+    """
+
+    name: str
+    values: Values
+    target: float = math.nan
+    share: float = math.nan
+    missed: Mapping[str, Vector] | None = None
+
+    @property
+    def better(self) -> Better:
+        """Which way."""
+        return "lower" if self.name == ROUNDS else better(self.name)
+
+
+def compare_rows(measures: Sequence[Measured], baseline: str) -> Frame:
+    """A line per row and measure: mean, paired difference with its interval, p, Holm's p over the rows, a verdict."""
+    return make_frame([line for measure in measures for line in _lines(measure, baseline)], COLUMNS)
+
+
+def of_figures(figures: Frame, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[Measured]:
+    """Every measure of a study's figures."""
+    finished = figures[figures["finished"]]
+    audits = [name for name in figures.columns if name.startswith(("gap ", "audit "))]
+    for name in [*MEASURES, *audits]:
+        yield Measured(name, _table(finished, name, rows, seeds))
+
+
+def of_reached(reached: Frame, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[Measured]:
+    """Rounds to target: for each target the mean over the shares, then each share; restricted to the horizon."""
+    for target, cells in reached.groupby("target", sort=False):
+        made = [_cell(cell, float(target), float(share), rows, seeds) for share, cell in cells.groupby("share")]
+        mean = {row: np.mean([one.values[row] for one in made], axis=0) for row in rows}
+        missed = {row: np.max([one.missed[row] for one in made if one.missed], axis=0) for row in rows}
+        yield from (Measured(ROUNDS, mean, float(target), missed=missed), *made)
+
+
+def _cell(cell: Frame, target: float, share: float, rows: Sequence[str], seeds: Sequence[int]) -> Measured:
+    watched = cell.assign(
+        restricted=restricted(cell["rounds"].to_numpy(), cell["horizon"].to_numpy()), missed=cell["rounds"].isna()
+    )
+    values, missed = (_table(watched, name, rows, seeds) for name in ("restricted", "missed"))
+    return Measured(ROUNDS, values, target, share, missed)
+
+
+def _table(frame: Frame, name: str, rows: Sequence[str], seeds: Sequence[int]) -> dict[str, Vector]:
+    """One value per row and seed; NaN where there is none."""
+    known = {(row, seed): float(value) for row, seed, value in frame[["row", "seed", name]].itertuples(index=False)}
+    return {row: np.array([known.get((row, seed), math.nan) for seed in seeds]) for row in rows}
+
+
+def _lines(measure: Measured, baseline: str) -> Iterator[Line]:
+    base = measure.values[baseline]
+    tests = {row: paired(values - base) for row, values in measure.values.items() if row != baseline}
+    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    about = {"measure": measure.name, "target": measure.target, "share": measure.share, "better": measure.better}
+    for row, values in measure.values.items():
+        both = ~np.isnan(values) & ~np.isnan(base)
+        means = {"mean": _mean(values[both]), "baseline": _mean(base[both]), "seeds": int(both.sum())}
+        missed = None if measure.missed is None else measure.missed[row][both]
+        censored = {"censored": math.nan if missed is None else int(missed.sum())}
+        line = {"row": row} | about | means | censored
+        if row == baseline:
+            yield line | {"verdict": BASELINE}
+            continue
+        test, p = tests[row], float(corrected[row])
+        effect = {"difference": test.difference, "low": test.low, "high": test.high, "sd": test.sd}
+        never = missed is not None and bool(missed.all()) and test.sd == 0 == test.difference
+        verdict = NEVER if never else judge(test, p, measure.better)
+        yield line | effect | {"p": test.p, "p_holm": p, "verdict": verdict}
+
+
+def judge(test: Paired, p_holm: float, better: Better) -> str:
+    """In words: by the interval; `leans` where p, corrected for the number of rows, does not (yet) say so too."""
+    if test.seeds < 2:
+        return TOO_FEW
+    if test.sd == 0 == test.difference:
+        return SAME
+    if test.low <= 0 <= test.high:
+        return NOISE
+    word = "better" if (test.difference > 0) == (better == "higher") else "worse"
+    return word if p_holm <= ALPHA else f"leans {word}"
+
+
+def _mean(values: Vector) -> float:
+    return float(values.mean()) if len(values) else math.nan

@@ -1,0 +1,104 @@
+"""A table of texts, and how it looks on the screen, in HTML, in Markdown and in LaTeX."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+NAME = 20
+"""Names of rows up to this length stay in one line, however narrow the screen."""
+
+MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~])")
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # after a line's end it would be an option of it
+    "]": "{]}",
+} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A title, names of columns, cells, and lines that belong below; the first column names the rows."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    below: tuple[str, ...] = ()
+
+    def screen(self) -> Table:
+        """For a terminal."""
+        caption = escape("\n".join(self.below)) or None
+        grid = Table(
+            title=escape(self.title),
+            caption=caption,
+            title_justify="left",
+            caption_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            padding=0,  # nine shares of devices side by side in 80 columns
+        )
+        names = max((len(row[0]) for row in self.rows), default=0)
+        grid.add_column(escape(self.header[0]), no_wrap=names <= NAME, overflow="fold")
+        for name in self.header[1:]:
+            grid.add_column(escape(name), justify="right", overflow="fold")
+        for row in self.rows:
+            grid.add_row(*map(escape, row))
+        return grid
+
+    def html(self) -> str:
+        """For a notebook."""
+        head, *body = (_html_row(cells, tag) for cells, tag in self._lines())
+        below = "".join(f"<p>{html.escape(line)}</p>" for line in self.below)
+        caption = f"<caption>{html.escape(self.title)}</caption>"
+        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
+
+    def markdown(self) -> str:
+        """A table as GitHub and pandoc read it, between its title and the lines below."""
+        head, *body = (f"| {' | '.join(map(_markdown, cells))} |" for cells, _ in self._lines())
+        rule = "| --- |" + " ---: |" * (len(self.header) - 1)
+        below = [line for text in self.below for line in ("", _markdown(text))]
+        return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
+
+    def latex(self) -> str:
+        """A table of the package booktabs, with its title and the lines below as caption."""
+        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells, _ in self._lines())
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\caption{{{_latex(' '.join((_sentence(self.title), *map(_sentence, self.below))))}}}",
+                rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
+                *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
+                *(r"\end{tabular}", r"\end{table}", ""),
+            ]
+        )
+
+    def _lines(self) -> Iterable[tuple[Sequence[str], str]]:
+        return (self.header, "th"), *((row, "td") for row in self.rows)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _markdown(cell: str) -> str:
+    return MARKDOWN.sub(r"\\\1", " ".join(cell.split()))
+
+
+def _latex(cell: str) -> str:
+    return "".join(LATEX.get(sign, sign) for sign in " ".join(cell.split()))
