@@ -6,10 +6,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check test-flower flower-secure bench clean
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -32,6 +32,12 @@ check: setup  ## ruff, mypy --strict, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+test-flower: setup  ## the long tests on Flower: ten SuperNodes, every recipe on simulation and deployment (half an hour)
+	$(BIN)/python -m pytest -m long tests/flower
+
+flower-secure: setup  ## a deployment on loopback with TLS and node keys: who is refused, and a run
+	$(BIN)/python examples/flower_secure.py
 
 bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
 	$(BIN)/python benchmarks/bench.py

@@ -168,11 +168,13 @@ def test_own_models_need_the_whole_federation():
         Merit(m2f())
 
 
-@pytest.mark.parametrize("kind", ["list", "numpy", "torch"])
+@pytest.mark.parametrize("kind", ["list", "numpy", "torch", "pandas"])
 def test_facts_of_any_library(kind: str):
+    import pandas
     import torch
 
     y = [0, 1, 1, 2]
-    given = {"list": y, "numpy": np.array(y), "torch": torch.tensor(y)}[kind]
+    given = {"list": y, "numpy": np.array(y), "torch": torch.tensor(y), "pandas": pandas.Series(y)}[kind]
     found = facts(given, 3, prioritized(LD, CB), sex=[0, 1, 1, 1])
     assert found == {"labels": 3.0, "balance": 0.5}
+    assert facts(given, 3, sex=[0, 1, 1, 1]) == {"labels": 3.0, "coverage": 1.0, "balance": 0.5, "attribute:sex": 0.75}

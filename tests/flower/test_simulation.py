@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from fedmerit import Run, run_config
 from fedmerit.config import load_config
-from fedmerit.flower.loopback import QUIET
+from fedmerit.flower.loopback import BIN
 
 NODES = 4
 TOML = f"""
@@ -34,57 +33,20 @@ workers = 1
 [run.schedule]
 epochs = [1, 3]
 """
-SCRIPT = """
-import sys
-from functools import lru_cache
-from pathlib import Path
-
-from flwr.serverapp import ServerApp
-from flwr.simulation import run_simulation
-
-from fedmerit.config import load_config
-from fedmerit.flower import ClientSide, GridFleet, make_client_app
-from fedmerit.run import run_on
-from fedmerit.tasks.task import make_task
-
-config = load_config(sys.argv[1])
-out = Path(sys.argv[2])
-
-
-def side(context):
-    task = make_task(config.task, config.train, config.run.seed)
-    return ClientSide.of(task, int(context.node_config["partition-id"]))
-
-
-server = ServerApp()
-
-
-@server.main()
-def main(grid, context):
-    task = make_task(config.task, config.train, config.run.seed)
-    fleet = GridFleet(grid, task.learner, task.federation.names, timeout=120)
-    fleet.meet(len(task.federation.names))
-    run_on(fleet, config, out)
-
-
-resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-run_simulation(server, make_client_app(side), num_supernodes=int(sys.argv[3]), backend_config=resources)
-"""
 
 
 def test_the_simulation_gives_the_local_runs_weights(tmp_path: Path):
     (tmp_path / "config.toml").write_text(TOML)
-    (tmp_path / "simulate.py").write_text(SCRIPT)
-    arguments = [tmp_path / "simulate.py", tmp_path / "config.toml", tmp_path / "out", NODES]
-    environment = os.environ | QUIET | {"FLWR_HOME": str(tmp_path / "home")}
+    command = [BIN / "fedmerit", "flower", tmp_path / "config.toml", "--simulation", "--out", tmp_path / "out"]
     done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        env=environment,
+        [str(word) for word in command],
+        env=os.environ | {"FLWR_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
+    assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "out" / "model.safetensors").exists(), done.stderr[-3000:]
     theirs, ours = Run.load(tmp_path / "out"), run_config(load_config(tmp_path / "config.toml"), tmp_path / "local")
     assert np.abs(theirs.model - ours.model).max() < 1e-5

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from flwr.app import Context
+from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config import Config, make_config
@@ -49,15 +50,35 @@ server = ServerApp()
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Wait for the clients, then play the rounds."""
-    config, task = config_of(context), _task(str(context.run_config[TEXT]))
-    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
     settings = context.run_config
+    timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
+    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience)
+
+
+def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
+    """Apps that know their configuration, for Flower's simulation: it gives none."""
+    own = ServerApp()
+
+    @own.main()
+    def play(grid: Grid, context: Context) -> None:
+        serve(grid, text, out)
+
+    def side(context: Context) -> ClientSide:
+        return ClientSide.of(_task(text), int(context.node_config["partition-id"]))
+
+    return own, make_client_app(side)
+
+
+def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: float = 120.0) -> None:
+    """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
+    config, task = make_config(tomllib.loads(text)), _task(text)
+    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
     names = task.federation.names
-    fleet = GridFleet(grid, task.learner, names, task.federation.server, timeout=float(settings.get(TIMEOUT, 600.0)))
-    fleet.meet(len(names), patience=float(settings.get(PATIENCE, 120.0)))
+    fleet = GridFleet(grid, task.learner, names, task.federation.server, timeout=timeout)
+    fleet.meet(len(names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, config, Path(str(settings[OUT])), _say)
-    log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, settings[OUT])
+    done = run_on(fleet, config, out, _say)
+    log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
 
 
 def _say(record: Record) -> None:

@@ -59,8 +59,8 @@ class Loopback:
         """Start the SuperLink, anew on the same port and database after it was killed, and wait until it listens."""
         if self.secure and self.certificates is None:
             self.certificates = make_certificates(self.folder / "keys")
-        write_connection(self.folder / "home", self.address, self.certificates and self.certificates.authority)
         made = self.certificates
+        write_connection(self.folder / "home", self.address, None if made is None else made.authority)
         tls = ("--insecure",) if made is None else _tls(made)
         admits = ("--enable-supernode-auth",) if self.secure else ()
         lasts = ("--database", str(self.folder / "link.db"), "--isolation", "process") if self.lasting else ()
@@ -76,7 +76,7 @@ class Loopback:
 
     def supernode(self, place: int, of: int) -> None:
         """Start the node of client `place`; a node with a key is registered first."""
-        key = ()
+        key: tuple[str, ...] = ()
         if self.secure:
             made = make_node_key(self.folder / "keys", f"node{place}")
             self.register(made)

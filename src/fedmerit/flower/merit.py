@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedmerit.check import check
 from fedmerit.decision import decide, weigh_ways
 from fedmerit.errors import ConfigError
-from fedmerit.facts import measure
+from fedmerit.facts import ATTRIBUTE, NO_TRAINING, measure
 from fedmerit.objectives import Answers
 from fedmerit.recipes import Recipe
 from fedmerit.round import Record, State, remember
@@ -27,23 +27,30 @@ from fedmerit.seeds import generator
 from fedmerit.server import validate
 from fedmerit.types import Asked, ClientId, Evaluation, Model, Replies, Samples
 from fedmerit.updates import Updates
+from fedmerit.weights import Earned, by_client
 
 log = logging.getLogger("flwr")
 SAMPLES = "num-examples"
 """What Flower calls our fact `samples`."""
+OF_LABELS = ("labels", "coverage", "balance")
 
 Look = Callable[[Sequence[ArrayRecord]], Answers]
 
 
-def facts(y: Any, classes: int, recipe: Recipe, *, x: Any = None, **attributes: Any) -> dict[str, float]:
-    """The facts that a recipe asks of a client, for its MetricRecord; labels and rows as torch, numpy or lists.
+def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
+    """Facts of a client for its MetricRecord: those that a recipe asks for, or without one all that labels tell.
 
-    metrics = MetricRecord({"num-examples": len(y), **facts(y, 10, recipe)})
+    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. An app that trains by the
+    clock adds `seconds` itself, and `loss` where a recipe needs it.
+
+    metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
     """
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     columns = {name: np.asarray(column) for name, column in attributes.items()}
-    return measure(Samples(rows, labels, classes, columns), [name for name in recipe.asks if name != "samples"])
+    asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.asks
+    apps_own = {"samples", *NO_TRAINING}
+    return measure(Samples(rows, labels, classes, columns), [name for name in asked if name not in apps_own])
 
 
 class Merit(FedAvg):
@@ -149,6 +156,14 @@ class Merit(FedAvg):
         if self.weighted_by_key in found:
             found["samples"] = found[self.weighted_by_key]
         return flat(arrays[0], self._like), found
+
+    def explain(self, round: int) -> list[Earned]:
+        """How each node of a round came to its weight; `id` is Flower's number of the node."""
+        record = next((record for record in self.records if record.index == round), None)
+        if record is None or record.weights is None:
+            return []
+        groups = None if record.groups is None else record.groups.labels
+        return by_client(record.weights, record.priority, record.ids, record.facts, groups)
 
     def names(self) -> Sequence[str]:
         """The connected nodes, as a search counts them."""

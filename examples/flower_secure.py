@@ -1,0 +1,62 @@
+"""A secure deployment on loopback: TLS, a key for each node, and who is refused; then a run. `make flower-secure`.
+
+The same steps by hand, for real machines, stand in docs/flower.md.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fedmerit.flower.keys import make_certificates, make_node_key
+from fedmerit.flower.loopback import Loopback, loopback
+
+NODES = 2
+APP = Path(__file__).parent / "flower-quickstart"
+
+
+def strangers(made: Loopback) -> dict[str, str]:
+    """Start nodes that must not get in: what the SuperLink's door does to each, by name."""
+    config, keys = f"partition-id=0 num-partitions={NODES}", made.folder / "keys"
+    unknown, known = make_node_key(keys, "unknown"), make_node_key(keys, "known")
+    made.register(known)
+    wrong = make_certificates(made.folder / "other").authority
+    ours, private = made.trust(), "--auth-supernode-private-key"
+    made.start_supernode("unregistered key", config, *ours, private, str(unknown.private))
+    made.start_supernode("no key", config, *ours)
+    made.start_supernode("wrong authority", config, "--root-certificates", str(wrong), private, str(known.private))
+    made.start_supernode("plain text", config, "--insecure", "--max-retries", "3")
+    names = ("unregistered key", "no key", "wrong authority", "plain text")
+    return {name: _end(made, name) for name in names}
+
+
+def _end(made: Loopback, name: str, seconds: float = 120.0) -> str:
+    """How a stranger's process ended: refused, or (which must not be) let in."""
+    ends = time.monotonic() + seconds
+    while made.processes[name].poll() is None and time.monotonic() < ends:
+        if "SuperNode ID" in made.log(name):
+            return "LET IN"
+        time.sleep(0.2)
+    _, _, reason = made.log(name).partition("Failed to initialize the connection to the SuperLink.")
+    return f"refused: {reason.strip().splitlines()[0]}" if reason else f"UNCLEAR: {made.log(name)[-300:]}"
+
+
+def main() -> None:
+    """Start, be refused, run."""
+    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
+        print(f"starting a SuperLink with TLS and {NODES} SuperNodes with registered keys", flush=True)
+        with loopback(Path(scratch), NODES, secure=True) as made:
+            ends = strangers(made)
+            for name, how in ends.items():
+                print(f"  {name}: {how}", flush=True)
+            print(f"running {APP.name} on the two that are admitted", flush=True)
+            made.run(APP)
+            made.processes["run"].wait(600)
+            said = [line for line in made.log("run").splitlines() if line.startswith("round")]
+            print("\n".join(f"  {line}" for line in said))
+            if not said or not all(how.startswith("refused") for how in ends.values()):
+                sys.exit("not as it should be: see above")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Runs on Flower started from here: on a SuperLink that is there, on processes of this machine, or simulated."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from fedmerit.config import Config, dump_config
+from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.flower.app import apps_for
+from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
+from fedmerit.flower.new import write_app
+from fedmerit.folder import MODEL
+from fedmerit.tasks.task import make_task
+
+Say = Callable[[str], None]
+DONE = "fedmerit: accuracy"
+"""What the ServerApp says when it has come to the end."""
+
+
+def on_superlink(config: Config, out: Path, superlink: str, authority: Path | None, *, plain: bool, say: Say) -> None:
+    """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port."""
+    address = ":" in superlink
+    if address and (authority is None) != plain:
+        raise ConfigError(
+            f"{superlink} is an address: give --root-certificates FILE for TLS, or --insecure for plain text"
+        )
+    if not address and (authority or plain):
+        raise ConfigError(f"{superlink} is the name of a connection, whose certificates Flower's config.toml names")
+    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
+        write_app(Path(scratch) / "app", config, out)
+        environment = os.environ | QUIET
+        if address:
+            write_connection(Path(scratch) / "home", superlink, authority)
+            environment["FLWR_HOME"] = str(Path(scratch) / "home")
+        name = NAME if address else superlink
+        command = [Path(sys.executable).parent / "flwr", "run", Path(scratch) / "app", name, "--stream"]
+        with subprocess.Popen(
+            [str(word) for word in command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            _follow(process.stdout, say)
+
+
+def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
+    """Start a SuperLink and a SuperNode for each client on this machine, run, and end them."""
+    clients = len(make_task(config.task, config.train, config.run.seed).federation.names)
+    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
+        folder = Path(scratch)
+        write_app(folder / "app", config, out)
+        kind = "with TLS and a key for each node" if secure else "in plain text"
+        say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
+        with loopback(folder, clients, secure=secure) as made:
+            made.run(folder / "app")
+            _follow(_tail(folder / "run.log", made.processes["run"]), say)
+
+
+def on_simulation(config: Config, out: Path) -> None:
+    """Flower's simulation: clients take turns in processes of Ray, one per core."""
+    from flwr.simulation import run_simulation
+
+    os.environ |= QUIET
+    clients = len(make_task(config.task, config.train, config.run.seed).federation.names)
+    server, client = apps_for(dump_config(config), out.absolute())
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    run_simulation(server, client, num_supernodes=clients, backend_config=resources)
+    if not (out / MODEL).exists():
+        raise RunFailed("the simulation did not come to its end; start it again with the same --out to go on")
+
+
+def _follow(lines: Iterable[str], say: Say) -> None:
+    """Tell what is said, without its colours; a run that never came to its end has failed."""
+    done = False
+    for line in lines:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
+        done |= DONE in text
+        if text and text != "INFO :":
+            say(text)
+    if not done:
+        raise RunFailed("the run did not come to its end; start it again with the same --out to go on")
+
+
+def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """The lines of a log as they come, until its process ends."""
+    with path.open(encoding="utf-8", errors="replace") as log:
+        while True:
+            ended = process.poll() is not None
+            yield from log
+            if ended:
+                return
+            time.sleep(0.2)
