@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fedmerit import CB, DS, LD, Answers, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.errors import ConfigError
@@ -47,7 +47,7 @@ def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = 
         node = int(context.node_config["partition-id"])
         start = values(message.content["arrays"])
         trained = record(start + np.arange(9) * (node + 1) / 10 + 1)
-        told = {"num-examples": len(labels(node)) if samples is None else samples[node]}
+        told = {"num-examples": len(labels(node)) if samples is None else samples[node], "train_loss": 1.0 + node}
         content = RecordDict(
             {"arrays": trained, "metrics": MetricRecord(told | facts(labels(node), 4, recipe))}  # the one new line
         )
@@ -67,21 +67,32 @@ def run(strategy: FedAvg, app: ClientApp, rounds: int = 2) -> np.ndarray:
     return values(strategy.start(InProcessGrid(app, NODES), record(np.arange(9.0)), num_rounds=rounds).arrays)
 
 
-@pytest.mark.parametrize(
-    "samples",
-    [
-        [1, 1, 1, 1, 1],
-        [10, 20, 30, 40, 50],
-        [1, 1000000, 1, 1, 1],
-        [3.5, 1.5, 1.0, 2.0, 9.0],
-        [5, 5, 5, 5, 10**9],
-    ],
-)
-def test_weighted_averages_are_flowers_own(samples: list[float]):
-    theirs = run(FedAvg(**SETTINGS), make_app(fedavg(), samples))
-    ours = run(Merit(fedavg(), **SETTINGS), make_app(fedavg(), samples))
-    assert ours[:8] == pytest.approx(theirs[:8], rel=1e-5)
-    assert abs(ours[8] - theirs[8]) <= 2  # a counter: Flower averages it as a float, ours stays a whole number
+WEIGHTS = {
+    "equal": [1, 1, 1, 1, 1],
+    "rising": [10, 20, 30, 40, 50],
+    "one of them nearly all": [1, 1000000, 1, 1, 1],
+    "not whole": [3.5, 1.5, 1.0, 2.0, 9.0],
+    "large": [5, 5, 5, 5, 10**9],
+    "one without rows": [5, 0, 5, 5, 5],
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weighted_averages_are_flowers_own(name: str):
+    samples = WEIGHTS[name]
+    theirs, ours = FedAvg(**SETTINGS), Merit(fedavg(), **SETTINGS)
+    results = [
+        strategy.start(InProcessGrid(make_app(fedavg(), samples), NODES), record(np.arange(9.0)), num_rounds=2)
+        for strategy in (theirs, ours)
+    ]
+    arrays = [values(result.arrays) for result in results]
+    assert arrays[1][:8] == pytest.approx(arrays[0][:8], rel=1e-5)
+    assert abs(arrays[1][8] - arrays[0][8]) <= 2  # a counter: Flower averages it as a float, ours stays a whole number
+    for told in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
+        metrics = [{number: dict(one) for number, one in getattr(result, told).items()} for result in results]
+        assert metrics[1].keys() == metrics[0].keys()
+        for number, one in metrics[0].items():
+            assert metrics[1][number] == pytest.approx(one, rel=1e-4)
 
 
 def test_where_fedavg_ends_the_run_we_leave_the_node_out():
@@ -178,3 +189,42 @@ def test_facts_of_any_library(kind: str):
     found = facts(given, 3, prioritized(LD, CB), sex=[0, 1, 1, 1])
     assert found == {"labels": 3.0, "balance": 0.5}
     assert facts(given, 3, sex=[0, 1, 1, 1]) == {"labels": 3.0, "coverage": 1.0, "balance": 0.5, "attribute:sex": 0.75}
+
+
+def clipped(strategy: Merit, norm: float, noise: float) -> FedAvg:
+    return DifferentialPrivacyServerSideFixedClipping(strategy, noise, norm, NODES)  # type: ignore[return-value]
+
+
+def test_under_flowers_clipping_updates_are_weighed_as_they_were_clipped():
+    recipe, norm = prioritized(LD, DS, normalise="max"), 0.5
+    strategy = Merit(recipe, **SETTINGS)
+    start = values(record(np.arange(9.0)))
+    moved = run(clipped(strategy, norm, 0.0), make_app(recipe), rounds=1) - start
+    assert [told.ids for told in strategy.records] == [(1000, 1001, 1002, 1003, 1004)]
+    assert 0 < np.linalg.norm(moved[:8]) <= norm * 1.0001
+    assert np.linalg.norm(moved[:8]) < np.linalg.norm((run(Merit(recipe, **SETTINGS), make_app(recipe), 1) - start)[:8])
+
+
+def test_merit_says_how_far_its_weights_are_from_those_that_flowers_noise_is_made_for():
+    """DP's noise is for weights of 1/n; one node's update counts `largest_share` times as much."""
+    recipe = prioritized(LD, DS, normalise="max")
+    strategy = Merit(recipe, **SETTINGS)
+    run(clipped(strategy, 1.0, 0.1), make_app(recipe), rounds=1)
+    weights = strategy.records[0].weights
+    assert weights is not None
+    assert strategy.largest_share == pytest.approx(NODES * weights.weights.max())
+    assert strategy.largest_share > 1
+    even = Merit(fedavg(), **SETTINGS)
+    run(even, make_app(fedavg(), [7] * NODES), rounds=1)
+    assert even.largest_share == pytest.approx(1)
+
+
+def test_explain():
+    recipe = prioritized(LD, DS, normalise="max")
+    strategy = Merit(recipe, **SETTINGS)
+    run(strategy, make_app(recipe), rounds=1)
+    told = strategy.explain(1)
+    assert [one.id for one in told] == [1000, 1001, 1002, 1003, 1004]
+    assert sum(one.weight for one in told) == pytest.approx(1)
+    assert set(told[0].criteria) == {"LD", "DS"}
+    assert strategy.explain(2) == []

@@ -71,6 +71,7 @@ class Merit(FedAvg):
         self.records: list[Record] = []
         self._state: State | None = None
         self._messages: list[Message] = []
+        self._contents: dict[ClientId, RecordDict] = {}
 
     def summary(self) -> None:
         """What the log says at the start."""
@@ -121,9 +122,15 @@ class Merit(FedAvg):
         self._state = State(found.model, remember(state.history, round), found.standing, state.met)
         if found.option is None:
             return None, None
-        weights = found.option.weights.weights
-        metrics = MetricRecord({name: float(weights @ column) for name, column in round.facts.items()})
-        return unflat(found.model, self._like), metrics
+        return unflat(found.model, self._like), self._metrics([self._contents[node] for node in round.ids])
+
+    def _metrics(self, contents: list[RecordDict]) -> MetricRecord | None:
+        """The app's own metrics, aggregated as FedAvg does; where they do not fit together, none."""
+        try:
+            return self.train_metrics_aggr_fn(contents, self.weighted_by_key)
+        except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+            log.warning("\t> metrics do not fit together, none are told: %s", error)
+            return None
 
     def _replies(self, messages: Sequence[Message]) -> Replies:
         """Trained models as updates; a reply belongs to the message it replies to, and counts once."""
@@ -132,12 +139,14 @@ class Merit(FedAvg):
         rows: dict[ClientId, Model] = {}
         told: dict[ClientId, Mapping[str, Any]] = {}
         failed: dict[ClientId, str] = {}
+        self._contents = {}
         for message in messages:
             node = sent.pop(message.metadata.reply_to_message_id, None)
             if node is None:
                 continue
             try:
                 rows[node], told[node] = self._read(message)
+                self._contents[node] = message.content
             except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
                 failed[node] = str(error)
         failed |= dict.fromkeys(sent.values(), "no answer")
@@ -156,6 +165,16 @@ class Merit(FedAvg):
         if self.weighted_by_key in found:
             found["samples"] = found[self.weighted_by_key]
         return flat(arrays[0], self._like), found
+
+    @property
+    def largest_share(self) -> float:
+        """n times the largest weight of any round so far: 1 for equal weights.
+
+        Flower's wrappers for differential privacy make noise for weights of 1/n. With others, one node's update counts
+        up to this many times as much, and the noise must be that much larger for the same guarantee.
+        """
+        found = [record.weights.weights for record in self.records if record.weights is not None]
+        return max((float(len(weights) * weights.max()) for weights in found), default=1.0)
 
     def explain(self, round: int) -> list[Earned]:
         """How each node of a round came to its weight; `id` is Flower's number of the node."""

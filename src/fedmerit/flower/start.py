@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from fedmerit.config import Config, dump_config
 from fedmerit.errors import ConfigError, RunFailed
@@ -72,7 +73,7 @@ def on_simulation(config: Config, out: Path) -> None:
     os.environ |= QUIET
     clients = len(make_task(config.task, config.train, config.run.seed).federation.names)
     server, client = apps_for(dump_config(config), out.absolute())
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
         raise RunFailed("the simulation did not come to its end; start it again with the same --out to go on")

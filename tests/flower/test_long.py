@@ -1,0 +1,60 @@
+"""Ten real SuperNodes, and every recipe on simulation and deployment; `make test-flower` runs these."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from fedmerit import Run, run_config
+from fedmerit.config import make_config
+from fedmerit.flower.loopback import loopback
+from fedmerit.flower.new import write_app
+
+pytestmark = pytest.mark.long
+NODES = 10
+
+
+def experiment() -> ModuleType:
+    path = Path(__file__).parents[2] / "experiments" / "flower.py"
+    spec = importlib.util.spec_from_file_location("flower_experiment", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_recipe_on_every_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = experiment()
+    monkeypatch.setattr(made, "RUNS", tmp_path)
+    made.conform()
+    for recipe in made.RECIPES:
+        for fleet in made.FLEETS[1:]:
+            weights, models = made.differences(made.folder_of(recipe, "local"), made.folder_of(recipe, fleet))
+            assert weights < 1e-6, (recipe, fleet)
+            assert models < 1e-5, (recipe, fleet)
+
+
+def test_ten_supernodes_two_of_which_are_killed(tmp_path: Path):
+    task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
+    recipe = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
+    run = {"rounds": 4, "fraction": 1.0, "workers": 1}
+    config = make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
+    write_app(tmp_path / "app", config, tmp_path / "out")
+    with loopback(tmp_path, NODES) as made:
+        made.run(tmp_path / "app")
+        made.wait_for("run", "fedmerit: round 2", 1800)
+        made.kill("node3")
+        made.kill("node8")
+        made.wait_for("run", "kept in", 1800)
+    theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
+    for round in (1, 2):
+        weights = [one.weight for one in ours.explain(round)]
+        assert [one.weight for one in theirs.explain(round)] == pytest.approx(weights, abs=1e-6)
+    assert {event.client for event in theirs.events() if event.kind == "left-out"} == {3, 8}
+    assert [one.id for one in theirs.explain(4)] == [0, 1, 2, 4, 5, 6, 7, 9]
+    assert np.isfinite(theirs.model).all()
