@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fedmerit import CB, DS, LD, Answers, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
@@ -95,38 +96,55 @@ def test_weighted_averages_are_flowers_own(name: str):
             assert metrics[1][number] == pytest.approx(one, rel=1e-4)
 
 
-def test_where_fedavg_ends_the_run_we_leave_the_node_out():
-    """Zero weights, NaN weights, another shape, a missing record: each ends Flower's FedAvg or spoils its model."""
+def other_names(content: RecordDict) -> None:
+    content["arrays"] = ArrayRecord({"layer.weight": Array(np.zeros((9, 9), np.float32))})
 
-    def other_shape(node: int, content: RecordDict) -> RecordDict:
-        if node == 3:
-            content["arrays"] = ArrayRecord({"layer.weight": Array(np.zeros((9, 9), np.float32))})
+
+def other_shape(content: RecordDict) -> None:
+    arrays = dict(content["arrays"].items()) | {"layer.weight": Array(np.zeros((9, 9), np.float32))}
+    content["arrays"] = ArrayRecord(arrays)
+
+
+def raises(content: RecordDict) -> None:
+    raise MemoryError("too large")
+
+
+FAULTS: dict[str, tuple[float | None, Any, str, str]] = {
+    "NaN": (float("nan"), None, "fact samples", "spoils"),
+    "negative": (-1, None, "fact samples", "goes on"),
+    "no rows": (0, None, "no training samples", "goes on"),
+    "other names": (None, other_names, "arrays are", "ends"),
+    "another shape": (None, other_shape, "has shape", "ends"),
+    "no metrics": (None, lambda content: content.pop("metrics"), "one MetricRecord", "ends"),
+    "two of them": (None, lambda content: content.update(more=MetricRecord({"a": 1})), "one MetricRecord", "ends"),
+    "an error": (None, raises, "too large", "goes on"),
+}
+"""What node 3 sends in place of its number of rows, or does to its answer; what we say; what FedAvg does of it."""
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+@pytest.mark.parametrize("name", FAULTS)
+def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
+    number, change, says, fedavg_does = FAULTS[name]
+    samples = None if number is None else [5, 5, 5, number, 5]
+
+    def spoil(node: int, content: RecordDict) -> RecordDict:
+        if node == 3 and change is not None:
+            change(content)
         return content
 
-    def no_metrics(node: int, content: RecordDict) -> RecordDict:
-        if node == 3:
-            del content["metrics"]
-        return content
-
-    def raises(node: int, content: RecordDict) -> RecordDict:
-        if node == 3:
-            raise MemoryError("too large")
-        return content
-
-    for samples, spoil, says in (
-        ([5, 5, 5, float("nan"), 5], None, "fact samples"),
-        ([5, 5, 5, -1, 5], None, "fact samples"),
-        ([5, 5, 5, 0, 5], None, "no training samples"),
-        (None, other_shape, "arrays are"),
-        (None, no_metrics, "one MetricRecord"),
-        (None, raises, "too large"),
-    ):
-        strategy = Merit(fedavg(), **SETTINGS)
-        assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
-        for told in strategy.records:
-            assert list(told.left_out) == [1003]
-            assert says in told.left_out[1003]
-            assert told.ids == (1000, 1001, 1002, 1004)
+    strategy = Merit(fedavg(), **SETTINGS)
+    assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
+    for told in strategy.records:
+        assert list(told.left_out) == [1003]
+        assert says in told.left_out[1003]
+        assert told.ids == (1000, 1001, 1002, 1004)
+    try:
+        finite = np.isfinite(run(FedAvg(**SETTINGS), make_app(fedavg(), samples, spoil))).all()
+        theirs = "goes on" if finite else "spoils"
+    except (ValueError, InconsistentMessageReplies):
+        theirs = "ends"
+    assert theirs == fedavg_does
 
 
 def test_nobody_can_be_weighed_and_the_model_stays():
@@ -135,6 +153,8 @@ def test_nobody_can_be_weighed_and_the_model_stays():
     grid = InProcessGrid(app, NODES)
     assert len(strategy.start(grid, record(np.arange(9.0)), num_rounds=2).arrays) == 0
     assert [told.weights for told in strategy.records] == [None, None]
+    with pytest.raises(ZeroDivisionError):
+        run(FedAvg(**SETTINGS), app)
 
 
 def test_criteria_weigh():
