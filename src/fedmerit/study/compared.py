@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from fedmerit.frames import Frame, Line, make_frame
 from fedmerit.study.figures import MEASURES, Better, better
+from fedmerit.study.plan import Plan
 from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
 from fedmerit.types import Vector
 
@@ -36,7 +37,7 @@ class Measured:
     values: Values
     target: float = math.nan
     share: float = math.nan
-    missed: Mapping[str, Vector] | None = None
+    missed: Mapping[str, Vector] = field(default_factory=dict)
 
     @property
     def better(self) -> Better:
@@ -49,35 +50,36 @@ def compare_rows(measures: Sequence[Measured], baseline: str) -> Frame:
     return make_frame([line for measure in measures for line in _lines(measure, baseline)], COLUMNS)
 
 
-def of_figures(figures: Frame, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[Measured]:
+def of_figures(figures: Frame, plan: Plan) -> Iterator[Measured]:
     """Every measure of a study's figures."""
     finished = figures[figures["finished"]]
     audits = [name for name in figures.columns if name.startswith(("gap ", "audit "))]
     for name in [*MEASURES, *audits]:
-        yield Measured(name, _table(finished, name, rows, seeds))
+        yield Measured(name, _table(finished, name, plan))
 
 
-def of_reached(reached: Frame, rows: Sequence[str], seeds: Sequence[int]) -> Iterator[Measured]:
+def of_reached(reached: Frame, plan: Plan) -> Iterator[Measured]:
     """Rounds to target: for each target the mean over the shares, then each share; restricted to the horizon."""
-    for target, cells in reached.groupby("target", sort=False):
-        made = [_cell(cell, float(target), float(share), rows, seeds) for share, cell in cells.groupby("share")]
-        mean = {row: np.mean([one.values[row] for one in made], axis=0) for row in rows}
-        missed = {row: np.max([one.missed[row] for one in made if one.missed], axis=0) for row in rows}
-        yield from (Measured(ROUNDS, mean, float(target), missed=missed), *made)
-
-
-def _cell(cell: Frame, target: float, share: float, rows: Sequence[str], seeds: Sequence[int]) -> Measured:
-    watched = cell.assign(
-        restricted=restricted(cell["rounds"].to_numpy(), cell["horizon"].to_numpy()), missed=cell["rounds"].isna()
+    watched = reached.assign(
+        restricted=restricted(reached["rounds"].to_numpy(), reached["horizon"].to_numpy()),
+        missed=reached["rounds"].isna(),
     )
-    values, missed = (_table(watched, name, rows, seeds) for name in ("restricted", "missed"))
-    return Measured(ROUNDS, values, target, share, missed)
+    for target in plan.targets:
+        cells = [_cell(watched, target, share, plan) for share in plan.shares]
+        mean = {row.name: np.mean([cell.values[row.name] for cell in cells], axis=0) for row in plan.rows}
+        missed = {row.name: np.max([cell.missed[row.name] for cell in cells], axis=0) for row in plan.rows}
+        yield from (Measured(ROUNDS, mean, target, missed=missed), *cells)
 
 
-def _table(frame: Frame, name: str, rows: Sequence[str], seeds: Sequence[int]) -> dict[str, Vector]:
+def _cell(watched: Frame, target: float, share: float, plan: Plan) -> Measured:
+    cell = watched[(watched["target"] == target) & (watched["share"] == share)]
+    return Measured(ROUNDS, _table(cell, "restricted", plan), target, share, _table(cell, "missed", plan))
+
+
+def _table(frame: Frame, name: str, plan: Plan) -> dict[str, Vector]:
     """One value per row and seed; NaN where there is none."""
     known = {(row, seed): float(value) for row, seed, value in frame[["row", "seed", name]].itertuples(index=False)}
-    return {row: np.array([known.get((row, seed), math.nan) for seed in seeds]) for row in rows}
+    return {row.name: np.array([known.get((row.name, seed), math.nan) for seed in plan.seeds]) for row in plan.rows}
 
 
 def _lines(measure: Measured, baseline: str) -> Iterator[Line]:
@@ -88,15 +90,15 @@ def _lines(measure: Measured, baseline: str) -> Iterator[Line]:
     for row, values in measure.values.items():
         both = ~np.isnan(values) & ~np.isnan(base)
         means = {"mean": _mean(values[both]), "baseline": _mean(base[both]), "seeds": int(both.sum())}
-        missed = None if measure.missed is None else measure.missed[row][both]
-        censored = {"censored": math.nan if missed is None else int(missed.sum())}
+        missed = measure.missed[row][both] if measure.missed else np.full(1, math.nan)
+        censored = {"censored": float(missed.sum())}
         line = {"row": row} | about | means | censored
         if row == baseline:
             yield line | {"verdict": BASELINE}
             continue
         test, p = tests[row], float(corrected[row])
         effect = {"difference": test.difference, "low": test.low, "high": test.high, "sd": test.sd}
-        never = missed is not None and bool(missed.all()) and test.sd == 0 == test.difference
+        never = bool((missed == 1).all()) and test.sd == 0 == test.difference
         verdict = NEVER if never else judge(test, p, measure.better)
         yield line | effect | {"p": test.p, "p_holm": p, "verdict": verdict}
 

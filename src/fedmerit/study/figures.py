@@ -33,6 +33,9 @@ MEASURES: Mapping[str, Better] = {
 }
 """What is measured of every run, and which way is better; audits come on top."""
 
+FIGURES = (*MEASURES, "best_round")
+"""The columns of a study's figures, but for audits."""
+
 GAPS = ("parity", "opportunity", "odds", "calibration")
 """Objectives that are 1 - a gap between groups (objectives.py)."""
 

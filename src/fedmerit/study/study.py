@@ -15,11 +15,12 @@ from fedmerit.frames import Frame, Line, make_frame, pandas, run_frame
 from fedmerit.run import Run
 from fedmerit.study.agreement import Agreement, agreement, read_right
 from fedmerit.study.compared import compare_rows, of_figures, of_reached
-from fedmerit.study.figures import Reading, read
+from fedmerit.study.figures import FIGURES, Reading, read
 from fedmerit.study.layout import Member, members, read_plan
 from fedmerit.study.plan import Plan
 from fedmerit.study.statistics import seeds_needed
 
+AGREEMENT = (*Agreement._fields, "neither_if_independent")
 STEPS = (1, 2, 5, 10)
 """Differences in rounds for which the needed seeds are told."""
 
@@ -71,7 +72,7 @@ class Study:
             self._about(one) | {"finished": str(one) not in self.unfinished} | reading.figures | self._agreement(one)
             for one, reading in self._readings
         )
-        return make_frame(lines, ("row", "seed", "finished", "rounds"))
+        return make_frame(lines, ("row", "seed", "finished", "rounds", *FIGURES, *AGREEMENT)).astype({"finished": bool})
 
     @cached_property
     def reached(self) -> Frame:
@@ -98,10 +99,7 @@ class Study:
 
         `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
         """
-        measures = [
-            *of_figures(self.figures, self.rows, self.plan.seeds),
-            *of_reached(self.reached, self.rows, self.plan.seeds),
-        ]
+        measures = [*of_figures(self.figures, self.plan), *of_reached(self.reached, self.plan)]
         return compare_rows(measures, self.plan.against)
 
     @cached_property
@@ -141,9 +139,9 @@ class Study:
         base = next(run for run in self.runs if (run.row, run.seed) == (self.plan.against, one.seed))
         theirs, ours = read_right(base.right), read_right(one.right)
         if theirs is None or ours is None:
-            return dict.fromkeys((*Agreement._fields, "neither_if_independent"))
+            return {}
         found = agreement(theirs, ours)
-        return found._asdict() | {"neither_if_independent": found.neither_if_independent}
+        return dict(zip(AGREEMENT, (*found, found.neither_if_independent), strict=True))
 
     def __repr__(self) -> str:
         done = len(self.runs) - len(self.unfinished)

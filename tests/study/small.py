@@ -1,0 +1,48 @@
+"""A task without torch for studies: softmax regression on random rows, spread by the seed; it misbehaves on request."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from helpers import SoftmaxLearner, random_split
+
+from fedmerit import Federation, Samples, TaskKind
+from fedmerit.config import TaskConfig, TrainConfig
+
+CLIENTS = 8
+FAILS = {"momentum": 0.5}
+"""[train] of a run that cannot start."""
+
+SLOW = {"weight_decay": 0.02}
+"""[train] of a run whose clients take so many seconds each."""
+
+
+@dataclass(frozen=True)
+class Small(SoftmaxLearner):
+    fails: bool = False
+    pause: float = 0.0
+
+    def start(self, seed: int) -> np.ndarray:
+        if self.fails:
+            raise RuntimeError("no [disk] left")
+        return super().start(seed)
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        time.sleep(self.pause)
+        return super().train(model, samples, seed, epochs)
+
+
+def load(config: TaskConfig, seed: int) -> Federation:
+    sizes = np.random.default_rng(seed).integers(4, 40, CLIENTS).tolist()
+    splits = [random_split(sizes, seed), random_split([9] * CLIENTS, 1000), random_split([5] * CLIENTS, seed + 2000)]
+    names = tuple(f"<b>client {i}</b>" for i in range(CLIENTS))
+    return Federation(names, splits[0], splits[1], classes=3, validation=splits[2])
+
+
+def learner(model: str, train: TrainConfig) -> Small:
+    return Small(lr=train.lr, epochs=train.epochs, fails=train.momentum > 0, pause=train.weight_decay)
+
+
+SMALL = TaskKind("small", "for tests", load, ("softmax",), learner=learner)

@@ -1,0 +1,221 @@
+"""`compare`: rows are paired, failures stay where they are, a study grows, cores change nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+import small
+from hypothesis import given
+from hypothesis import strategies as st
+from small_study import BASE, ROWS, small_plan
+
+from fedmerit import Run, Study, UserError, compare
+from fedmerit.config import Config
+from fedmerit.errors import ConfigError, FolderError
+from fedmerit.ledger import Ledger
+from fedmerit.study.compare import shared_out
+from fedmerit.study.lane import Ended, Played
+from fedmerit.study.lanes import Step
+
+FEDAVG = ROWS[0]
+
+
+def ledger(study: Study, row: str, seed: int) -> Ledger:
+    return study.run(row, seed).ledger
+
+
+def drawn(ledger: Ledger) -> list[list[int]]:
+    return [[one.id for one in ledger.earned(round)] for round in range(1, ledger.last_round() + 1)]
+
+
+def samples(ledger: Ledger) -> dict[int, float]:
+    return {one.id: one.facts["samples"] for round in range(1, 7) for one in ledger.earned(round)}
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_rows_of_a_seed_share_data_first_model_and_draws(study: Study, seed: int):
+    base = ledger(study, "FedAvg", seed)
+    for row in study.rows:
+        other = ledger(study, row, seed)
+        assert drawn(other) == drawn(base)
+        facts = samples(other) if row in ("LD > DS", "m2f") else samples(base)
+        assert facts == samples(base)
+    still = [study.run(row, seed).model for row in study.rows if row.startswith("still")]
+    assert len(still) == 2
+    assert still[0].tobytes() == still[1].tobytes()  # nothing was learned: this is the first model
+
+
+def test_seeds_differ_in_all_of_that(study: Study):
+    three, four = ledger(study, "FedAvg", 3), ledger(study, "FedAvg", 4)
+    assert drawn(three) != drawn(four)
+    assert samples(three) != samples(four)
+    still = [study.run("still MW", seed).model.tobytes() for seed in (3, 4)]
+    assert still[0] != still[1]
+
+
+def test_a_run_of_a_study_is_the_run_of_its_configuration(study: Study, tmp_path: Path):
+    from fedmerit import run_config
+
+    plan = small_plan()
+    alone = run_config(plan.config(plan.rows[1], 4), tmp_path / "alone")
+    assert alone.model.tobytes() == study.run("LD > DS", 4).model.tobytes()
+
+
+def test_which_rows_are_right_is_what_the_ledger_counted(study: Study):
+    figures = study.figures.set_index(["row", "seed"])
+    for one in study.runs:
+        line = figures.loc[(one.row, one.seed)]
+        if one.row == "m2f":  # clients have models of their own
+            assert np.isnan(line["both"])
+            continue
+        base = figures.loc[("FedAvg", one.seed)]
+        right, total = line["both"] + line["only_row"], line[["both", "only_baseline", "only_row", "neither"]].sum()
+        assert total == small.CLIENTS * 9
+        assert right / total == pytest.approx(line["accuracy"])
+        assert (line["both"] + line["only_baseline"]) / total == pytest.approx(base["accuracy"])
+
+
+def test_calling_again_reads_what_is_there(study: Study):
+    before = {path: path.stat().st_mtime_ns for path in study.folder.glob("runs/*/model.safetensors")}
+    again = compare(small_plan(), study.folder, on_step=lambda step: pytest.fail("nothing was left to do"))
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert repr(again) == "<Study small: 5 rows x 2 seeds, all finished>"
+
+
+def test_a_study_grows_by_seeds_rows_and_targets(study: Study, tmp_path: Path):
+    folder = tmp_path / "grown"
+    shutil.copytree(study.folder, folder)
+    seen: list[Step] = []
+    more = [*ROWS[:1], {"name": "new", "recipe": {"name": "fedavg"}, "train": {"epochs": 1}}, *ROWS[1:]]
+    grown = compare(small_plan(seeds=[4, 3, 5], row=more, targets=[0.4]), folder, jobs=2, on_step=seen.append)
+    done = {str(step.member) for step in seen if isinstance(step.answer, Ended)}
+    assert done == {"new, seed 3", "new, seed 4", *(f"{row['name']}, seed 5" for row in more)}
+    assert not grown.unfinished
+    assert set(grown.reached["target"]) == {0.4}
+    assert Study.load(folder).plan.seeds == (4, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": [3]}, "FedAvg, seed 4, which the new one has not"),
+        ({"row": ROWS[1:]}, "FedAvg, seed 3, which the new one has not"),
+        ({"base": BASE | {"train": {"lr": 0.25}}}, r"row 'FedAvg' has train.lr 0.5 then, 0.25 now"),
+        ({"row": [FEDAVG | {"train": {"epochs": 4}}, *ROWS[1:]]}, r"train.epochs 5 then, 4 now"),
+    ],
+)
+def test_another_study_in_the_folder_is_refused(study: Study, changes: dict[str, object], message: str):
+    plan = (study.folder / "study.toml").read_text()
+    with pytest.raises(FolderError, match=message):
+        compare(small_plan(**changes), study.folder)
+    assert (study.folder / "study.toml").read_text() == plan
+
+
+def test_workers_may_differ(study: Study):
+    base = BASE | {"run": BASE["run"] | {"workers": 2, "memory": 0.5}}
+    assert compare(small_plan(base=base), study.folder).unfinished == {}
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(FolderError, match="holds no study"):
+        compare(small_plan(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(FolderError, match="cannot make the folder"):
+        compare(small_plan(row=[FEDAVG]), tmp_path / "mine.txt/study")
+
+
+def test_a_row_that_the_data_cannot_serve_is_refused_before_anything_starts(tmp_path: Path):
+    row = {"name": "by region", "recipe": {"name": "prioritized", "priority": "attribute:region"}}
+    with pytest.raises(UserError, match=r"row 'by region': .*region"):
+        compare(small_plan(row=[FEDAVG, row]), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_failed_run_and_a_killed_one_leave_the_others_alone(tmp_path: Path):
+    plan = small_plan(row=[FEDAVG, {"name": "fails", "train": small.FAILS}, {"name": "slow", "train": small.SLOW}])
+
+    def kill_one(step: Step) -> None:
+        if str(step.member) == "slow, seed 3" and step.answer == Played(2, ANY):
+            for process in multiprocessing.active_children():
+                process.kill()
+
+    study = compare(plan, tmp_path / "study", jobs=1, on_step=kill_one)
+    killed = study.failed["slow, seed 3"]
+    assert "was killed by signal 9" in killed
+    assert study.failed == dict.fromkeys(("fails, seed 3", "fails, seed 4"), "RuntimeError: no [disk] left") | {
+        "slow, seed 3": killed
+    }
+    assert set(study.unfinished) == set(study.failed)
+    assert 2 <= study.unfinished["slow, seed 3"] < 6
+    accuracy = study.compared[study.compared["measure"] == "accuracy"]
+    assert dict(zip(accuracy["row"], accuracy["seeds"], strict=True)) == {"FedAvg": 2, "fails": 0, "slow": 1}
+    again = compare(plan, tmp_path / "study", jobs=2)
+    assert set(again.failed) == {"fails, seed 3", "fails, seed 4"}
+    for seed in (3, 4):  # slow differs from FedAvg in its pace alone
+        assert again.run("slow", seed).model.tobytes() == again.run("FedAvg", seed).model.tobytes()
+
+
+def test_the_last_run_shares_the_cores_and_comes_to_the_same_bits(study: Study, tmp_path: Path):
+    alone = compare(small_plan(row=[FEDAVG], seeds=[3]), tmp_path / "alone", jobs=2)
+    config = (alone.runs[0].folder / "config.toml").read_text()
+    assert "workers = 2" in config
+    assert alone.run("FedAvg", 3).model.tobytes() == study.run("FedAvg", 3).model.tobytes()
+
+
+@given(st.integers(0, 60), st.integers(1, 16), st.one_of(st.none(), st.integers(1, 8)))
+def test_workers_never_exceed_the_cores_nor_what_the_user_allows(runs: int, jobs: int, most: int | None):
+    workers = shared_out(runs, jobs, most)
+    assert len(workers) == runs
+    rest = runs % jobs
+    assert set(workers[: runs - rest]) <= {1}
+    assert all(1 <= number <= min(most or jobs, jobs) for number in workers)
+    assert sum(workers[runs - rest :]) <= jobs
+
+
+def test_jobs_are_at_least_one(tmp_path: Path):
+    with pytest.raises(ConfigError, match="at least 1"):
+        compare(small_plan(), tmp_path / "study", jobs=0)
+
+
+def alter(folder: Path, key: str, value: str) -> None:
+    with closing(sqlite3.connect(folder / "ledger.db", isolation_level=None)) as db:
+        db.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+
+
+def test_runs_of_another_version_are_refused(study: Study, tmp_path: Path):
+    folder = tmp_path / "old"
+    shutil.copytree(study.folder, folder)
+    alter(folder / "runs/m2f-seed4", "fedmerit", "0.0.1")
+    with pytest.raises(FolderError, match=r"different versions .*m2f, seed 4: fedmerit 0\.0\.1"):
+        Study.load(folder)
+    with pytest.raises(FolderError, match=r"fedmerit 0\.0\.1 then"):
+        compare(small_plan(), folder)
+
+
+def test_a_run_on_other_data_is_no_run_of_the_study(study: Study, tmp_path: Path):
+    folder = tmp_path / "mixed"
+    shutil.copytree(study.folder, folder)
+    other = Config.model_validate(small_plan().config(small_plan().rows[0], 3).model_dump())
+    task = other.task.model_copy(update={"clients": 7})
+    alter(folder / "runs/fedavg-seed3", "config", other.model_copy(update={"task": task}).model_dump_json())
+    with pytest.raises(FolderError, match=r"is not the run that its study asks for: task\.clients 7 then, None now"):
+        Study.load(folder)
+
+
+def test_two_studies_in_one_folder_at_once_are_refused(study: Study, tmp_path: Path):
+    from fedmerit.folder import held
+
+    folder = tmp_path / "held"
+    shutil.copytree(study.folder, folder)
+    (folder / "runs/m2f-seed4/model.safetensors").unlink()
+    with held(folder, "runs"), pytest.raises(FolderError, match="another process runs in"):
+        compare(small_plan(), folder)
+    assert Run.load(folder / "runs/m2f-seed3")
