@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import html.parser
 import json
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from zlib import decompress
 
 import numpy as np
 
 from fedmerit.config import make_config
 from fedmerit.folder import LEDGER, environment
 from fedmerit.ledger import Ledger
+from fedmerit.report.data import collect
+from fedmerit.report.html import embed
 from fedmerit.round import Record
 from fedmerit.scores import Prioritized
 from fedmerit.types import Evaluation
@@ -36,14 +40,15 @@ def make_run(
     rounds: int = 4,
     drawn: int = 3,
     settings: dict[str, Any] | None = None,
+    seed: int = 0,
 ) -> Path:
-    """A run in which client 0 is left out of round 1 and nobody can be weighed in round 2."""
+    """A run of four rounds in which client 0 is left out of round 1 and nobody can be weighed in round 2."""
     folder.mkdir(parents=True)
     recipe = {"name": "prioritized", "priority": list(PRIORITY), "normalise": "sum"}
-    config = make_config({"recipe": recipe, "run": {"rounds": 4}} | (settings or {}))
+    config = make_config({"recipe": recipe, "run": {"rounds": 4, "seed": seed}} | (settings or {}))
     meta = environment() | {"recipe": "Recipe(...)", "config": config.model_dump_json()}
     ledger = Ledger.create(folder / LEDGER, names, meta)
-    rng = np.random.default_rng(len(names))
+    rng = np.random.default_rng(len(names) + seed)
     for index in range(1, rounds + 1):
         ledger.append(make_record(rng, index, len(names), drawn))
     ledger.close()
@@ -64,6 +69,21 @@ def make_record(rng: np.random.Generator, index: int, clients: int, drawn: int) 
     return Record(index, PRIORITY, kept, facts, weights, left_out, tested, 1000, 900, seconds)
 
 
+def inflated(text: str) -> str:
+    """What inflate.js makes of a text in the page."""
+    return decompress(b64decode(text)).decode()
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    return json.loads(inflated(text))
+
+
+def collected(*folders: Path, room: int = 10**9) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+    """What a page shows of all runs, and the details by run."""
+    page, details = collect(folders, room, embed)
+    return json.loads(json.dumps(page)), {run: unpacked(text) for run, text in details.items()}
+
+
 class Page(html.parser.HTMLParser):
     """What a browser's parser makes of a report: its elements, its scripts, its embedded data."""
 
@@ -78,7 +98,10 @@ class Page(html.parser.HTMLParser):
 
     @property
     def data(self) -> dict[str, Any]:
-        return json.loads(self.scripts["data"])
+        return unpacked(self.scripts["data"])
+
+    def detail(self, run: int) -> dict[str, Any]:
+        return unpacked(self.scripts[f"run-{run}"])
 
     def ids(self) -> set[str]:
         return {value for _, attributes in self.elements if (value := attributes.get("id"))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -11,51 +10,57 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_runs import PRIORITY, make_run
+from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.folder import open_ledger
 from fedmerit.ledger import Ledger
-from fedmerit.report.columns import pack, pack_round, shorten
-from fedmerit.report.data import TARGETS, collect, labels
+from fedmerit.report.columns import pack, pack_rounds, shorten
+from fedmerit.report.measured import TARGETS
 from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import SHARES, summary
 from fedmerit.weights import Earned
 
 
-def unpack(column: Any, packed: dict[str, Any], raw: Any = None) -> list[float]:
-    """What data.js makes of a column."""
+def ids(rounds: dict[str, Any], place: int) -> list[int]:
+    found = rounds["ids"][place]
+    return list(range(found)) if isinstance(found, int) else found
+
+
+def unpack(column: Any, rounds: dict[str, Any], place: int, other: Any = None) -> list[float]:
+    """What data.js makes of a round's column."""
     if isinstance(column, dict):
-        return [value * column["times"] for value in raw]
+        return [value * column["times"] for value in other]
     if isinstance(column, str):
-        return unpack(dict(packed["facts"])[column], packed)
-    return column if isinstance(column, list) else [column] * len(packed["ids"])
+        return unpack(dict(rounds["facts"])[column][place], rounds, place)
+    return column if isinstance(column, list) else [column] * len(ids(rounds, place))
 
 
 def test_weights_and_what_they_came_from_agree_with_the_ledger(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(40)], drawn=30)
-    (run,) = collect([folder])["runs"]
+    rounds = collected(folder)[1][0]["rounds"]
     with open_ledger(folder) as ledger:
-        earned = {packed["round"]: ledger.earned(packed["round"]) for packed in run["rounds"]}
-    for packed in json.loads(json.dumps(run["rounds"])):
-        rows = earned[packed["round"]]
-        assert packed["ids"] == [row.id for row in rows]
-        assert unpack(packed["weight"], packed) == pytest.approx([row.weight for row in rows], rel=5e-4)
-        assert unpack(packed["score"], packed) == pytest.approx([row.score for row in rows], rel=5e-5)
-        for place, name in enumerate(PRIORITY if rows else ()):
-            raw = unpack(packed["raw"][place], packed)
-            assert raw == pytest.approx([row.criteria[name] for row in rows], rel=5e-5)
-            norm = unpack(packed["norm"][place], packed, raw)
-            assert [f"{a:.4g}" for a in norm] == [f"{row.normalised[name]:.4g}" for row in rows]
-        for name, column in packed["facts"]:
-            assert unpack(column, packed) == pytest.approx([row.facts[name] for row in rows], rel=5e-5)
+        earned = [ledger.earned(number) for number in rounds["round"]]
+    for place, rows in enumerate(earned):
+        assert ids(rounds, place) == [row.id for row in rows]
+        score = unpack(rounds["score"][place], rounds, place)
+        assert score == pytest.approx([row.score for row in rows], rel=1e-5)
+        weight = unpack(rounds["weight"][place], rounds, place, score)
+        assert weight == pytest.approx([row.weight for row in rows], rel=5e-4)
+        for name in PRIORITY if rows else ():
+            raw = unpack(dict(rounds["raw"])[name][place], rounds, place)
+            assert raw == pytest.approx([row.criteria[name] for row in rows], rel=1e-5)
+            norm = unpack(dict(rounds["norm"])[name][place], rounds, place, raw)
+            assert norm == pytest.approx([row.normalised[name] for row in rows], rel=5e-4)
+        for name, column in rounds["facts"]:
+            assert unpack(column[place], rounds, place) == pytest.approx([row.facts[name] for row in rows] or [None])
 
 
 def test_ranks_are_those_of_the_ledger(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(300)], drawn=300)
-    (run,) = collect([folder])["runs"]
+    rounds = collected(folder)[1][0]["rounds"]
     with open_ledger(folder) as ledger:
         exact = [row.weight for row in ledger.earned(3)]
-    weights = unpack(run["rounds"][2]["weight"], run["rounds"][2])
+    weights = unpack(rounds["weight"][2], rounds, 2, unpack(rounds["score"][2], rounds, 2))
     assert [sum(b > a for b in weights) for a in weights] == [sum(b > a for b in exact) for a in exact]
 
 
@@ -75,69 +80,87 @@ def test_short_numbers(value: float, short: float | None) -> None:
     assert shorten(value, 4) == short
 
 
-def test_column_of_one_value_and_of_a_fact_are_not_repeated() -> None:
-    rows = [Earned(i, {"samples": 10.0 * i, "labels": 3.0}, {"DS": 10.0 * i}, {"DS": i / 3}, 1.0, 0.5) for i in (1, 2)]
-    packed = pack_round(1, ["DS"], rows)
-    assert packed["raw"] == ["samples"]
-    assert packed["weight"] == 0.5
-    assert packed["facts"] == [["samples", [10, 20]], ["labels", 3]]
-    assert packed["norm"][0]["times"] == pytest.approx(1 / 30)
+def test_what_follows_from_another_column_is_not_repeated() -> None:
+    facts = [{"samples": 10.0 * i, "labels": 3.0} for i in (1, 2)]
+    rows = [Earned(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)]
+    told = {"round": 1, "priority": ["DS"], "way": "DS", "groups": 1, "cut": None}
+    packed = pack_rounds([told], [rows])
+    assert packed["ids"] == [2]
+    assert packed["raw"] == [["DS", ["samples"]]]
+    assert packed["facts"] == [["samples", [[10, 20]]], ["labels", [3]]]
+    assert packed["norm"][0][1][0]["times"] == pytest.approx(1 / 30)
+    assert packed["weight"][0]["times"] == pytest.approx(1 / 3)
+    assert packed["total"] == [[3]]
+
+
+def curve_of(row: dict[str, Any], name: str, at: str = "") -> list[list[float | None]]:
+    (found,) = [
+        measure["lines"] for measure in row["curve"]["measures"] if (measure["name"], measure["at"]) == (name, at)
+    ]
+    return found
 
 
 def test_figures_curve_and_targets_agree_with_the_summary(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    (run,) = collect([folder])["runs"]
+    (row,) = collected(folder)[0]["rows"]
     with open_ledger(folder) as ledger:
         told, upper = summary(ledger, TARGETS), [row["p90"] for row in ledger.rounds()]
-    assert run["figures"]["accuracy"] == pytest.approx(told["accuracy"], rel=1e-5)
-    assert run["figures"]["p10"] == pytest.approx(told["p10"], rel=1e-5)
-    assert run["figures"]["best"]["round"] == told["best"]["round"]
-    assert run["figures"] | {"bytes_down": 4000, "bytes_up": 3600, "seconds": 7} == run["figures"]
-    assert run["reached"] == [[told["rounds_to_target"][str(t)][str(s)] for s in SHARES] for t in TARGETS]
-    assert run["curve"]["round"] == [1, 2, 3, 4]
-    assert run["curve"]["p90"] == pytest.approx(upper, rel=1e-5)
+    assert curve_of(row, "accuracy")[0][-1] == pytest.approx(told["accuracy"], rel=1e-5)
+    assert curve_of(row, "p10")[0][-1] == pytest.approx(told["p10"], rel=1e-5)
+    assert row["best"]["round"] == [told["best"]["round"]]
+    assert row["costs"] == {"played": [4], "bytes_down": [4000], "bytes_up": [3600], "seconds": [7]}
+    reached = [[told["rounds_to_target"][str(t)][str(s)] for s in SHARES] for t in TARGETS]
+    assert row["reached"] == [[[number, int(number is not None)] for number in line] for line in reached]
+    assert row["curve"]["round"] == [1, 2, 3, 4]
+    assert curve_of(row, "p90") == [pytest.approx(upper, rel=1e-5)]
 
 
 def test_events_are_grouped_and_worded_as_in_the_ledger(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
-    (run,) = collect([folder])["runs"]
+    page, details = collected(folder)
     with open_ledger(folder) as ledger:
         kept = {(event.kind, event.text, event.round, event.client) for event in ledger.events()}
-    told = {
-        (group["kind"], said["text"], *at) for group in run["events"] for said in group["texts"] for at in said["at"]
-    }
+    found = details[0]["events"]
+    told = {(group["kind"], said["text"], *at) for group in found for said in group["texts"] for at in said["at"]}
     assert told == kept
-    groups = {group["kind"]: group for group in run["events"]}
+    groups = {group["kind"]: group for group in found}
     assert groups["left-out"] | {"count": 1, "first": 1, "last": 1, "clients": 1} == groups["left-out"]
     assert groups["nobody"] | {"count": 1, "first": 2, "last": 2, "clients": 0} == groups["nobody"]
+    assert {one["kind"]: one["count"] for one in page["rows"][0]["events"]} == {
+        kind: group["count"] for kind, group in groups.items()
+    }
 
 
 def test_run_without_a_round_is_unfinished_not_an_error(tmp_path: Path) -> None:
-    (run,) = collect([make_run(tmp_path / "run", rounds=0)])["runs"]
-    assert run["figures"]["played"] == 0
-    assert run["recipe"]["planned"] == 4
-    assert run["recipe"]["priorities"] == [list(PRIORITY)]
-    assert run["rounds"] == run["reached"] == run["curve"]["round"] == []
+    page, details = collected(make_run(tmp_path / "run", rounds=0))
+    (row,) = page["rows"]
+    assert (row["unfinished"], row["planned"], row["costs"]["played"], row["tested"]) == (1, 4, [0], 0)
+    assert row["priorities"] == [list(PRIORITY)]
+    assert row["reached"] == row["curve"]["round"] == row["final"] == []
+    assert row["best"] is None
+    assert details[0]["rounds"]["round"] == []
+    assert details[0]["accounts"] is None
 
 
 def test_ledger_without_settings(tmp_path: Path) -> None:
     Ledger.create(tmp_path / "ledger.db", ["a"], {"fedmerit": "0.1"}).close()
-    data = collect([tmp_path, make_run(tmp_path / "run")])
-    assert data["runs"][0]["recipe"]["name"] is None
-    assert data["runs"][0]["config"] == []
-    assert data["differs"]["config"] == []
+    page, _ = collected(tmp_path, make_run(tmp_path / "run"))
+    assert page["rows"][0]["recipe"] is None
+    assert page["rows"][0]["config"] == []
+    assert page["differs"]["config"] == []
+    assert "fedmerit" in page["differs"]["environment"]
 
 
 def test_settings_are_toml_and_differences_are_found(tmp_path: Path) -> None:
     one = make_run(tmp_path / "one")
     other = make_run(tmp_path / "other", settings={"train": {"lr": 0.25}, "task": {"groups": [[0, 1], [2]]}})
-    data = collect([one, other])
-    text = "\n".join(f"{key} = {value}" if value else key for _, key, value in data["runs"][1]["config"])
+    page, _ = collected(one, other)
+    text = "\n".join(f"{key} = {value}" if value else key for _, key, value in page["rows"][1]["config"])
     config = tomllib.loads(text)
     assert config["train"]["lr"] == 0.25
     assert config["task"]["groups"] == [[0, 1], [2]]
     assert config["recipe"]["score"] == {"name": "prioritized"}
-    assert {row["key"]: row["values"] for row in data["differs"]["config"]} == {
+    assert {row["key"]: row["values"] for row in page["differs"]["config"]} == {
         "train.lr": ["0.1", "0.25"],
         "task.groups": ["[]", "[[0, 1], [2]]"],
     }
@@ -149,9 +172,3 @@ def test_odd_keys_are_quoted() -> None:
         "recipe": {"score": {"capacity": {"DS,CB": 0.5}}}
     }
     assert differences([lines, lines]) == []
-
-
-def test_labels_tell_folders_apart(tmp_path: Path) -> None:
-    assert labels([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a/run", "b/run"]
-    assert labels([tmp_path / "run", tmp_path / "run"]) == ["run (1)", "run (2)"]
-    assert labels([tmp_path / "x", tmp_path / "y"]) == ["x", "y"]

@@ -1,4 +1,4 @@
-"""Columns of a report: a round's facts, criteria, scores and weights in as few digits as keep every rank."""
+"""Columns of a report: the rounds' facts, criteria, scores and weights in as few digits as keep every rank."""
 
 from __future__ import annotations
 
@@ -12,26 +12,49 @@ Number: TypeAlias = int | float | None
 Numbers: TypeAlias = list[Number] | Number
 """A number per client, or one number where all are the same."""
 
-WEIGHT_DIGITS, VALUE_DIGITS, MOST_DIGITS = 4, 5, 9
+WEIGHT_DIGITS, VALUE_DIGITS, MOST_DIGITS = 4, 6, 9
 """Significant digits; past the most, two values that differ are taken for the same."""
+NEAR = 1e-5
+"""Values that are this near, relatively, look the same with the digits that are shown."""
 
 
-def pack_round(number: int, priority: Sequence[str], rows: Sequence[Earned]) -> dict[str, Any]:
-    """One round, column by column; rows in client order, criteria in priority order."""
-    names = list(dict.fromkeys(name for row in rows for name in row.facts))
-    facts = {name: pack([row.facts.get(name) for row in rows], VALUE_DIGITS) for name in names}
-    criteria = [_criterion(name, rows, facts) for name in priority] if rows else []
+def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[Earned]]) -> dict[str, Any]:
+    """All rounds, column by column: what is alike from round to round then stands side by side and compresses well."""
+    packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, earned, strict=True)]
+    plain = ("ids", "group", "weight", "score", "total")
     return {
-        "round": number,
-        "priority": list(priority),
-        "ids": [row.id for row in rows],
-        "weight": pack([row.weight for row in rows], WEIGHT_DIGITS),
-        "score": pack([row.score for row in rows], VALUE_DIGITS),
-        "total": shorten(sum(row.score for row in rows), VALUE_DIGITS),
-        "facts": [[name, column] for name, column in facts.items()],
-        "raw": [raw for raw, _ in criteria],
-        "norm": [norm for _, norm in criteria],
+        **{key: [row[key] for row in rounds] for key in ("round", "priority", "way", "groups")},
+        "cut": [shorten(row["cut"], VALUE_DIGITS) for row in rounds],
+        **{key: [one[key] for one in packed] for key in plain},
+        **{key: _by_name([one[key] for one in packed]) for key in ("facts", "raw", "norm")},
     }
+
+
+def _pack_round(priority: Sequence[str], rows: Sequence[Earned]) -> dict[str, Any]:
+    """One round; rows in client order."""
+    names = dict.fromkeys(name for row in rows for name in row.facts)
+    facts = {name: pack([row.facts.get(name) for row in rows], VALUE_DIGITS) for name in names}
+    criteria = {name: _criterion(name, rows, facts) for name in priority} if rows else {}
+    ids, score = [row.id for row in rows], pack([row.score for row in rows], VALUE_DIGITS)
+    totals = {row.group: 0.0 for row in sorted(rows, key=lambda row: row.group)}
+    for row in rows:
+        totals[row.group] += row.score
+    return {
+        "ids": len(ids) if ids == list(range(len(ids))) else ids,
+        "group": pack([row.group for row in rows], VALUE_DIGITS),
+        "weight": _multiple(score, [row.weight for row in rows]) if rows else [],
+        "score": score,
+        "total": [shorten(total, VALUE_DIGITS) for total in totals.values()],
+        "facts": facts,
+        "raw": {name: raw for name, (raw, _) in criteria.items()},
+        "norm": {name: norm for name, (_, norm) in criteria.items()},
+    }
+
+
+def _by_name(rounds: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Each name with its column of every round, None where a round has none; pairs, for names may be anything."""
+    names = dict.fromkeys(name for one in rounds for name in one)
+    return [[name, [one.get(name) for one in rounds]] for name in names]
 
 
 def pack(values: Sequence[float | None], digits: int) -> Numbers:
@@ -59,11 +82,14 @@ def _criterion(name: str, rows: Sequence[Earned], facts: Mapping[str, Numbers]) 
     return next(same, raw), norm
 
 
-def _multiple(raw: Numbers, values: Sequence[float]) -> Numbers | dict[str, float]:
-    """Normalising multiplies a column by one number: that number is enough where it gives back every value as shown."""
-    short = [shorten(value, WEIGHT_DIGITS) for value in values]
-    if not isinstance(raw, list) or not (top := max(value or 0 for value in raw)):
-        return pack(values, WEIGHT_DIGITS)
-    times = max(values) / top
-    again = [shorten((value or 0) * times, WEIGHT_DIGITS) for value in raw]
-    return {"times": times} if again == short else short
+def _multiple(column: Numbers, values: Sequence[float]) -> Numbers | dict[str, float]:
+    """The values as a column, or as the one number that gives them when another column is multiplied by it.
+
+    Normalising multiplies a criterion by one number for all clients, and weights are scores times one number.
+    """
+    if isinstance(column, list) and (top := max(value or 0 for value in column)):
+        times = max(values) / top
+        pairs = zip(column, values, strict=True)
+        if all(abs((value or 0) * times - exact) <= NEAR * abs(exact) for value, exact in pairs):
+            return {"times": times}
+    return pack(values, WEIGHT_DIGITS)

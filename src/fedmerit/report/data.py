@@ -4,51 +4,125 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fedmerit.errors import FolderError
+from fedmerit.errors import FolderError, UserError
 from fedmerit.folder import open_ledger
 from fedmerit.ledger import Ledger
-from fedmerit.report.columns import pack_round, shorten
+from fedmerit.report.detail import has_groups, run_detail
 from fedmerit.report.events import group_events
-from fedmerit.report.settings import Settings, differences, environment_lines, toml_lines
-from fedmerit.report.summary import SHARES, summary
-
-TARGETS = (0.7, 0.8, 0.9, 0.95)
-CURVES = ("accuracy", "p10", "p50", "p90")
-DIGITS = 6
-"""Significant digits of accuracies and other figures of a whole run."""
+from fedmerit.report.folders import Row, expand, make_rows
+from fedmerit.report.measured import TARGETS, measure_run
+from fedmerit.report.rows import Played, row_data
+from fedmerit.report.settings import Settings, differences, environment_of, settings_of, toml_lines
+from fedmerit.report.summary import SHARES
 
 
-def collect(folders: Sequence[Path]) -> dict[str, Any]:
-    """Everything the page shows; the same ledgers give the same data."""
-    runs = [{"label": label, **_read(folder)} for label, folder in zip(labels(folders), folders, strict=True)]
-    compared = {part: differences([run[part] for run in runs]) for part in ("config", "environment")}
-    return {"targets": TARGETS, "shares": SHARES, "runs": runs, "differs": compared}
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One run as its ledger tells it in short, and what it ran with."""
+
+    folder: Path
+    config: Settings
+    meta: Mapping[str, str]
+    orders: Sequence[Sequence[str]]
+    played: Played
+    has: Sequence[str]
+    """Which panels it has something for, beyond those of every run."""
 
 
-def labels(folders: Sequence[Path]) -> list[str]:
-    """Folder names, with as many parents as tell them apart; the same folder given twice gets numbers."""
-    paths = [folder.resolve().parts for folder in folders]
-    names = [""] * len(paths)
-    for depth in range(1, max(map(len, paths)) + 1):
-        names = ["/".join(parts[-depth:]) for parts in paths]
-        if len(set(names)) == len(set(paths)):
+def collect(given: Sequence[Path], room: int, pack: Callable[[Any], str]) -> tuple[dict[str, Any], dict[int, str]]:
+    """What the page shows of all runs, and the detail of as many as there is room for, packed, by the run's place.
+
+    The first runs of all rows come first, then the second ones; the first of all is there whatever its size.
+    """
+    folders = expand(given)
+    runs = [_open(folder) for folder in folders]
+    rows = make_rows(folders, [run.config for run in runs])
+    details: dict[int, str] = {}
+    for place in _first_seeds_first(rows):
+        with _reading(folders[place]) as ledger:
+            packed = pack(run_detail(ledger, ledger.rounds()))
+        if details and sum(map(len, details.values())) + len(packed) > room:
             break
-    return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
+        details[place] = packed
+    return _page(rows, runs, details), details
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
+    return (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None)
+
+
+def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str]) -> dict[str, Any]:
+    config = [settings_of([toml_lines(runs[place].config) for place in row.runs]) for row in rows]
+    around = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
+    row_of = {place: number for number, row in enumerate(rows) for place in row.runs}
+    return {
+        "targets": TARGETS,
+        "shares": SHARES,
+        "rows": [
+            {
+                "label": row.label,
+                "runs": row.runs,
+                **_recipe([runs[place] for place in row.runs]),
+                **row_data([runs[place].played for place in row.runs]),
+                "config": config[number],
+                "environment": around[number],
+            }
+            for number, row in enumerate(rows)
+        ],
+        "runs": [
+            {
+                "row": row_of[place],
+                "folder": str(run.folder),
+                "played": run.played.costs["played"],
+                "detail": place in details,
+                "has": run.has,
+            }
+            for place, run in enumerate(runs)
+        ],
+        "differs": {
+            "config": differences(config),
+            "environment": [row["key"] for row in differences([environment_of([run.meta]) for run in runs])],
+        },
+    }
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Ledger]:
+    """A ledger to read from; what is wrong inside of it is a matter of the folder, not of the program."""
     try:
         with open_ledger(folder) as ledger:
-            meta = ledger.meta()
-            config = _config(meta)
-            about = {"config": toml_lines(config), "environment": environment_lines(meta)}
-            return {"folder": str(folder), **_run(ledger, config), **about}
-    except sqlite3.Error as error:
-        raise FolderError(f"cannot read the ledger in {folder}: {error}") from None
+            yield ledger
+    except UserError:
+        raise
+    except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FolderError(
+            f"cannot read the ledger in {folder}: it is damaged ({type(error).__name__}: {error}); "
+            "leave that folder out, or play the run again"
+        ) from None
+
+
+def _open(folder: Path) -> Opened:
+    with _reading(folder) as ledger:
+        meta, rounds = ledger.meta(), ledger.rounds()
+        config = _config(meta)
+        run = config.get("run") or {}
+        played = Played(
+            run.get("seed"),
+            len(ledger.names()),
+            run.get("rounds"),
+            _costs(rounds),
+            measure_run(ledger, rounds),
+            group_events(ledger.events()),
+        )
+        orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
+        return Opened(folder, config, meta, orders, played, list(_has(ledger, rounds)))
 
 
 def _config(meta: Mapping[str, str]) -> Settings:
@@ -57,54 +131,31 @@ def _config(meta: Mapping[str, str]) -> Settings:
     return config if isinstance(config, dict) else {}
 
 
-def _run(ledger: Ledger, config: Settings) -> dict[str, Any]:
-    rounds = ledger.rounds()
-    tested = [row for row in rounds if row["accuracy"] is not None]
-    figures = summary(ledger, TARGETS) if tested else {}
-    reached = figures.pop("rounds_to_target", {})
-    return {
-        "names": ledger.names(),
-        "recipe": _recipe(config, rounds),
-        "figures": {**_costs(rounds), **_shortened(figures)},
-        "curve": {
-            "round": [row["round"] for row in tested],
-            **{key: [shorten(row[key], DIGITS) for row in tested] for key in CURVES},
-        },
-        "reached": [list(cells.values()) for cells in reached.values()],
-        "rounds": [pack_round(row["round"], row["priority"], ledger.earned(row["round"])) for row in rounds],
-        "events": group_events(ledger.events()),
-    }
+def _has(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A search tries in every round that it plays; groups may come late."""
+    if any(ledger.tried(row["round"]) for row in rounds):
+        yield "search"
+    if has_groups(rounds):
+        yield "groups"
 
 
-def _recipe(config: Settings, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was run: the recipe's parts, the seed and how many rounds were asked for; None where unknown."""
-    recipe, run = (config.get(key) or {} for key in ("recipe", "run"))
-    orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
+def _recipe(runs: Sequence[Opened]) -> dict[str, Any]:
+    """What was run: the recipe's parts; None where unknown."""
+    recipe = runs[0].config.get("recipe") or {}
+    orders = [list(order) for order in dict.fromkeys(tuple(order) for run in runs for order in run.orders)]
     return {
-        "name": recipe.get("name"),
+        "recipe": recipe.get("name"),
         "priorities": orders or [recipe.get("priority") or []],
         "normalise": recipe.get("normalise"),
         "score": (recipe.get("score") or {}).get("name"),
-        "seed": run.get("seed"),
-        "planned": run.get("rounds"),
     }
 
 
-def _costs(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _costs(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Rounds played, bytes and seconds; known before any round was evaluated."""
     return {
         "played": rounds[-1]["round"] if rounds else 0,
         "bytes_down": sum(row["bytes_down"] for row in rounds),
         "bytes_up": sum(row["bytes_up"] for row in rounds),
-        "seconds": shorten(sum(sum(row["seconds"].values()) for row in rounds), DIGITS),
-    }
-
-
-def _shortened(figures: Mapping[str, Any]) -> dict[str, Any]:
-    if not figures:
-        return {}
-    best = figures["best"]
-    return {
-        **{key: shorten(figures[key], DIGITS) for key in CURVES},
-        "best": {"round": best["round"], "accuracy": shorten(best["accuracy"], DIGITS)},
+        "seconds": sum(sum(row["seconds"].values()) for row in rounds),
     }

@@ -10,51 +10,57 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
+from zlib import compress
 
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.new_file import check_new_file, write_new_file
 from fedmerit.report.data import collect
 
 PAGE = "report.html"
+DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
 STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
 SCRIPTS = (
-    *("text", "data", "theme", "overview", "accuracy", "targets", "cells", "weights", "bars", "explain"),
-    *("notes", "settings", "report"),
+    *("text", "inflate", "data", "theme", "charts", "overview", "curves", "accuracy", "targets", "fairness", "cells"),
+    *("weights", "bars", "explain", "search", "groups", "rewards", "notes", "settings", "report"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
-ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+ROOM = 7_000_000
+"""Signs for the detail of runs; with the rest of the page, a file stays under 10 MB."""
 
 
 def write_report(folders: Sequence[Path], out: Path) -> None:
-    """Write a new file; a reader finds all of it or nothing."""
+    """Write a new file about runs and studies; a reader finds all of it or nothing."""
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
     check_new_file(out, "another --out")
     plotly = _plotly()
-    write_new_file(out, render(collect(folders), plotly), "another --out")
+    write_new_file(out, render(*collect(folders, ROOM, embed), plotly), "another --out")
 
 
-def render(data: Mapping[str, Any], plotly: str) -> str:
+def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> str:
     """The page; its policy lets only our two scripts run and forbids every request."""
-    scripts = [_inline(plotly), _inline(_join(SCRIPTS))]
-    hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
+    script = _join(SCRIPTS)
+    hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (plotly, script))
     return Template(_read(PAGE)).substitute(
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
         f"style-src 'unsafe-inline'; script-src {hashes}",
         style="\n".join(map(_read, STYLES)),
-        plotly=scripts[0],
-        script=scripts[1],
         data=embed(data),
+        details="\n".join(DETAIL.format(place, text) for place, text in details.items()),
+        plotly=squeeze(plotly),
+        script=script,
     )
 
 
-def embed(data: Mapping[str, Any]) -> str:
-    """JSON in ASCII that cannot end the element it stands in, nor begin another."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for sign, escape in ESCAPES.items():
-        text = text.replace(sign, escape)
-    return text
+def embed(data: Any) -> str:
+    """Data as it stands in the page."""
+    return squeeze(json.dumps(data, separators=(",", ":"), allow_nan=False))
+
+
+def squeeze(text: str) -> str:
+    """Deflated and in base64: a third of the size, and no sign in it that could end the element it stands in."""
+    return b64encode(compress(text.encode(), 9)).decode()
 
 
 def _plotly() -> str:
@@ -68,14 +74,9 @@ def _plotly() -> str:
     return str(get_plotlyjs())
 
 
-def _inline(script: str) -> str:
-    """A script as it may stand in a page; line ends as the browser will see them, or the hash would not fit."""
-    return script.replace("\r\n", "\n").replace("\r", "\n").replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
 def _join(names: Sequence[str]) -> str:
-    """Files that share one scope of their own."""
-    return '"use strict";\n(() => {\n' + "\n".join(_read(f"{name}.js") for name in names) + "})();\n"
+    """Files that share one scope of their own, in which they may wait for data."""
+    return '"use strict";\n(async () => {\n' + "\n".join(_read(f"{name}.js") for name in names) + "})();\n"
 
 
 def _read(name: str) -> str:

@@ -11,16 +11,26 @@ Settings: TypeAlias = dict[str, Any]
 Line: TypeAlias = tuple[str, str, str]
 """The full key, the key as it stands in its table, the value: ("train.lr", "lr", "0.5"); a table has no value."""
 
+SEED = "run.seed"
+
 
 def toml_lines(config: Settings) -> list[Line]:
     """A line per setting, so that lines of two runs can be compared; unset settings are left away, as TOML must."""
     return list(_table(config, ()))
 
 
-def environment_lines(meta: Mapping[str, str]) -> list[Line]:
-    """Versions, machine and the recipe as Python prints it: all the ledger says of the run but its settings."""
-    keys = sorted(meta.keys() - {"config"}, key=lambda key: (key == "recipe", key))  # the recipe is long: last
-    return [(key, key, meta[key]) for key in keys]
+def settings_of(runs: Sequence[Sequence[Line]]) -> list[Line]:
+    """Of runs that differ in the seed alone: the lines of the first, with all their seeds."""
+    seeds = ", ".join(value for lines in runs for key, _, value in lines if key == SEED)
+    return [(key, name, seeds if key == SEED else value) for key, name, value in runs[0]]
+
+
+def environment_of(runs: Sequence[Mapping[str, str]]) -> list[Line]:
+    """Versions, machine and the recipe as Python prints it: all the ledgers say of the runs but their settings."""
+    keys = {key for meta in runs for key in meta} - {"config"}
+    ordered = sorted(keys, key=lambda key: (key == "recipe", key))  # the recipe is long: last
+    values = {key: dict.fromkeys(meta.get(key, "not known") for meta in runs) for key in ordered}
+    return [(key, key, ", ".join(values[key])) for key in ordered]
 
 
 def differences(runs: Sequence[Sequence[Line]]) -> list[dict[str, Any]]:

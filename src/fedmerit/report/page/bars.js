@@ -1,6 +1,15 @@
-// Bars: all weights of the chosen round, heaviest first, against an equal share; choosing a bar explains it.
+// Bars: all weights of the chosen client's round, or group, heaviest first, against an equal share.
 
-function drawBars(run, rows) {
+// Those that are compared: the chosen client's peers, or all where it has no weight.
+function barRows(run) {
+  const rows = rowsOf(run, state.round);
+  const mine = rows.find(({ id }) => id === state.client);
+  return mine ? peersOf(rows, mine) : rows;
+}
+
+function drawBars() {
+  const run = RUNS[state.run];
+  const rows = barRows(run);
   const [own, other] = [cssValue("accent"), cssValue("bar")];
   const bars = {
     type: "bar",
@@ -15,7 +24,7 @@ function drawBars(run, rows) {
     hovermode: "closest",
     dragmode: false,
     ...barAxes(run, rows),
-    ...equalShare(1 / rows.length),
+    ...(rows.every(({ group }) => group === rows[0].group) ? equalShare(1 / rows.length) : {}),
   });
 }
 
@@ -23,7 +32,8 @@ function drawBars(run, rows) {
 function barAxes(run, rows) {
   const named = rows.length <= (narrow() ? 12 : 30);
   const names = { tickvals: rows.map((_, i) => i), ticktext: rows.map((row) => flat(run.names[row.id], 12)) };
-  const title = titled(`clients of round ${state.round}, heaviest first`);
+  const whose = rows.length ? shareOf(run, state.round, rows[0].group) : "";
+  const title = titled(`clients of ${whose}, heaviest first`);
   const common = { fixedrange: true, automargin: true };
   return {
     xaxis: axis({ ...common, title, showgrid: false, ...(named ? names : { showticklabels: false }) }),
@@ -40,12 +50,8 @@ function equalShare(share) {
   };
 }
 
-function listenToBars() {
-  const plot = $("explain-plot");
-  if (!plot.on || plot.heard) return; // nothing drawn, or listening already
-  plot.heard = true;
-  const row = ({ points: [point] }) => rowsOf(RUNS[state.run], state.round)[point.x];
-  plot.on("plotly_hover", (hover) => showTip(hover.event, fateText(RUNS[state.run], state.round, row(hover).id)));
-  plot.on("plotly_unhover", hideTip);
-  plot.on("plotly_click", (click) => choose({ client: row(click).id }));
+function listenToBars(place) {
+  const client = ({ x }) => barRows(RUNS[state.run])[x].id;
+  onHover(place, (point) => fateText(RUNS[state.run], state.round, client(point)));
+  place.on("plotly_click", ({ points: [point] }) => choose({ client: client(point) }));
 }

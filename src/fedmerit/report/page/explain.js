@@ -6,14 +6,15 @@ function sentence() {
   const mine = rows.find((row) => row.id === state.client);
   const name = el("strong", brief(nameOf(run, state.client)));
   if (!mine) return [name, ` has no weight in round ${state.round}: it ${absence(run)}`];
-  const place = rank(rows, (row) => row.weight, mine.weight);
-  const times = plain((mine.weight * rows.length).toPrecision(3));
+  const peers = peersOf(rows, mine);
+  const place = rank(peers, (row) => row.weight, mine.weight);
+  const times = plain((mine.weight * peers.length).toPrecision(3));
   return [
     name,
     " got ",
     el("strong", weightText(mine.weight)),
-    ` of round ${state.round}: place ${place} of ${rows.length}; `,
-    `an equal share would be ${weightText(1 / rows.length)}, so this is ${times} times an equal share.`,
+    ` of ${shareOf(run, state.round, mine.group)}: place ${place} of ${peers.length}; `,
+    `an equal share would be ${weightText(1 / peers.length)}, so this is ${times} times an equal share.`,
   ];
 }
 
@@ -42,14 +43,14 @@ function criteriaTable(priority, rows, mine) {
     `${rank(rows, (row) => row.raw[i], mine.raw[i])} of ${rows.length}`,
     strip(rows, (row) => row.raw[i], mine),
   ]);
-  const header = ["criterion", "value", "normalised", "rank", "all clients, 0 to highest"];
+  const header = ["criterion", "value", "normalised", "rank", "0 to the highest of all"];
   const shown = table("Criteria, most important first", header, lines, (i) => i > 0 && i < 4);
   return scrollBox("Criteria", shown);
 }
 
 // score = a + a * b + a * b * c, shown only where it is how this score was made.
 function scoreTerms(run, mine) {
-  if (mine.norm.length < 2 || (run.recipe.score ?? "prioritized") !== "prioritized") return "";
+  if (mine.norm.length < 2 || (ROWS[run.row].score ?? "prioritized") !== "prioritized") return "";
   const products = mine.norm.map((_, i) => mine.norm.slice(0, i + 1).reduce((all, value) => all * value, 1));
   const sum = products.reduce((all, value) => all + value, 0);
   if (Math.abs(sum - mine.score) > 0.01 * mine.score + 1e-9) return "";
@@ -67,49 +68,76 @@ function scoreLine(run, mine, total) {
 
 function factsList(mine) {
   const fact = ([name, value]) => el("div", el("dt", brief(name, 24)), el("dd", numberText(value)));
-  const facts = mine.facts.length ? el("dl", { class: "facts" }, mine.facts.map(fact)) : el("p", "no facts");
-  return el("div", el("h3", "It reported"), facts);
+  const facts = mine.facts.length ? el("dl", { class: "facts" }, mine.facts.map(fact)) : el("p", "none");
+  return el("div", el("h3", "Facts"), facts);
+}
+
+// What it got back, and how the model does on its own test rows.
+function afterwards(run) {
+  const reward = rewardOf(run, state.round, state.client);
+  const audits = auditsOf(run, state.round, state.client);
+  const told = audits.map(([name, value]) => `${shorten(name)} ${fourText(value)}`);
+  return [
+    reward ? el("p", { class: "aside" }, el("strong", "Reward: "), rewardText(reward)) : null,
+    told.length ? el("p", { class: "aside" }, el("strong", "Audit on its test rows: "), listText(told)) : null,
+  ].filter(Boolean);
+}
+
+function auditsOf(run, round, client) {
+  const column = (rounds, columns) => spreadOut(columns[rounds.indexOf(round)], run.names.length);
+  const value = ([name, rounds, columns]) => [name, column(rounds, columns)[client]];
+  return run.audits.map(value).filter(([, found]) => found !== null);
 }
 
 // What else the ledger says of the round.
 function roundEvents(run) {
-  const others = saidIn(run, state.round).filter(({ client }) => client !== state.client);
-  const who = (client) => (client === null ? null : [brief(nameOf(run, client)), " left out: "]);
-  const lines = others.slice(0, FEW).map(({ client, text }) => el("li", who(client), clean(text)));
+  const others = saidIn(run, state.round).filter(({ kind, client }) => kind !== "left-out" || client !== state.client);
+  const lines = others.slice(0, FEW).map(({ kind, client, text }) => el("li", whoText(run, kind, client), clean(text)));
   if (others.length > FEW) lines.push(el("li", `and ${others.length - FEW} more, see the notes below`));
   if (!lines.length) return [];
   return [el("div", { class: "aside" }, el("h3", `Also in round ${state.round}`), el("ul", lines))];
 }
 
+function whoText(run, kind, client) {
+  const what = kind === "refused" ? " refused its reward: " : kind === "left-out" ? " left out: " : ": ";
+  return client === null ? null : [brief(nameOf(run, client)), what];
+}
+
 function showExplanation() {
   const run = RUNS[state.run];
-  $("explain-body").hidden = $("explain-plot").hidden = $("explain-all").hidden = !run.rounds.length;
-  if (!run.rounds.length) return $("explain-says").replaceChildren(`${shorten(run.label)} has no round yet.`);
-  const packed = run.byRound.get(state.round);
+  const none = !numbersOf(run).length;
+  $("explain-body").hidden = $("explain-plot").hidden = $("explain-all").hidden = none;
+  if (none) return $("explain-says").replaceChildren(`${shorten(run.label)} has no round yet.`);
+  const place = run.places.get(state.round);
   const rows = rowsOf(run, state.round);
   const mine = rows.find((row) => row.id === state.client);
   $("explain-says").replaceChildren(...sentence());
-  const parts = mine
-    ? [factsList(mine), criteriaTable(packed.priority, rows, mine), scoreLine(run, mine, packed.total)]
-    : [];
-  $("explain-body").replaceChildren(...parts, ...roundEvents(run));
+  $("explain-body").replaceChildren(...(mine ? whyParts(run, place, rows, mine) : []), ...roundEvents(run));
   $("explain-plot").hidden = $("explain-all").hidden = !rows.length;
-  if (rows.length) drawBars(run, rows);
+  refresh("explain-plot");
   if ($("explain-all").open) showRound();
+}
+
+function whyParts(run, place, rows, mine) {
+  const total = run.rounds.total[place][mine.group];
+  const criteria = criteriaTable(run.rounds.priority[place], peersOf(rows, mine), mine);
+  return [factsList(mine), criteria, scoreLine(run, mine, total), ...afterwards(run)];
 }
 
 // The table of `fedmerit explain --round`, built only when it is opened.
 function showRound() {
   const run = RUNS[state.run];
-  const { priority } = run.byRound.get(state.round);
+  const place = run.places.get(state.round);
+  const several = run.rounds.groups[place] > 1;
   const pick = ({ id }) => button(brief(nameOf(run, id)), () => choose({ client: id }));
-  const columns = priority.flatMap((name) => [shorten(name, 20), `${shorten(name, 20)} norm.`]);
+  const columns = run.rounds.priority[place].flatMap((name) => [shorten(name, 20), `${shorten(name, 20)} norm.`]);
   const lines = rowsOf(run, state.round).map((row) => [
     pick(row),
+    ...(several ? [String(row.group + 1)] : []),
     ...row.raw.flatMap((value, i) => [numberText(value), fourText(row.norm[i])]),
     numberText(row.score),
     weightText(row.weight),
   ]);
-  const all = table(null, ["client", ...columns, "score", "weight"], lines, (i) => i > 0);
-  $("explain-all").querySelector("div").replaceChildren(all);
+  const header = ["client", ...(several ? ["group"] : []), ...columns, "score", "weight"];
+  $("explain-all").querySelector("div").replaceChildren(table(null, header, lines, (i) => i > 0));
 }

@@ -2,24 +2,37 @@
 
 const KINDS = new Map([
   ["left-out", "clients left out of a round"],
+  ["refused", "rewards that a client could not take"],
   ["nobody", "rounds in which nobody could be weighed"],
+  ["initial", "how the first model was made"],
   ["empty-criterion", "a criterion that is 0 for everybody"],
   ["flat-criterion", "a criterion that does not tell clients apart"],
   ["idle-priority", "a priority that does nothing"],
+  ["no-search", "a search without a choice"],
+  ["undefined-objective", "an objective that the server's rows cannot tell"],
   ["zero-scores", "every score was 0"],
   ["zero-weights", "updates with weight 0"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 
-function showNotes() {
-  const quiet = RUNS.filter((run) => !run.events.length).map((run) => shorten(run.label));
-  const silence = quiet.length ? [el("p", `Nothing to note of ${listText(quiet)}.`)] : [];
-  $("notes-list").replaceChildren(...RUNS.filter((run) => run.events.length).map(notesOf), ...silence);
+// How often each kind was noted, row by row; the words themselves are those of the chosen run.
+function showCounts() {
+  const kinds = [...new Set(ROWS.flatMap((row) => row.events.map(({ kind }) => kind)))];
+  $("notes-counts").hidden = RUNS.length === 1 || !kinds.length;
+  const times = (row, kind) => row.events.find((each) => each.kind === kind)?.count ?? 0;
+  const lines = ROWS.map((row) => [
+    [swatch(row), brief(row.label)],
+    ...kinds.map((kind) => times(row, kind).toLocaleString("en")),
+  ]);
+  const header = ["times noted", ...kinds.map((kind) => el("code", shorten(kind)))];
+  $("notes-counts").replaceChildren(table(null, header, lines, (i) => i > 0));
 }
 
-function notesOf(run) {
+function showNotes() {
+  const run = RUNS[state.run];
+  const silence = run.events.length ? [] : [el("p", `Nothing to note of ${shorten(run.label)}.`)];
   const kinds = run.events.map((group) => kindOf(run, group));
-  return el("article", { class: "notes" }, el("h3", swatch(run), brief(run.label)), kinds);
+  $("notes-list").replaceChildren(el("article", { class: "notes" }, kinds), ...silence);
 }
 
 function kindOf(run, group) {
@@ -38,16 +51,17 @@ function kindOf(run, group) {
 
 function kindSummary({ kind, count, clients, first, last }) {
   const whom = clients ? `, ${plural(clients, "client")}` : "";
-  const when = first === last ? `in round ${first}` : `in rounds ${first} to ${last}`;
+  const once = first ? `in round ${first}` : "before the first round";
+  const when = first === last ? once : `in rounds ${first} to ${last}`;
   const about = el("span", { class: "about" }, ` ${KINDS.get(kind) ?? ""} `);
   const counts = el("span", { class: "count" }, `${plural(count, "time")}${whom}, ${when}`);
   return el("summary", el("code", shorten(kind)), about, counts);
 }
 
 function textOf(run, { text, at }) {
-  const go = ([round, client]) => button(`round ${round}`, () => goTo(run, round, client));
-  const last = at[at.length - 1];
-  const times = [`; ${plural(at.length, "time")}, first in `, go(at[0]), ", last in ", go(last)];
+  const link = (round, client) => button(`round ${round}`, () => goTo(round, client));
+  const go = ([round, client]) => (run.places.has(round) ? link(round, client) : "the beginning");
+  const times = [`; ${plural(at.length, "time")}, first in `, go(at[0]), ", last in ", go(lastOf(at))];
   const where = at.length === 1 ? [" in ", go(at[0])] : times;
   return el("li", el("q", clean(text)), el("span", { class: "where" }, whomText(run, at), where));
 }
@@ -59,7 +73,7 @@ function whomText(run, at) {
   return names.length ? ` ${listText(names)}` : null;
 }
 
-function goTo(run, round, client) {
-  choose({ run: run.index, round, client: client ?? state.client });
+function goTo(round, client) {
+  choose({ round, client: client ?? state.client });
   reveal($("explain"));
 }

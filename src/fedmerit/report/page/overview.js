@@ -1,66 +1,104 @@
-// Overview: what is compared, and the key figures of each run.
+// Overview: what is compared, and the key figures of each row.
 
-const FIGURES = ["run", "recipe", "priority", "normalise", "score", "seed", "rounds", "clients"].concat([
-  "accuracy",
-  "best",
+const FIGURES = ["recipe", "priority", "normalise", "score", "seed", "rounds", "clients", "accuracy", "best"].concat([
   "10th percentile",
   "down",
   "up",
   "time",
 ]);
-const NOISE = "Each line is a single run: a difference between two can be noise until it holds over several seeds.";
+const NOISE = "One seed is a single run: a difference between two can be noise until it holds over several seeds.";
 
-function swatch(run) {
-  return el("span", { class: `swatch run-${1 + (run.index % 7)} ${runDash(run.index)}`, "aria-hidden": "true" });
+function swatch(row) {
+  return el("span", { class: `swatch run-${1 + (row.index % 7)} ${rowDash(row.index)}`, "aria-hidden": "true" });
 }
 
 function showHeader() {
-  const one = RUNS.length === 1;
-  const task = (run) => run.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
-  const tasks = [...new Set(RUNS.map(task).filter(Boolean))].map(clean);
-  $("title").textContent = one ? `Run ${shorten(RUNS[0].label, 40)}` : `${RUNS.length} runs compared`;
-  document.title = `${RUNS.map((run) => shorten(run.label, 24)).join(", ")} – fedmerit report`;
-  $("lead").textContent = `${tasks.length ? `Task ${listText(tasks)}.` : ""} ${one ? "" : differText()}`;
+  const task = (row) => row.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
+  const tasks = [...new Set(ROWS.map(task).filter(Boolean))].map(clean);
+  const one = `Run ${shorten(ROWS[0].label, 40)}`;
+  const many = `${plural(RUNS.length, "run")} compared`;
+  $("title").textContent = RUNS.length === 1 ? one : ROWS.length === RUNS.length ? many : studyTitle();
+  document.title = `${ROWS.map((row) => shorten(row.label, 24)).slice(0, 6).join(", ")} – fedmerit report`;
+  const about = [tasks.length ? `Task ${listText(tasks)}.` : "", ROWS.length > 1 ? differText() : "", versionText()];
+  $("lead").textContent = about.join(" ");
 }
+
+const studyTitle = () => `${plural(RUNS.length, "run")} in ${plural(ROWS.length, "row")}`;
 
 function differText() {
   const keys = DATA.differs.config.map((row) => clean(row.key));
   return keys.length ? `They differ in ${listText(keys)}.` : "Their settings are the same.";
 }
 
-function showRuns() {
-  $("runs-table").replaceChildren(table(null, FIGURES, RUNS.map(figureCells), (i) => i > 4));
-  const waiting = RUNS.filter((run) => !run.rounds.length).map((run) => `${shorten(run.label)} has no round yet.`);
-  const last = "Accuracy and 10th percentile are those of the last evaluated round.";
-  $("runs-foot").textContent = [...waiting, last, RUNS.length > 1 ? NOISE : ""].join(" ");
+function versionText() {
+  const named = DATA.differs.environment.filter((key) => key !== "recipe");
+  return named.length ? `They were made under different ${listText(named.map(clean))}, see the environment below.` : "";
 }
 
-function figureCells(run) {
-  const { figures, recipe } = run;
+function showRuns() {
+  const first = RUNS.length > ROWS.length ? "row" : "run";
+  $("runs-table").replaceChildren(table(null, [first, ...FIGURES], ROWS.map(figureCells), (i) => i > 4));
+  const waiting = ROWS.filter((row) => !row.tested).map((row) => `${shorten(row.label)} has no evaluated round yet.`);
+  const last = "Accuracy and 10th percentile are those of the last evaluated round";
+  const seeds = RUNS.length > ROWS.length ? `${SEEDS} ` : "";
+  const which = seeds ? ", in a row of the last that all its seeds have." : ".";
+  const single = ROWS.length > 1 && ROWS.some((row) => row.runs.length === 1) ? NOISE : "";
+  $("runs-foot").textContent = `${waiting.join(" ")} ${seeds}${last}${which} ${single}`;
+}
+
+const SEEDS = "A row is one setting under several seeds; figures are means over them, with the lowest and the highest.";
+
+// [mean, low, high] over seeds, or [value] of one run.
+function rangeCell([mean, low, high], format) {
+  const show = (value) => formatted(value, format);
+  const span = `${show(low).replace(" %", "")} – ${show(high)}`;
+  return low === undefined || low === high ? show(mean) : [show(mean), el("small", span)];
+}
+
+const endOf = (lines) => lines.map(lastOf);
+
+function figureCells(row) {
+  const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(lines), "%"));
+  const mean = (name, show) => show(row.costs[name][0]);
   return [
-    [swatch(run), brief(run.label)],
-    known(recipe.name, shorten),
-    priorityText(run),
-    known(recipe.normalise, shorten),
-    known(recipe.score, shorten),
-    known(recipe.seed, String),
-    roundsCell(run),
-    String(run.names.length),
-    el("strong", accuracyText(figures.accuracy)),
-    known(figures.best, ({ accuracy, round }) => [accuracyText(accuracy), el("small", `round ${round}`)]),
-    accuracyText(figures.p10),
-    bytesText(figures.bytes_down),
-    bytesText(figures.bytes_up),
-    secondsText(figures.seconds),
+    [swatch(row), brief(row.label)],
+    known(row.recipe, shorten),
+    priorityText(row),
+    known(row.normalise, shorten),
+    known(row.score, shorten),
+    seedsText(row.seeds),
+    roundsCell(row),
+    String(row.clients),
+    el("strong", end("accuracy")),
+    known(row.best, bestCell),
+    end("p10"),
+    mean("bytes_down", bytesText),
+    mean("bytes_up", bytesText),
+    mean("seconds", secondsText),
   ];
 }
 
-function priorityText(run) {
-  const [first, ...more] = run.recipe.priorities.map((names) => names.map((name) => shorten(name, 24)).join(" > "));
+function bestCell({ accuracy, round: [mean, first, last] }) {
+  const when = first === undefined || first === last ? `round ${mean}` : `rounds ${first} – ${last}`;
+  return [accuracyText(accuracy[0]), el("small", when)];
+}
+
+// "1, 2, 3", and "1 – 5" where there are more in a row.
+function seedsText(seeds) {
+  const [first, last] = [seeds[0], lastOf(seeds)];
+  const inLine = seeds.length > 2 && seeds.every((seed, i) => seed === first + i);
+  return inLine ? `${first} – ${last}` : shorten(seeds.map((seed) => known(seed, String)).join(", "), 20);
+}
+
+function priorityText(row) {
+  const [first, ...more] = row.priorities.map((names) => names.map((name) => shorten(name, 24)).join(" > "));
   return more.length ? `${first} and ${plural(more.length, "other order")}` : first || "–";
 }
 
-function roundsCell({ figures: { played }, recipe: { planned } }) {
-  if (planned === null || played >= planned) return String(played);
-  return [`${played} of ${planned} `, el("span", { class: "badge" }, "unfinished")];
+function roundsCell({ costs, planned, unfinished, runs }) {
+  const [mean, low, high] = costs.played;
+  if (!unfinished) return String(high ?? mean);
+  const played = high === undefined || low === high ? mean : `${low} – ${high}`;
+  const which = runs.length > 1 ? `${unfinished} of ${plural(runs.length, "run")} unfinished` : "unfinished";
+  return [`${played} of ${planned} `, el("span", { class: "badge" }, which)];
 }

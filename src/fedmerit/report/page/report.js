@@ -1,36 +1,69 @@
-// The page: what is chosen, who must hear of it, and the first drawing of everything.
+// The page: what is chosen, who must hear of it, and the first showing of everything.
 
 const state = { run: 0, round: 0, client: 0 };
+let turn = 0; // of choices made while a run is still being read the last one counts
 
-// Choose a run, round or client; what the run does not have falls back to its last round and first client.
-function choose(wanted) {
-  const before = state.run;
+// Choose a run, round or client; what the run does not have falls back to its last round and heaviest client.
+async function choose(wanted) {
+  turn += 1;
+  const mine = turn;
+  const run = await unfold(RUNS[wanted.run ?? state.run]);
+  if (mine !== turn) return;
+  const another = run.index !== state.run;
   Object.assign(state, wanted);
-  const run = RUNS[state.run];
-  if (!run.byRound.has(state.round)) state.round = lastWeighed(run);
-  if (!(state.client in run.names)) state.client = 0;
-  if (state.run === before) moveOutline();
-  else drawWeights();
+  if (!run.places.has(state.round)) state.round = lastWeighed(run);
+  if (!(state.client in run.names)) state.client = rowsOf(run, state.round)[0]?.id ?? 0;
+  if (another) showRun();
+  else showChoice();
+}
+
+// All that belongs to the chosen run.
+function showRun() {
   fillSelects();
+  [showWeights, showExplanation, showSearch, showGroups, showRewards, showNotes].forEach((show) => show());
+}
+
+// What changes when another round or client of the same run is chosen.
+function showChoice() {
+  const run = RUNS[state.run];
+  fillSelects();
+  moveOutline("weights-plot", weightOrder(run));
   showExplanation();
-  listenToBars();
+  showTried();
+  if (run.search && isDrawn("search-plot")) Plotly.relayout($("search-plot"), { shapes: roundBand() });
+  if (run.lineages) moveOutline("groups-plot", groupOrder(run));
+  sayGroup();
+  sayAccount();
+  if (run.accounts) refresh("rewards-plot");
 }
 
 function lastWeighed(run) {
-  const weighed = run.rounds.filter(({ ids }) => ids.length);
-  return (weighed[weighed.length - 1] ?? run.rounds[run.rounds.length - 1])?.round ?? 0;
+  const numbers = numbersOf(run);
+  return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
+const RUN_SELECTS = ["weights", "explain", "search", "groups", "rewards", "notes"].map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
   const run = RUNS[state.run];
-  const runs = () => RUNS.map(({ label, index }) => option(index, shorten(label, 40), state.run));
-  $("weights-run").replaceChildren(...runs());
-  $("explain-run").replaceChildren(...runs());
-  $("explain-round").replaceChildren(...run.rounds.map(({ round }) => option(round, String(round), state.round)));
+  for (const select of RUN_SELECTS) select.value = String(state.run);
+  $("explain-round").replaceChildren(...numbersOf(run).map((round) => option(round, String(round), state.round)));
   $("explain-client").replaceChildren(...clientGroups(run));
-  $("explain-round").disabled = $("explain-client").disabled = !run.rounds.length;
+  $("explain-round").disabled = $("explain-client").disabled = !numbersOf(run).length;
+}
+
+// Every panel about one run has the same choice; with one run there is nothing to choose.
+function fillRunSelects() {
+  for (const select of RUN_SELECTS) {
+    select.replaceChildren(...SHOWN.map(({ label, index }) => option(index, shorten(label, 40), state.run)));
+    select.closest("label").hidden = SHOWN.length === 1;
+    select.addEventListener("change", () => choose({ run: Number(select.value) }));
+  }
+  const missing = RUNS.length - SHOWN.length;
+  $("detail-note").hidden = !missing;
+  $("detail-note").textContent =
+    `From here on, single runs: this file has room for the details of ${SHOWN.length} of ${RUNS.length}, ` +
+    "the first seeds of each row before the others. `fedmerit report` with the folder of one run shows any other's.";
 }
 
 function clientGroups(run) {
@@ -56,32 +89,43 @@ function reveal(part) {
 
 function listen() {
   const chosen = (id) => Number($(id).value);
-  $("weights-run").addEventListener("change", () => choose({ run: chosen("weights-run") }));
-  $("explain-run").addEventListener("change", () => choose({ run: chosen("explain-run") }));
   $("explain-round").addEventListener("change", () => choose({ round: chosen("explain-round") }));
   $("explain-client").addEventListener("change", () => choose({ client: chosen("explain-client") }));
-  $("weights-order").addEventListener("change", drawWeights);
-  $("explain-all").addEventListener("toggle", () => {
-    if ($("explain-all").open) showRound();
-  });
-  $("weights-plot").addEventListener("keydown", walk);
+  $("weights-order").addEventListener("change", () => refresh("weights-plot"));
+  $("groups-order").addEventListener("change", () => refresh("groups-plot"));
+  $("rewards-outcome").addEventListener("change", () => refresh("rewards-plot"));
+  $("explain-all").addEventListener("toggle", () => $("explain-all").open && showRound());
+  $("rewards-all").addEventListener("toggle", () => $("rewards-all").open && showAccounts());
   window.addEventListener("scroll", hideTip, { passive: true });
 }
 
-const DRAWINGS = [drawAccuracy, drawWeights, listenToWeights, showExplanation, listenToBars];
+// A panel that no run has anything for is not there, nor is the way to it.
+function hidePanels() {
+  for (const panel of ["search", "groups"]) {
+    const none = !SHOWN.some((run) => run.has.includes(panel));
+    $(panel).hidden = none;
+    document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = none;
+  }
+}
 
-const redraw = () => DRAWINGS.forEach((drawing) => drawing());
+chart("weights-plot", drawWeights, listenToWeights);
+chart("explain-plot", drawBars, listenToBars);
+chart("search-plot", drawSearch, listenToSearch);
+chart("groups-plot", drawGroups, listenToGroups);
+chart("rewards-plot", drawRewards, listenToRewards);
 
-function start() {
-  [showHeader, showRuns, showLegend, showTargets, showNotes, showSettings, showEnvironment].forEach((show) => show());
-  const first = RUNS.find((run) => run.rounds.length) ?? RUNS[0];
+async function start() {
+  [showHeader, showRuns, showTargets, showCounts, showSettings, showEnvironment, hidePanels].forEach((show) => show());
+  showAccuracy();
+  showFairness();
+  const first = await unfold(SHOWN.find((run) => run.played) ?? SHOWN[0]);
   Object.assign(state, { run: first.index, round: lastWeighed(first) });
   state.client = rowsOf(first, state.round)[0]?.id ?? 0;
-  fillSelects();
-  showExplanation();
+  fillRunSelects();
+  showRun();
   listen();
-  const drawn = () => (document.documentElement.dataset.drawn = ""); // for whoever waits for the charts
-  requestAnimationFrame(() => inTurn(startPlotly, ...DRAWINGS, () => watchTheme(redraw), drawn));
+  watchTheme();
+  await startCharts();
 }
 
 start();

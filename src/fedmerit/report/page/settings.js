@@ -1,32 +1,32 @@
-// Settings: the configuration of each run, what differs between runs, and where they ran.
+// Settings: the configuration of each row, what differs between rows, and where its runs were made.
 
 const KEPT = "As kept in the ledger, defaults included.";
 
 function showSettings() {
   const differ = DATA.differs.config;
-  const same = RUNS.length > 1 ? " They are the same in all runs." : "";
+  const same = ROWS.length > 1 ? " They are the same in all." : "";
   $("settings-lead").textContent = KEPT + (differ.length ? " What differs comes first and is marked below." : same);
   $("settings-differ").hidden = !differ.length;
-  $("settings-differ").replaceChildren(table("What differs", ["setting", ...runNames()], differ.map(differRow)));
+  $("settings-differ").replaceChildren(table("What differs", ["setting", ...rowNames()], differ.map(differRow)));
   const marked = new Set(differ.map(({ key }) => key));
-  $("settings-runs").replaceChildren(...RUNS.map((run) => configOf(run, marked)));
+  $("settings-runs").replaceChildren(...ROWS.map((row) => configOf(row, marked)));
 }
 
-const runNames = () => RUNS.map((run) => brief(run.label, 24));
+const rowNames = () => ROWS.map((row) => brief(row.label, 24));
 const differRow = ({ key, values }) => [
   el("code", clean(key)),
   ...values.map((value) => el("code", known(value, clean))),
 ];
 
-function configOf(run, marked) {
+function configOf(row, marked) {
   const lines = el(
     "pre",
     { tabindex: "0" },
-    run.config.map((line) => configLine(line, marked)),
+    row.config.map((line) => configLine(line, marked)),
   );
-  const body = run.config.length ? lines : el("p", { class: "empty" }, "The ledger keeps no settings.");
-  const open = RUNS.length <= 3 && !narrow();
-  return el("details", { open }, el("summary", swatch(run), brief(run.label)), body);
+  const body = row.config.length ? lines : el("p", { class: "empty" }, "The ledger keeps no settings.");
+  const open = ROWS.length <= 3 && !narrow();
+  return el("details", { open }, el("summary", swatch(row), brief(row.label)), body);
 }
 
 function configLine([key, name, value], marked) {
@@ -35,11 +35,15 @@ function configLine([key, name, value], marked) {
 }
 
 function showEnvironment() {
-  const keys = [...new Set(RUNS.flatMap((run) => run.environment.map(([key]) => key)))];
-  const marked = new Set(DATA.differs.environment.map(({ key }) => key));
-  const value = (run, key) => run.environment.find(([name]) => name === key)?.[2];
-  const cell = (run, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(value(run, key), clean));
-  const folders = RUNS.map((run) => el("span", { class: "long" }, clean(run.folder)));
-  const rows = keys.map((key) => [clean(key), ...RUNS.map((run) => cell(run, key))]);
-  $("environment").replaceChildren(table(null, ["", ...runNames()], [["folder", ...folders], ...rows]));
+  const keys = [...new Set(ROWS.flatMap((row) => row.environment.map(([key]) => key)))];
+  const marked = new Set(DATA.differs.environment);
+  const value = (row, key) => row.environment.find(([name]) => name === key)?.[2];
+  const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(value(row, key), clean));
+  const rows = keys.map((key) => [clean(key), ...ROWS.map((row) => cell(row, key))]);
+  $("environment").replaceChildren(table(null, ["", ...rowNames()], [["folder", ...ROWS.map(foldersOf)], ...rows]));
+}
+
+function foldersOf(row) {
+  const [first, ...more] = row.runs.map((index) => clean(RUNS[index].folder));
+  return el("span", { class: "long" }, more.length ? `${first} and ${plural(more.length, "other")}` : first);
 }

@@ -18,6 +18,8 @@ function el(tag, ...parts) {
   return node;
 }
 
+const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
+
 // A button that reads like a link.
 const button = (text, onclick) => el("button", { type: "button", class: "link", onclick }, text);
 

@@ -6,8 +6,8 @@ let printing = false;
 
 const cssValue = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const narrow = () => !printing && window.innerWidth < 640;
-const runColour = (index) => cssValue(`run-${1 + (index % 7)}`);
-const runDash = (index) => DASHES[(Math.floor(index / 7) + index) % DASHES.length];
+const rowColour = (index) => cssValue(`run-${1 + (index % 7)}`);
+const rowDash = (index) => DASHES[(Math.floor(index / 7) + index) % DASHES.length];
 
 // A hex colour of the style sheet, see-through.
 const faint = (colour, opacity) => `${colour}${Math.round(opacity * 255).toString(16)}`;
@@ -49,22 +49,6 @@ const CONFIG = {
   modeBarButtons: [["toImage", "resetScale2d"]],
 };
 
-// Plotly takes longer to start than the whole page to show, so it waits as plain text until all else is on the screen.
-const startPlotly = () => document.head.append(el("script", $("plotly").textContent));
-
-// One after the other, with room in between for the screen and the reader.
-async function inTurn(...steps) {
-  for (const step of steps) {
-    await new Promise((ready) => setTimeout(ready));
-    step();
-  }
-}
-
-function draw(place, traces, shape) {
-  if (!window.Plotly) return null;
-  return Plotly.react(place, traces, layout(shape), { ...CONFIG, displayModeBar: narrow() ? false : "hover" });
-}
-
 // One tip for all charts: ours takes names as text, plotly's would read them as markup.
 function showTip(event, text) {
   const tip = $("tip");
@@ -79,12 +63,12 @@ const hideTip = () => {
 };
 
 // Redraw when the colours change: the reader's system turns dark or light, or the page goes to paper.
-function watchTheme(redraw) {
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+function watchTheme() {
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   const print = (begins) => () => {
     printing = begins;
     document.documentElement.classList.toggle("printing", begins);
-    redraw();
+    redrawAll(begins);
   };
   window.addEventListener("beforeprint", print(true));
   window.addEventListener("afterprint", print(false));

@@ -1,0 +1,80 @@
+// Charts: each is drawn when it comes near the screen, and again when what it shows has changed.
+
+const CHARTS = new Map(); // id -> { place, drawing, listen, near, stale, heard }
+const NEAR = "500px 0px"; // so far off the screen a chart is drawn already, so that nobody waits for it
+
+// `drawing` draws it; `listen` is told of the place once, when plotly has made it.
+function chart(id, drawing, listen = () => {}) {
+  CHARTS.set(id, { place: $(id), drawing, listen, near: false, stale: true, heard: false });
+}
+
+function draw(place, traces, shape) {
+  Plotly.react(place, traces, layout(shape), { ...CONFIG, displayModeBar: narrow() ? false : "hover" });
+}
+
+function drawChart(one) {
+  if (!window.Plotly || !one.stale || one.place.hidden) return;
+  one.stale = false;
+  one.drawing();
+  if (!one.heard && one.place.on) {
+    one.heard = true;
+    one.listen(one.place);
+  }
+}
+
+// What these show has changed: who is near is drawn at once, who is not when it comes near.
+function refresh(...ids) {
+  for (const id of ids) {
+    const one = CHARTS.get(id);
+    one.stale = true;
+    if (one.near) drawChart(one);
+  }
+}
+
+const isDrawn = (id) => CHARTS.get(id).heard && !CHARTS.get(id).stale;
+
+// One after the other, with room in between for the screen and the reader.
+async function drawInTurn(charts) {
+  for (const one of charts) {
+    drawChart(one);
+    await new Promise((next) => setTimeout(next));
+  }
+}
+
+// Plotly takes longer to start than the whole page to show, so it starts when all else is on the screen.
+async function startCharts() {
+  await new Promise((shown) => requestAnimationFrame(() => setTimeout(shown)));
+  document.head.append(el("script", await inflated("plotly")));
+  const byPlace = new Map([...CHARTS.values()].map((one) => [one.place, one]));
+  const came = async (entries) => {
+    for (const { target, isIntersecting } of entries) byPlace.get(target).near = isIntersecting;
+    await drawInTurn([...CHARTS.values()].filter(({ near }) => near));
+    document.documentElement.dataset.drawn ??= Math.round(performance.now()); // ms until the charts in sight were there
+  };
+  const observer = new IntersectionObserver(came, { rootMargin: NEAR });
+  byPlace.forEach((_, place) => observer.observe(place));
+}
+
+// Colours or widths have changed; paper shows all charts, near or not.
+function redrawAll(all = false) {
+  for (const one of CHARTS.values()) {
+    one.stale = true;
+    if (all || one.near) drawChart(one);
+  }
+}
+
+// Arrow keys as steps to the right and down.
+function onArrows(place, move) {
+  place.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    move(...step);
+  });
+}
+
+// What a point says while the pointer is on it; ours, for plotly's boxes would read names as markup.
+function onHover(place, text) {
+  place.on("plotly_hover", (hover) => showTip(hover.event, text(hover.points[0])));
+  place.on("plotly_unhover", hideTip);
+}

@@ -1,0 +1,81 @@
+// Fairness: how far apart the clients are, how the worst of them fare, and the audits of the model.
+
+const SPREAD = [
+  { ...mark("worst", "worst tenth", "worst tenth of the clients"), axis: "mean accuracy of the worst tenth" },
+  { ...mark("spread", "standard deviation", "spread over clients"), axis: "standard deviation over clients" },
+];
+const WHERE = new Map([
+  ["server", "at the server"],
+  ["median", "at the median client"],
+  ["worst", "at the worst client"],
+]);
+
+// Every audit that some row has.
+function auditMeasures() {
+  const found = new Map();
+  for (const { name, at } of ROWS.flatMap((row) => row.curve.measures)) {
+    const title = `${clean(name)} ${WHERE.get(at)}`;
+    const measure = { name, at, title: `audit: ${title}`, axis: flat(title, 60), format: "" };
+    if (at) found.set(JSON.stringify([name, at]), measure);
+  }
+  return [...found.values()];
+}
+
+const APART = "How the clients that fare worst do, and how far apart the clients are";
+const AUDITED = "; and the audits of the model, in which 1 is the best that there is.";
+const NO_AUDIT = ". No run was audited: run.audit names objectives such as parity:sex, for data with attributes.";
+
+function showFairness() {
+  const audits = auditMeasures();
+  $("fairness-how").textContent = APART + (audits.length ? AUDITED : NO_AUDIT);
+  curvesPanel("fairness", [...SPREAD, ...audits]);
+  const some = ROWS.filter((row) => row.final.length);
+  $("final").hidden = !some.length;
+  chart("final-plot", () => drawFinal(some));
+  const tables = [spreadTable(some), ...(audits.length ? [auditTable(some, audits)] : [])];
+  $("fairness-tables").replaceChildren(...(some.length ? tables : []).map(([name, found]) => scrollBox(name, found)));
+}
+
+// The clients' accuracies from the lowest to the highest: the flatter the line, the more alike they fare.
+function drawFinal(rows) {
+  const line = (row) => ({
+    x: [...row.final, 0].map((_, i) => i / row.final.length), // from edge to edge of each step
+    y: [...row.final, lastOf(row.final)],
+    name: flat(row.label),
+    mode: "lines",
+    line: { color: rowColour(row.index), width: 2.5, dash: rowDash(row.index), shape: "hv" },
+    hovertemplate: "%{y:.2%}",
+  });
+  const places = { range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], tickformat: ".0%" };
+  const share = { ...places, title: titled("share of the clients, from the worst on") };
+  const hover = { unifiedhovertitle: { text: "%{x:.0%} of the clients are at or below" } };
+  draw($("final-plot"), rows.map(line), {
+    height: 300,
+    margin: { l: 8, r: 24, t: 8, b: 8 }, // room for half of the last tick's text
+    hovermode: "x unified",
+    xaxis: axis({ ...share, ...hover, automargin: true }),
+    yaxis: axis({ tickformat: ".0%", title: titled("local accuracy"), automargin: true }),
+  });
+}
+
+function spreadTable(rows) {
+  const value = (row, measure) => known(linesOf(row, measure), (lines) => rangeCell(endOf(lines), measure.format));
+  const shown = [...SPREAD, ...ACCURACY.slice(1)];
+  const lines = rows.map((row) => [[swatch(row), brief(row.label)], ...shown.map((measure) => value(row, measure))]);
+  const caption = "Clients after the last evaluated round";
+  return [caption, table(caption, ["", ...shown.map(({ short }) => short)], lines, (i) => i > 0)];
+}
+
+// A line per row and objective: at the server, at the median and at the worst client.
+function auditTable(rows, audits) {
+  const names = [...new Set(audits.map(({ name }) => name))];
+  const value = (row, name, at) => known(linesOf(row, { name, at }), (lines) => rangeCell(endOf(lines), ""));
+  const line = (row, name) => [
+    [swatch(row), brief(row.label)],
+    brief(name, 32),
+    ...[...WHERE.keys()].map((at) => value(row, name, at)),
+  ];
+  const lines = rows.flatMap((row) => names.map((name) => line(row, name)));
+  const caption = "Audits after the last evaluated round";
+  return [caption, table(caption, ["", "objective", ...WHERE.values()], lines, (i) => i > 1)];
+}

@@ -1,0 +1,134 @@
+// Groups: who was aggregated together with whom, round by round, how many groups there were and where they were cut.
+
+const COLOURS = 7; // groups beyond so many at once share a grey
+
+// lineage[client][round place]: a number that a group keeps while most of its clients stay together.
+function groupCells(run) {
+  if (run.grouped) return run.grouped;
+  const lineage = run.names.map(() => new Array(numbersOf(run).length).fill(null));
+  numbersOf(run).forEach((_, place) => {
+    const ids = idsOf(run, place);
+    const group = spreadOut(run.rounds.group[place], ids.length);
+    ids.forEach((id, k) => (lineage[id][place] = Math.min(run.lineages[place][group[k]], COLOURS)));
+  });
+  run.grouped = { lineage, home: lineage.map(commonest) };
+  return run.grouped;
+}
+
+// The lineage that a client was in most often; -1 for who never took part.
+function commonest(row) {
+  const counts = new Map();
+  for (const value of row) if (value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const [best] = [...counts].sort((a, b) => b[1] - a[1]);
+  return best ? best[0] : -1;
+}
+
+// By group: the lowest lineage first, who never took part last.
+const byHome = (run) => groupCells(run).home.map((home) => (home < 0 ? -COLOURS - 1 : -home));
+const groupOrder = (run) => inOrder(run, $("groups-order").value === "group" ? byHome(run) : null);
+
+const groupColours = () => [...Array.from({ length: COLOURS }, (_, i) => rowColour(i)), cssValue("bar")];
+
+function drawGroups() {
+  const run = RUNS[state.run];
+  const order = groupOrder(run);
+  const steps = groupColours().flatMap((colour, i) => [i, i + 1].map((edge) => [edge / (COLOURS + 1), colour]));
+  const map = {
+    type: "heatmap",
+    x: numbersOf(run),
+    y: order.map((_, row) => row),
+    z: order.map((id) => groupCells(run).lineage[id]),
+    zmin: -0.5,
+    zmax: COLOURS + 0.5,
+    colorscale: steps,
+    showscale: false,
+    ...(roomy(run) ? { xgap: 1, ygap: 1 } : {}),
+    hoverongaps: true,
+    hoverinfo: "none",
+  };
+  const height = mapHeight(run) + ABOVE + 60;
+  const { xaxis, yaxis } = mapAxes(run, order);
+  draw($("groups-plot"), [map, ...countTraces(run)], {
+    height,
+    hovermode: "closest",
+    shapes: outline(order),
+    uirevision: `${state.run} ${$("groups-order").value}`,
+    xaxis: { ...xaxis, anchor: "y" },
+    yaxis: { ...yaxis, domain: [0, 1 - ABOVE / (height - 60)] },
+    ...countAxes(run, height),
+  });
+}
+
+const ABOVE = 130; // px above the map for the number of groups and the cut
+
+function countTraces(run) {
+  const common = { type: "scatter", mode: "lines", x: numbersOf(run), hoverinfo: "skip" };
+  const shape = { shape: "hvh", width: 2 };
+  const number = { ...common, y: run.rounds.groups, yaxis: "y2", line: { ...shape, color: cssValue("ink") } };
+  const cut = { ...common, y: run.rounds.cut, yaxis: "y3", line: { ...shape, color: cssValue("accent"), dash: "dot" } };
+  return [number, cut];
+}
+
+function countAxes(run, height) {
+  const domain = [1 - (ABOVE - 30) / (height - 60), 1];
+  const most = Math.max(...run.rounds.groups, 2);
+  const side = (name, text) => ({
+    title: { text, font: { color: cssValue(name), size: 12 } },
+    tickfont: { color: cssValue(name) },
+    fixedrange: true,
+    automargin: true,
+  });
+  const number = { ...side("ink", "groups"), domain, range: [0, most * 1.1], nticks: 4, tickformat: "d" };
+  const cut = { ...side("accent", "cut"), overlaying: "y2", side: "right", range: [0, 2.2], tickvals: [0, 1, 2] };
+  return { yaxis2: axis(number), yaxis3: axis({ ...cut, showgrid: false }) };
+}
+
+function groupText(run, round, id) {
+  const rows = rowsOf(run, round);
+  const mine = rows.find((row) => row.id === id);
+  if (!mine) return fateText(run, round, id);
+  const others = peersOf(rows, mine).length - 1;
+  return `${shorten(nameOf(run, id))}: ${shareOf(run, round, mine.group)}, with ${plural(others, "other")}`;
+}
+
+function showGroups() {
+  const run = RUNS[state.run];
+  const none = !run.lineages;
+  for (const part of ["plot", "keys", "says", "controls"]) $(`groups-${part}`).hidden = none;
+  $("groups-empty").hidden = !none;
+  $("groups-empty").textContent = `In ${shorten(run.label)} all clients are one group.`;
+  if (none) return;
+  $("groups-plot").style.minHeight = `${mapHeight(run) + ABOVE + 60}px`;
+  showGroupKeys(run);
+  sayGroup();
+  refresh("groups-plot");
+}
+
+function showGroupKeys(run) {
+  const { home } = groupCells(run);
+  const numbers = [...new Set(home)].filter((number) => number >= 0).sort((a, b) => a - b);
+  const key = (number) => {
+    const count = plural(home.filter((each) => each === number).length, "client");
+    if (number < COLOURS) return keyed(`fill run-${number + 1}`, `most often ${count}`);
+    return keyed("fill rest", `further groups, most often ${count}`);
+  };
+  $("groups-keys").replaceChildren(...numbers.map(key), keyed("blank", "not drawn"));
+}
+
+// In words, for who cannot point: the chosen cell, and the way to its weight.
+function sayGroup() {
+  const run = RUNS[state.run];
+  if (!run.lineages) return;
+  const cut = run.rounds.cut[run.places.get(state.round)];
+  const apart = cut === null ? "" : ` Clients farther apart than ${numberText(cut, 3)} were kept apart.`;
+  const why = button("Why this weight?", () => reveal($("explain")));
+  $("groups-says").replaceChildren(`${clean(groupText(run, state.round, state.client))}.${apart} `, why);
+}
+
+function listenToGroups(place) {
+  const cell = listenToMap(place, groupOrder, groupText);
+  place.on("plotly_click", ({ points: [point] }) => {
+    const [round, client] = cell(point);
+    choose({ round, client });
+  });
+}

@@ -1,0 +1,169 @@
+"""Rows of a report: study folders, runs that differ in the seed alone, and what they say together."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_runs import collected, make_run
+
+from fedmerit.errors import FolderError
+from fedmerit.folder import open_ledger
+from fedmerit.report.folders import expand, labels
+from fedmerit.report.measured import distribution, spread, worst_mean
+from fedmerit.report.rows import band, median_round
+
+OTHER = {"train": {"lr": 0.25}}
+
+
+def make_study(folder: Path, seeds: int = 3) -> Path:
+    """Two rows, one of them under another learning rate."""
+    for seed in range(1, seeds + 1):
+        make_run(folder / "runs" / f"plain-seed{seed}", seed=seed)
+        make_run(folder / "runs" / f"fast-seed{seed}", seed=seed, settings=OTHER | {"run": {"rounds": 4, "seed": seed}})
+    (folder / "study.toml").write_text("")
+    return folder
+
+
+def test_a_study_stands_for_its_runs_by_row_and_seed(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study", seeds=10)
+    (study / "runs" / ".plain-seed11-x").mkdir()  # a run folder that is being made
+    (study / "runs" / "notes.txt").write_text("")
+    page, details = collected(study)
+    assert [(row["label"], row["seeds"]) for row in page["rows"]] == [
+        ("fast", list(range(1, 11))),
+        ("plain", list(range(1, 11))),
+    ]
+    assert len(page["runs"]) == len(details) == 20
+    assert [row["key"] for row in page["differs"]["config"]] == ["train.lr"]
+
+
+def test_curves_of_a_row_are_mean_and_range_over_its_seeds(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study")
+    row = collected(study)[0]["rows"][1]
+    accuracies = []
+    for run in sorted((study / "runs").glob("plain-*")):
+        with open_ledger(run) as ledger:
+            accuracies.append([found["accuracy"] for found in ledger.rounds()])
+    (lines,) = [measure["lines"] for measure in row["curve"]["measures"] if measure["name"] == "accuracy"]
+    for line, over in zip(lines, (fmean, min, max), strict=True):
+        assert line == pytest.approx([over(values) for values in zip(*accuracies, strict=True)], rel=1e-5)
+
+
+def test_curves_end_where_the_first_seed_of_a_row_ends(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a-seed1", seed=1), make_run(tmp_path / "a-seed2", seed=2, rounds=3)]
+    page, _ = collected(*runs, make_run(tmp_path / "a-seed3", seed=3, rounds=0))
+    (row,) = page["rows"]
+    assert row["curve"]["round"] == [1, 2, 3]
+    assert (row["unfinished"], row["tested"]) == (2, 2)
+    assert row["costs"]["played"] == pytest.approx([7 / 3, 0, 4], rel=1e-5)
+
+
+def test_plain_folders_that_differ_in_the_seed_are_one_row(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"try_{name}", seed=seed) for name, seed in (("b", 5), ("a", 6))]
+    other = make_run(tmp_path / "else", settings=OTHER)
+    (row, single) = collected(*runs, other)[0]["rows"]
+    assert (row["label"], row["seeds"], row["runs"]) == ("try", [5, 6], [0, 1])
+    assert (single["label"], single["runs"]) == ("else", [2])
+    workers = make_run(tmp_path / "try_c", settings={"run": {"rounds": 4, "seed": 7, "workers": 2}})
+    assert collected(*runs, workers)[0]["rows"][0]["runs"] == [0, 1, 2]
+
+
+def test_names_with_nothing_in_common(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, seed=seed) for name, seed in (("one", 1), ("two", 2))]
+    assert collected(*runs)[0]["rows"][0]["label"] == "one and 1 more"
+
+
+def test_the_same_seed_is_never_counted_twice(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    assert [row["label"] for row in collected(run, run)[0]["rows"]] == ["run (1)", "run (2)"]
+
+
+def test_rows_of_the_same_settings_and_other_names_stay_apart(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"{name}-seed{seed}", seed=seed) for name in "ab" for seed in (1, 2)]
+    assert [(row["label"], row["runs"]) for row in collected(*runs)[0]["rows"]] == [("a", [0, 1]), ("b", [2, 3])]
+
+
+def test_room_goes_to_the_first_seeds_first(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study")
+    page, details = collected(study, room=1)
+    assert [*details] == [0]
+    assert [run["detail"] for run in page["runs"]] == [True, False, False, False, False, False]
+    size = len(str(collected(study)[1]))  # far more than three of them take
+    assert [*collected(study, room=size)[1]] == [0, 3, 1, 4, 2, 5]
+
+
+def test_versions_that_differ_inside_a_row_are_told(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"a-seed{seed}", seed=seed) for seed in (1, 2)]
+    with sqlite3.connect(runs[1] / "ledger.db") as ledger:
+        ledger.execute("UPDATE meta SET value = '9.9' WHERE key = 'numpy'")
+    ledger.close()
+    page, _ = collected(*runs)
+    assert page["differs"]["environment"] == ["numpy"]
+    assert dict((key, value) for key, _, value in page["rows"][0]["environment"])["numpy"].endswith(", 9.9")
+
+
+@pytest.mark.parametrize(("inside", "says"), [((), "no run in"), (("a", "b"), r"holds run folders; give these: .*/\*")])
+def test_folder_that_is_neither_run_nor_study(tmp_path: Path, inside: tuple[str, ...], says: str) -> None:
+    for name in inside:
+        make_run(tmp_path / "runs" / name)
+    with pytest.raises(FolderError, match=says):
+        collected(tmp_path / "runs")
+
+
+def test_study_without_a_run_and_with_a_folder_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text("")
+    with pytest.raises(FolderError, match="has no run yet"):
+        expand([tmp_path])
+    (tmp_path / "runs" / "a-seed1").mkdir(parents=True)
+    with pytest.raises(FolderError, match="no run in .*a-seed1"):
+        collected(tmp_path)
+
+
+def test_labels_tell_folders_apart(tmp_path: Path) -> None:
+    assert labels([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a/run", "b/run"]
+    assert labels([tmp_path / "run", tmp_path / "run"]) == ["run (1)", "run (2)"]
+    assert labels([tmp_path / "x", tmp_path / "y"]) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("reached", "told"),
+    [([7], [7, 1]), ([None], [None, 0]), ([3, 5, 9], [5, 3]), ([3, 6], [4.5, 2]), ([3, 5, None], [5, 2])],
+)
+def test_median_round_knows_what_never_came(reached: list[int | None], told: list[float | None]) -> None:
+    assert median_round(reached) == told
+    assert median_round([*reached, None, None, None, None])[0] is None
+
+
+def test_band_is_unknown_where_a_seed_is() -> None:
+    assert band([0.5]) == [0.5]
+    assert band([0.5, 0.25]) == [0.375, 0.25, 0.5]
+    assert band([0.5, None]) == [None] * 3
+    assert band([None]) == [None]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_worst_clients_spread_and_distribution(values: list[float]) -> None:
+    local = np.array([*values, np.nan])
+    ordered = sorted(values)
+    count = -(-len(values) // 10)
+    assert worst_mean(local, 0.1) == pytest.approx(fmean(ordered[:count]))
+    assert worst_mean(local, 1.0) == pytest.approx(fmean(values))
+    assert spread(local) == pytest.approx(np.std(values))
+    steps = distribution(local)
+    assert steps == sorted(steps)
+    assert set(steps) <= set(values)
+    assert steps[0] <= ordered[count - 1]
+    assert fmean(steps) == pytest.approx(fmean(values), abs=1 / min(len(values), 50))
+
+
+def test_nobody_has_test_rows() -> None:
+    nobody = np.array([np.nan, np.nan])
+    assert np.isnan(worst_mean(nobody, 0.1))
+    assert np.isnan(spread(nobody))
+    assert distribution(nobody) == []
