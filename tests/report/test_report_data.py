@@ -52,7 +52,7 @@ def test_weights_and_what_they_came_from_agree_with_the_ledger(tmp_path: Path) -
             norm = unpack(dict(rounds["norm"])[name][place], rounds, place, raw)
             assert norm == pytest.approx([row.normalised[name] for row in rows], rel=5e-4)
         for name, column in rounds["facts"]:
-            assert unpack(column[place], rounds, place) == pytest.approx([row.facts[name] for row in rows] or [None])
+            assert unpack(column[place], rounds, place) == pytest.approx([row.facts[name] for row in rows])
 
 
 def test_ranks_are_those_of_the_ledger(tmp_path: Path) -> None:
@@ -94,9 +94,7 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
 
 
 def curve_of(row: dict[str, Any], name: str, at: str = "") -> list[list[float | None]]:
-    (found,) = [
-        measure["lines"] for measure in row["curve"]["measures"] if (measure["name"], measure["at"]) == (name, at)
-    ]
+    (found,) = [one["lines"] for one in row["curve"]["measures"] if (one["name"], one["at"]) == (name, at)]
     return found
 
 

@@ -105,7 +105,7 @@ def test_versions_that_differ_inside_a_row_are_told(tmp_path: Path) -> None:
     ledger.close()
     page, _ = collected(*runs)
     assert page["differs"]["environment"] == ["numpy"]
-    assert dict((key, value) for key, _, value in page["rows"][0]["environment"])["numpy"].endswith(", 9.9")
+    assert {key: value for key, _, value in page["rows"][0]["environment"]}["numpy"].endswith(", 9.9")
 
 
 @pytest.mark.parametrize(("inside", "says"), [((), "no run in"), (("a", "b"), r"holds run folders; give these: .*/\*")])
@@ -121,7 +121,7 @@ def test_study_without_a_run_and_with_a_folder_that_is_none(tmp_path: Path) -> N
     with pytest.raises(FolderError, match="has no run yet"):
         expand([tmp_path])
     (tmp_path / "runs" / "a-seed1").mkdir(parents=True)
-    with pytest.raises(FolderError, match="no run in .*a-seed1"):
+    with pytest.raises(FolderError, match=r"no run in .*a-seed1"):
         collected(tmp_path)
 
 
