@@ -14,40 +14,48 @@ from report_runs import collected, make_run
 
 from fedmerit.errors import FolderError
 from fedmerit.folder import open_ledger
-from fedmerit.report.folders import expand, labels
+from fedmerit.report.folders import labels
 from fedmerit.report.measured import distribution, spread, worst_mean
 from fedmerit.report.rows import band, median_round
 
 OTHER = {"train": {"lr": 0.25}}
 
 
-def make_study(folder: Path, seeds: int = 3) -> Path:
+PLAN = """
+seeds = {seeds}
+base = {{ run = {{ rounds = 4 }}, recipe = {{ name = "prioritized", priority = ["DS", "MW"] }} }}
+[[row]]
+name = "Plain > <all>"
+[[row]]
+name = "fast"
+train = {{ lr = 0.25 }}
+"""
+
+
+def make_study(folder: Path, seeds: int = 3, planned: int = 3) -> Path:
     """Two rows, one of them under another learning rate."""
     for seed in range(1, seeds + 1):
-        make_run(folder / "runs" / f"plain-seed{seed}", seed=seed)
         make_run(folder / "runs" / f"fast-seed{seed}", seed=seed, settings=OTHER | {"run": {"rounds": 4, "seed": seed}})
-    (folder / "study.toml").write_text("")
+        make_run(folder / "runs" / f"plain-all-seed{seed}", seed=seed)
+    (folder / "study.toml").write_text(PLAN.format(seeds=planned))
     return folder
 
 
-def test_a_study_stands_for_its_runs_by_row_and_seed(tmp_path: Path) -> None:
-    study = make_study(tmp_path / "study", seeds=10)
-    (study / "runs" / ".plain-seed11-x").mkdir()  # a run folder that is being made
-    (study / "runs" / "notes.txt").write_text("")
+def test_a_study_stands_for_its_runs_in_the_order_of_its_rows(tmp_path: Path) -> None:
+    study = make_study(tmp_path / "study", seeds=3, planned=5)
+    (study / "runs" / ".fast-seed4-x").mkdir()  # a run folder that is being made
     page, details = collected(study)
-    assert [(row["label"], row["seeds"]) for row in page["rows"]] == [
-        ("fast", list(range(1, 11))),
-        ("plain", list(range(1, 11))),
-    ]
-    assert len(page["runs"]) == len(details) == 20
+    assert [(row["label"], row["seeds"]) for row in page["rows"]] == [("Plain > <all>", [1, 2, 3]), ("fast", [1, 2, 3])]
+    assert len(page["runs"]) == len(details) == 6
+    assert page["waiting"] == 4
     assert [row["key"] for row in page["differs"]["config"]] == ["train.lr"]
 
 
 def test_curves_of_a_row_are_mean_and_range_over_its_seeds(tmp_path: Path) -> None:
     study = make_study(tmp_path / "study")
-    row = collected(study)[0]["rows"][1]
+    row = collected(study)[0]["rows"][0]
     accuracies = []
-    for run in sorted((study / "runs").glob("plain-*")):
+    for run in sorted((study / "runs").glob("plain-all-*")):
         with open_ledger(run) as ledger:
             accuracies.append([found["accuracy"] for found in ledger.rounds()])
     (lines,) = [measure["lines"] for measure in row["curve"]["measures"] if measure["name"] == "accuracy"]
@@ -94,8 +102,8 @@ def test_room_goes_to_the_first_seeds_first(tmp_path: Path) -> None:
     page, details = collected(study, room=1)
     assert [*details] == [0]
     assert [run["detail"] for run in page["runs"]] == [True, False, False, False, False, False]
-    size = len(str(collected(study)[1]))  # far more than three of them take
-    assert [*collected(study, room=size)[1]] == [0, 3, 1, 4, 2, 5]
+    runs = [make_run(tmp_path / f"{name}-seed{seed}", seed=seed) for name in "ab" for seed in (1, 2)]
+    assert [*collected(*runs)[1]] == [0, 2, 1, 3]
 
 
 def test_versions_that_differ_inside_a_row_are_told(tmp_path: Path) -> None:
@@ -117,18 +125,23 @@ def test_folder_that_is_neither_run_nor_study(tmp_path: Path, inside: tuple[str,
 
 
 def test_study_without_a_run_and_with_a_folder_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text("")
+    study = make_study(tmp_path, seeds=0)
     with pytest.raises(FolderError, match="has no run yet"):
-        expand([tmp_path])
-    (tmp_path / "runs" / "a-seed1").mkdir(parents=True)
-    with pytest.raises(FolderError, match=r"no run in .*a-seed1"):
-        collected(tmp_path)
+        collected(study)
+    (tmp_path / "runs" / "fast-seed1").mkdir(parents=True)
+    with pytest.raises(FolderError, match=r"no run in .*fast-seed1"):
+        collected(study)
 
 
-def test_labels_tell_folders_apart(tmp_path: Path) -> None:
-    assert labels([tmp_path / "a" / "run", tmp_path / "b" / "run"]) == ["a/run", "b/run"]
-    assert labels([tmp_path / "run", tmp_path / "run"]) == ["run (1)", "run (2)"]
-    assert labels([tmp_path / "x", tmp_path / "y"]) == ["x", "y"]
+def test_studies_of_the_same_rows_are_told_apart(tmp_path: Path) -> None:
+    page, _ = collected(make_study(tmp_path / "a", 1), make_study(tmp_path / "b", 1))
+    assert [row["label"] for row in page["rows"]] == ["a/Plain > <all>", "a/fast", "b/Plain > <all>", "b/fast"]
+
+
+def test_labels_tell_paths_apart() -> None:
+    assert labels([("a", "run"), ("b", "run")]) == ["a/run", "b/run"]
+    assert labels([("a", "run"), ("a", "run")]) == ["run (1)", "run (2)"]
+    assert labels([("a", "x"), ("a", "y")]) == ["x", "y"]
 
 
 @pytest.mark.parametrize(

@@ -41,17 +41,17 @@ def collect(given: Sequence[Path], room: int, pack: Callable[[Any], str]) -> tup
 
     The first runs of all rows come first, then the second ones; the first of all is there whatever its size.
     """
-    folders = expand(given)
-    runs = [_open(folder) for folder in folders]
-    rows = make_rows(folders, [run.config for run in runs])
+    found, waiting = expand(given)
+    runs = [_open(one.folder) for one in found]
+    rows = make_rows(found, [run.config for run in runs])
     details: dict[int, str] = {}
     for place in _first_seeds_first(rows):
-        with _reading(folders[place]) as ledger:
+        with _reading(found[place].folder) as ledger:
             packed = pack(run_detail(ledger, ledger.rounds()))
         if details and sum(map(len, details.values())) + len(packed) > room:
             break
         details[place] = packed
-    return _page(rows, runs, details), details
+    return {"waiting": waiting, **_page(rows, runs, details)}, details
 
 
 def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:

@@ -12,40 +12,22 @@ from pathlib import Path
 from fedmerit.errors import FolderError
 from fedmerit.folder import FREE_KEYS, LEDGER
 from fedmerit.report.settings import SEED, Line, Settings, toml_lines
+from fedmerit.study.layout import RUNS, STUDY, members, read_plan
 
-STUDY, RUNS = "study.toml", "runs"
-SEEDED = re.compile(r"(?P<row>.+)-seed(?P<seed>\d+)")
-"""The folder of one of a row's runs: fedavg-seed3."""
-
-
-def expand(given: Sequence[Path]) -> list[Path]:
-    """The run folders that are meant: a folder with study.toml and runs/ stands for all of its runs, others for one."""
-    return [run for folder in given for run in (_runs_of(folder) if (folder / STUDY).is_file() else [_run(folder)])]
+SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
+"""A run folder named after its row: fedavg-seed3."""
 
 
-def _runs_of(study: Path) -> list[Path]:
-    """By row and seed; a name that begins with a dot is a run folder that is being made."""
-    inside = [path for path in _folders(study / RUNS) if not path.name.startswith(".")]
-    if not inside:
-        raise FolderError(f"the study in {study} has no run yet: {study / RUNS} holds none; let it play some first")
-    return [_run(path) for path in sorted(inside, key=_place)]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A run folder; `row` is the name of its row, in its study or else by its own name, None where that tells nothing.
 
+    `home` is the folder that the row's name belongs to.
+    """
 
-def _run(folder: Path) -> Path:
-    """A run folder; one that only holds some is told apart, for it is an easy slip."""
-    if not (folder / LEDGER).is_file() and any((path / LEDGER).is_file() for path in _folders(folder)):
-        raise FolderError(f"no run in {folder} itself: it holds run folders; give these: {folder}/*")
-    return folder
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-
-
-def _place(path: Path) -> tuple[str, int]:
-    """Seed 10 comes after seed 9."""
-    found = SEEDED.fullmatch(path.name)
-    return (found["row"], int(found["seed"])) if found else (path.name, 0)
+    folder: Path
+    row: str | None
+    home: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,50 +38,68 @@ class Row:
     runs: tuple[int, ...]
 
 
-def make_rows(folders: Sequence[Path], configs: Sequence[Settings]) -> list[Row]:
+def expand(given: Sequence[Path]) -> tuple[list[Found], int]:
+    """The runs that are meant, a study standing for those that it has begun; and how many it has not."""
+    found: list[Found] = []
+    waiting = 0
+    for folder in given:
+        if not (folder / STUDY).is_file():
+            found.append(_run(folder))
+            continue
+        planned = members(read_plan(folder), folder)
+        begun = [Found(one.folder, one.row, folder.resolve()) for one in planned if one.begun]
+        if not begun:
+            raise FolderError(
+                f"the study in {folder} has no run yet: {folder / RUNS} holds none; let it play some first"
+            )
+        found += begun
+        waiting += len(planned) - len(begun)
+    return found, waiting
+
+
+def _run(folder: Path) -> Found:
+    """A run folder; one that only holds some is told apart, for it is an easy slip."""
+    inside = folder.iterdir() if folder.is_dir() else ()
+    if not (folder / LEDGER).is_file() and any((path / LEDGER).is_file() for path in inside):
+        raise FolderError(f"no run in {folder} itself: it holds run folders; give these: {folder}/*")
+    named = SEEDED.fullmatch(folder.resolve().name)
+    return Found(folder, named["row"] if named else None, folder.resolve().parent)
+
+
+def make_rows(runs: Sequence[Found], configs: Sequence[Settings]) -> list[Row]:
     """In the order of their first runs.
 
     Runs are of one row where their settings are the same but for the seed (and for what changes no result), and where
-    their folders have the same name up to `-seed`, if they have names of that kind. A seed that comes again begins
-    another row: a run counted twice would make a band look surer than it is. So does a run of unknown settings.
+    the names of their rows are the same, if they have any. A seed that comes again begins another row: a run counted
+    twice would make a band look surer than it is. So does a run of unknown settings.
     """
     rows: dict[object, list[int]] = {}
     seen: Counter[object] = Counter()
-    for place, (folder, config) in enumerate(zip(folders, configs, strict=True)):
-        found = SEEDED.fullmatch(folder.resolve().name)
-        kind = (found and found["row"], _alike(config) if config else place)
-        again = seen[kind, _seed(config)]
-        seen[kind, _seed(config)] += 1
-        rows.setdefault((kind, again), []).append(place)
-    names = labels([_row_path([folders[place] for place in places]) for places in rows.values()])
+    for place, (run, config) in enumerate(zip(runs, configs, strict=True)):
+        kind = (run.row, _alike(config) if config else place)
+        seed = (config.get("run") or {}).get("seed")
+        rows.setdefault((kind, seen[kind, seed]), []).append(place)
+        seen[kind, seed] += 1
+    names = labels([_path([runs[place] for place in places]) for places in rows.values()])
     return [Row(name, tuple(places)) for name, places in zip(names, rows.values(), strict=True)]
 
 
-def labels(folders: Sequence[Path]) -> list[str]:
-    """Folder names, with as many parents as tell them apart; the same folder given twice gets numbers."""
-    paths = [folder.resolve().parts for folder in folders]
+def labels(paths: Sequence[Sequence[str]]) -> list[str]:
+    """The last parts of paths, as many as tell them apart; a path that comes twice gets numbers."""
     names = [""] * len(paths)
     for depth in range(1, max(map(len, paths)) + 1):
         names = ["/".join(parts[-depth:]) for parts in paths]
-        if len(set(names)) == len(set(paths)):
+        if len(set(names)) == len(set(map(tuple, paths))):
             break
     return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def _row_path(folders: Sequence[Path]) -> Path:
-    """What the folders of a row have in common, as if it were a folder: runs/fedavg of runs/fedavg-seed1, -seed2."""
-    first = folders[0].resolve()
-    if found := SEEDED.fullmatch(first.name):
-        return first.with_name(found["row"])
-    if len(folders) == 1:
-        return first
-    signs = zip(*(folder.resolve().name for folder in folders), strict=False)
-    common = "".join(sign[0] for sign in takewhile(lambda each: len(set(each)) == 1, signs)).rstrip("-_.= ")
-    return first.with_name(common or f"{first.name} and {len(folders) - 1} more")
-
-
-def _seed(config: Settings) -> object:
-    return (config.get("run") or {}).get("seed")
+def _path(runs: Sequence[Found]) -> tuple[str, ...]:
+    """The row's name below its home: its given name, else what the folders' names begin with."""
+    names = [run.folder.resolve().name for run in runs]
+    signs = takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False))
+    common = names[0] if len(names) == 1 else "".join(one for one, *_ in signs).rstrip("-_.= ")
+    return (*runs[0].home.parts, runs[0].row or common or f"{names[0]} and {len(names) - 1} more")
 
 
 def _alike(config: Settings) -> tuple[Line, ...]:

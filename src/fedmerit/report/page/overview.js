@@ -39,6 +39,7 @@ function showRuns() {
   const first = RUNS.length > ROWS.length ? "row" : "run";
   $("runs-table").replaceChildren(table(null, [first, ...FIGURES], ROWS.map(figureCells), (i) => i > 4));
   const waiting = ROWS.filter((row) => !row.tested).map((row) => `${shorten(row.label)} has no evaluated round yet.`);
+  if (DATA.waiting) waiting.push(`${plural(DATA.waiting, "run")} that the study asks for have not begun yet.`);
   const last = "Accuracy and 10th percentile are those of the last evaluated round";
   const seeds = RUNS.length > ROWS.length ? `${SEEDS} ` : "";
   const which = seeds ? ", in a row of the last that all its seeds have." : ".";
