@@ -24,8 +24,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from fedmerit.errors import DataError, UnknownName
 from fedmerit.types import Samples
@@ -69,7 +69,7 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
     grey = images.mean(axis=3, dtype=np.float64)
     if np.issubdtype(images.dtype, np.integer):
         grey /= 255.0
-    edges = ndimage.laplace(grey, mode="nearest", axes=(1, 2))
+    edges = scipy.ndimage.laplace(grey, mode="nearest", axes=(1, 2))
     return float(edges.var(axis=(1, 2)).mean())
 
 

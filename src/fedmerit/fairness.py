@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.ledger import Ledger
@@ -50,7 +50,7 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     x, y = x[known], y[known]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
-    return float(stats.spearmanr(x, y).statistic)
+    return float(scipy.stats.spearmanr(x, y).statistic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.types import ClientId, Matrix, Vector
@@ -144,7 +144,7 @@ class ByCosine:
             inside = used[np.ix_(moving, moving)]
             tree = self._tree(inside, norms[moving])
             cut = self._cut(tree[:, 2], inside)
-            labels[moving] = fcluster(tree, np.nextafter(cut, -1.0), "distance")
+            labels[moving] = scipy.cluster.hierarchy.fcluster(tree, np.nextafter(cut, -1.0), "distance")
         elif len(moving):
             labels[moving] = 0
         return Groups(_numbered(labels), cut, distances, met)
@@ -154,7 +154,7 @@ class ByCosine:
         if self.linkage == "centroid":
             return _centroid_tree((1.0 - distances) * np.outer(norms, norms))
         pairs = np.triu_indices(len(distances), 1)
-        return np.asarray(linkage(np.maximum(distances[pairs], 0.0), self.linkage))
+        return np.asarray(scipy.cluster.hierarchy.linkage(np.maximum(distances[pairs], 0.0), self.linkage))
 
     def _cut(self, heights: Vector, distances: Matrix) -> float:
         if self.cut == "constant":

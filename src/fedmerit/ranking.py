@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy.stats import rankdata
+import scipy
 
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.scores import Score
@@ -36,7 +36,7 @@ class Ranked:
     def __call__(self, table: Matrix) -> Vector:
         """The same for any monotone change of the score."""
         values = self.score(table)
-        ranks = rankdata(values)
+        ranks = scipy.stats.rankdata(values)
         return np.asarray(np.where(values > 0, self._worth(ranks), 0.0))
 
     def _worth(self, ranks: Vector) -> Vector:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from time import perf_counter
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from fedmerit.fleet.base import Fleet
 from fedmerit.search import Answer, Backtracking
@@ -122,7 +122,7 @@ def not_worse(candidate: Evaluation, before: Evaluation, share: float, confidenc
     if judges < 2:
         return None
     spread = np.sqrt((1 - share) * judges / (judges - 1) * np.square(gains - difference * sizes).sum()) / total
-    reach = float(norm.ppf((1 + confidence) / 2)) * spread
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * spread
     if difference - reach >= 0:
         return True
     return False if difference + reach < 0 else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from fedmerit.errors import ConfigError
 from fedmerit.types import Vector
@@ -57,11 +57,11 @@ def interval(differences: Sequence[float] | Vector, *, level: float = LEVEL, see
         return math.nan, math.nan
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
-    reach = math.sqrt(number / (number - 1)) * stats.t.ppf((1 + level) / 2, number - 1)
-    found = stats.bootstrap(
+    reach = math.sqrt(number / (number - 1)) * scipy.stats.t.ppf((1 + level) / 2, number - 1)
+    found = scipy.stats.bootstrap(
         (values,),
         np.mean,
-        confidence_level=1 - 2 * stats.norm.sf(reach),
+        confidence_level=1 - 2 * scipy.stats.norm.sf(reach),
         n_resamples=RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(seed),
@@ -80,8 +80,8 @@ def wilcoxon(differences: Sequence[float] | Vector) -> float:
         return math.nan
     values = values[values != 0]
     if len(values) > EXACT_UP_TO:
-        return float(stats.wilcoxon(values).pvalue)
-    ranks = np.rint(2 * stats.rankdata(np.abs(values))).astype(np.int64)  # twice, since ties share halves
+        return float(scipy.stats.wilcoxon(values).pvalue)
+    ranks = np.rint(2 * scipy.stats.rankdata(np.abs(values))).astype(np.int64)  # twice, since ties share halves
     ways = np.zeros(int(ranks.sum()) + 1)  # in how many ways signs give each sum of positive ranks
     ways[0] = 1
     for rank in ranks:
@@ -146,6 +146,6 @@ def seeds_needed(sd: float, difference: float, *, power: float = POWER, alpha: f
 
 def _power(seeds: int, effect: float, alpha: float) -> float:
     """Of a two-sided paired t test; the other tail, where scipy cannot tell it (NaN), is below 1e-8."""
-    away, critical = math.sqrt(seeds) * effect, stats.t.isf(alpha / 2, seeds - 1)
-    tails = stats.nct.sf(critical, seeds - 1, away), stats.nct.cdf(-critical, seeds - 1, away)
+    away, critical = math.sqrt(seeds) * effect, scipy.stats.t.isf(alpha / 2, seeds - 1)
+    tails = scipy.stats.nct.sf(critical, seeds - 1, away), scipy.stats.nct.cdf(-critical, seeds - 1, away)
     return float(np.nan_to_num(tails).sum())
