@@ -298,6 +298,62 @@ def compare(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example:  fedmerit reproduce pmcfl-table4 --out runs/table4 --page table4.md")
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; --list has the names.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder: new, or the same again to go on.")] = None,
+    scale: Annotated[str, typer.Option(help="small (minutes), medium (hours) or paper (as published).")] = "small",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every row: 1, 2, ...")] = 5,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Some rows only, and the baseline; repeatable.", show_default=False)
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a published table or figure again, published and measured side by side.
+
+    Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command goes on.
+    See docs/reproduce.md.
+    """
+    from fedmerit.new_file import check_new_file
+    from fedmerit.reproduce import find_reproduction
+    from fedmerit.reproduce.entry import expected
+    from fedmerit.reproduce.go import reproduce as run_reproduction
+    from fedmerit.reproduce.page import write_page
+    from fedmerit.reproduce.screen import as_dict, ending, list_screen, listing, opening
+    from fedmerit.study.screen import progress
+
+    if names:
+        typer.echo(json.dumps(listing())) if as_json else out_console.print(list_screen())
+        return
+    if name is None or out is None:
+        raise ConfigError("give NAME and --out DIR, or --list, which has the names")
+    found = find_reproduction(name)
+    plans = found.plans(scale, seeds, rows or [])
+    if page is not None:
+        check_new_file(page, "another --page")
+    if not as_json:
+        runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
+        for line in opening(found, scale, expected(plans, found.setting(scale), jobs), runs):
+            out_console.print(line, markup=False, soft_wrap=True)
+    options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
+    command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
+    watch = None if as_json else partial(progress, out_console)
+    with _stoppable(command):
+        made = run_reproduction(found, scale, plans, out, jobs=jobs, watch=watch)
+    if page is not None:
+        write_page(made, page, command)
+    if as_json:
+        typer.echo(json.dumps(as_dict(made)))
+    else:
+        for part in ending(made):
+            out_console.print(part)
+    if made.failed:
+        raise typer.Exit(1)
+
+
 @app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
 def export(
     folder: Annotated[

@@ -115,7 +115,7 @@ FEMNIST = TaskKind(
     name="femnist",
     about="handwritten digits and letters of 28 x 28 pixels, 62 classes (LEAF); one client per writer",
     load=_load,
-    models=("femnist-cnn",),
+    models=("femnist-cnn", "femnist-mlp"),
     partitions=("natural", *MADE),
     sampled=True,
 )

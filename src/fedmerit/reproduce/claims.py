@@ -1,0 +1,44 @@
+"""Claims of a paper one by one: a number per seed that is above 0 where the claim holds, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmerit.reproduce.cells import LEGEND, difference_cell
+from fedmerit.study.statistics import paired
+from fedmerit.study.text import TextTable
+from fedmerit.types import Vector
+
+SEEN, NOT_SEEN, NOISE, UNKNOWN = "seen", "not seen", "inside the noise", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What is claimed, in which row of the study it is looked for, and by how much it holds, a value per seed."""
+
+    text: str
+    row: str
+    holds_by: Vector
+    digits: int = 2
+
+    @property
+    def verdict(self) -> str:
+        """By the interval over seeds: above 0, below, or around it."""
+        test = paired(self.holds_by)
+        if np.isnan(test.difference):
+            return UNKNOWN
+        if test.low > 0 or (test.seeds == 1 and test.difference > 0):
+            return SEEN
+        return NOISE if test.low <= 0 < test.high else NOT_SEEN
+
+
+def claims_table(claims: Sequence[Claim]) -> TextTable:
+    """A line per claim and row."""
+    rows = tuple((one.text, one.row, difference_cell(one.holds_by, one.digits), one.verdict) for one in claims)
+    below = (
+        "holds by: above 0 where the claim holds; seen: its interval lies above 0; not seen: it does not reach above",
+    )
+    return TextTable("The paper's claims", ("claim", "row", "holds by", "verdict"), rows, (*below, *LEGEND))

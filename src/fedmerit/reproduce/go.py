@@ -1,0 +1,67 @@
+"""Going: all studies of a reproduction, one after the other, to be stopped and gone on with; then what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from fedmerit.errors import FolderError
+from fedmerit.new_file import write_new_file
+from fedmerit.reproduce.entry import Reproduction, Setting, Studies, Told
+from fedmerit.study.compare import OnStep, compare
+from fedmerit.study.layout import Member, members
+from fedmerit.study.plan import Plan
+
+Watch = Callable[[list[Member]], AbstractContextManager[OnStep]]
+"""Given all runs: what is told of each step while they go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """A reproduction that was run: its studies, what they say, and the seconds of this call."""
+
+    reproduction: Reproduction
+    scale: str
+    setting: Setting
+    studies: Studies
+    told: Told
+    seconds: float
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Runs that failed, and why."""
+        return {run: why for study in self.studies.values() for run, why in study.failed.items()}
+
+
+def reproduce(
+    reproduction: Reproduction,
+    scale: str,
+    plans: Mapping[str, Plan],
+    out: Path,
+    *,
+    jobs: int | None = None,
+    watch: Watch | None = None,
+) -> Reproduced:
+    """Run what is left in the folder, then tell; the pictures go to the folder too."""
+    began = monotonic()
+    check_parts(plans, out)
+    runs = [run for part, plan in plans.items() for run in members(plan, out / part)]
+    with watch(runs) if watch else nullcontext() as on_step:
+        studies = {part: compare(plan, out / part, jobs=jobs, on_step=on_step) for part, plan in plans.items()}
+    setting = reproduction.setting(scale)
+    told = reproduction.tell(setting, studies)
+    for name, picture in told.figures.items():
+        write_new_file(out / f"{name}.svg", picture)
+    return Reproduced(reproduction, scale, setting, studies, told, monotonic() - began)
+
+
+def check_parts(plans: Mapping[str, Plan], out: Path) -> None:
+    """Refuse a folder of several studies that holds something else; `compare` looks at each study's own."""
+    if len(plans) == 1 or not out.is_dir():
+        return
+    others = sorted(path.name for path in out.iterdir() if path.name not in plans and path.suffix != ".svg")
+    if others:
+        raise FolderError(f"{out} holds something else: {', '.join(others[:5])}; choose another --out")

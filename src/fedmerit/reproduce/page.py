@@ -1,0 +1,90 @@
+"""A reproduction as a page of Markdown: command, seeds, settings, time, machine, tables, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from fedmerit.folder import environment
+from fedmerit.new_file import write_new_file
+from fedmerit.reproduce.entry import WHOLE, expected, lasting
+from fedmerit.reproduce.go import Reproduced
+from fedmerit.study.plan import dump_plan
+
+
+def write_page(made: Reproduced, path: Path, command: str) -> None:
+    """The page, a new file, and its pictures beside it."""
+    for name, picture in made.told.figures.items():
+        write_new_file(path.with_name(picture_name(path, name)), picture, "another --page")
+    write_new_file(path, page(made, path, command), "another --page")
+
+
+def picture_name(path: Path, figure: str) -> str:
+    """`m2f-figures.md` has its picture `figure2` in m2f-figures-figure2.svg."""
+    return f"{path.stem}-{figure}.svg"
+
+
+def page(made: Reproduced, path: Path, command: str) -> str:
+    """All of it."""
+    return "\n".join(line for part in (_head(made, command), _tables(made, path), _settings(made)) for line in part)
+
+
+def _head(made: Reproduced, command: str) -> Iterator[str]:
+    one = made.reproduction
+    plans = {part: study.plan for part, study in made.studies.items()}
+    study = next(iter(made.studies.values()))
+    runs = sum(len(study.runs) - len(study.unfinished) for study in made.studies.values())
+    yield from (f"# {one.name} at scale `{made.scale}`", "", f"{one.about}. {one.paper}.", "", f"    {command}", "")
+    seeds = ", ".join(map(str, study.plan.seeds))
+    yield f"{runs} runs of {made.setting.rounds} rounds: {len(study.rows)} rows"
+    if WHOLE not in plans:
+        yield f"in each of {len(plans)} parts ({', '.join(plans)}),"
+    yield f"with the seeds {seeds}; for a seed all rows share data, first model and draws of clients. {_time(made)}"
+    yield f"Expected on {_cores()} that do nothing else: {lasting(expected(plans, made.setting))}. {_machine()}"
+    if made.setting.differs:
+        yield from ("", "What differs from the paper:", "", *(f"- {what}" for what in made.setting.differs))
+    if one.see:
+        yield from ("", "Earlier results: " + ", ".join(f"[{page}]({page})" for page in one.see) + ".")
+    yield ""
+
+
+def _time(made: Reproduced) -> str:
+    inside = sum(float(study.figures["seconds"].sum()) for study in made.studies.values())
+    call, rounds = (str(timedelta(seconds=round(seconds))) for seconds in (made.seconds, inside))
+    return f"This call took {call} by the clock (h:mm:ss), the rounds of all runs together {rounds}."
+
+
+def _cores() -> str:
+    return f"{environment()['cores']} cores"
+
+
+def _machine() -> str:
+    here = environment()
+    versions = ", ".join(f"{name} {here[name]}" for name in ("fedmerit", "python", "numpy", "torch"))
+    return f"Machine: {here['machine']}, {here['cores']} cores, {versions}."
+
+
+def _tables(made: Reproduced, path: Path) -> Iterator[str]:
+    yield from ("## Results", "")
+    for note in made.told.notes:
+        yield from (f"- {note}",)
+    yield ""
+    for table in made.told.tables:
+        yield f"{table.markdown()}"
+    for figure in made.told.figures:
+        yield from (f"![{figure}]({picture_name(path, figure)})", "")
+    for run, why in made.failed.items():
+        yield f"- failed: {run}: {why}"
+
+
+def _settings(made: Reproduced) -> Iterator[str]:
+    yield from (
+        "## Settings",
+        "",
+        "Each part is a study, as `fedmerit compare` takes it; numbers left out are defaults.",
+        "",
+    )
+    for part, study in made.studies.items():
+        yield from (f"`{part}`:", "") if part else ()
+        yield from ("```toml", dump_plan(study.plan).strip(), "```", "")
