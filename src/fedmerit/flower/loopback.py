@@ -151,9 +151,10 @@ class Loopback:
 
 @contextmanager
 def loopback(folder: Path, nodes: int, *, secure: bool = False, lasting: bool = False) -> Iterator[Loopback]:
-    """A SuperLink and that many SuperNodes, all connected; all of them ended at the end."""
+    """A SuperLink and that many SuperNodes, all connected; all of them ended at the end, also by SIGTERM."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Loopback(folder, secure, lasting)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         made.superlink()
         for place in range(nodes):
@@ -163,6 +164,7 @@ def loopback(folder: Path, nodes: int, *, secure: bool = False, lasting: bool = 
         yield made
     finally:
         made.end()
+        signal.signal(signal.SIGTERM, before)
 
 
 def write_connection(home: Path, address: str, authority: Path | None) -> None:
