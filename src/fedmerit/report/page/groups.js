@@ -94,7 +94,8 @@ function groupText(run, round, id) {
 function showGroups() {
   const run = RUNS[state.run];
   const none = !run.lineages;
-  for (const part of ["plot", "keys", "says", "controls"]) $(`groups-${part}`).hidden = none;
+  for (const part of ["plot", "keys", "says"]) $(`groups-${part}`).hidden = none;
+  $("groups-order").closest("label").hidden = none;
   $("groups-empty").hidden = !none;
   $("groups-empty").textContent = `In ${shorten(run.label)} all clients are one group.`;
   if (none) return;

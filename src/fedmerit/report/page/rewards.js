@@ -83,7 +83,8 @@ function accountText(run, id) {
 function showRewards() {
   const run = RUNS[state.run];
   const none = !run.accounts;
-  for (const part of ["plot", "says", "controls", "sums", "all"]) $(`rewards-${part}`).hidden = none;
+  for (const part of ["plot", "says", "sums", "all"]) $(`rewards-${part}`).hidden = none;
+  $("rewards-outcome").closest("label").hidden = none;
   $("rewards-empty").hidden = !none;
   $("rewards-empty").textContent = `${shorten(run.label)} has no evaluated round to hold contributions against.`;
   if (none) return;

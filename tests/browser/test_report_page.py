@@ -1,0 +1,202 @@
+"""The report in a browser: every panel, by pointer and by keyboard, on a phone and in the dark, under hostile names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
+from conftest import Opened
+
+from fedmerit.folder import open_ledger
+from fedmerit.report.html import write_report
+
+Browse = Callable[..., Opened]
+PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")
+SPECIAL = ("search", "groups")
+LAST = ("rewards", "notes", "settings")
+CHARTS = ("accuracy", "fairness", "final", "weights", "explain", "rewards")
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+def weight_text(share: float) -> str:
+    """As the page writes weights."""
+    return f"{float(f'{share * 100:.4g}'):.4g}"
+
+
+def widths(opened: Opened) -> tuple[int, int]:
+    return tuple(opened.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]"))
+
+
+def test_every_panel_is_there_and_drawn(opened: Opened) -> None:
+    assert opened.text("title") == "6 runs in 4 rows"
+    for panel in (*PANELS, *SPECIAL, *LAST):
+        assert opened.page.locator(f"section#{panel} h2").is_visible()
+        assert opened.page.locator(f'nav a[href="#{panel}"]').is_visible()
+    for place in CHARTS:
+        opened.drawn(f"{place}-plot")
+    opened.choose("search-run", "searched")
+    opened.drawn("search-plot")
+    opened.choose("groups-run", "grouped")
+    opened.drawn("groups-plot")
+    assert opened.page.locator("#targets-tables table").count() == 4
+    assert opened.page.locator("#runs-table tbody tr").count() == 4
+
+
+def test_runs_that_differ_in_the_seed_are_a_line_with_a_band(opened: Opened, runs: Path) -> None:
+    assert opened.page.get_by_role("button", name="range over 3 seeds of plain").first.is_visible()
+    row = opened.page.locator("#runs-table tr", has_text="plain").inner_text()
+    assert "1 – 3" in row
+    ends = []
+    for seed in (1, 2, 3):
+        with open_ledger(runs / f"plain-seed{seed}") as ledger:
+            ends.append(ledger.rounds()[-1]["accuracy"])
+    assert f"{sum(ends) / 3:.2%}".replace("%", " %") in row
+    assert f"{min(ends) * 100:.2f} – {max(ends) * 100:.2f} %" in row
+    opened.choose("weights-run", "plain, seed 2")
+
+
+def test_a_click_on_a_client_explains_its_weight(opened: Opened, runs: Path) -> None:
+    opened.choose("weights-run", "searched")
+    with open_ledger(runs / "searched") as ledger:
+        earned, way = ledger.earned(2), ledger.rounds()[1]["priority"]
+    mine = min(earned, key=lambda row: row.weight)
+    opened.point("weights-plot", 2, mine.id)
+    says = f"client {mine.id} got {weight_text(mine.weight)}"
+    opened.page.locator("#explain-says", has_text=says).wait_for()
+    assert f"of round 2: place {len(earned)} of {len(earned)}" in opened.text("explain-says")
+    assert opened.page.locator("#explain-body tbody th").all_inner_texts() == way
+    assert f"{mine.facts['samples']:.0f}" in opened.text("explain-body")
+    absent = next(client for client in range(CLIENTS) if client not in {row.id for row in earned})
+    opened.point("weights-plot", 2, absent)
+    opened.page.locator(
+        "#explain-says", has_text=f"client {absent} has no weight in round 2: it was not drawn"
+    ).wait_for()
+
+
+def test_the_keyboard_reaches_and_moves_everything(opened: Opened) -> None:
+    page = opened.page
+    opened.choose("groups-run", "grouped")
+    reached = set()
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.closest('[id]')?.id"))
+    wanted = {"runs-table", "accuracy-measure", "weights-plot", "explain-client", "groups-plot", "rewards-plot"}
+    assert wanted <= reached
+    page.locator("#explain-round").select_option("4")
+    page.locator("#explain-client").select_option("5")
+    page.locator("#weights-plot").focus()
+    for key in ("ArrowLeft", "ArrowUp", "ArrowUp", "ArrowDown"):
+        before = opened.text("explain-says")
+        page.keyboard.press(key)
+        opened.changed("explain-says", before)
+    assert re.match(r"client 4 .* round 3\b", opened.text("explain-says"))
+    page.locator("#rewards-plot").focus()
+    assert opened.text("rewards-says").startswith("client 4:")
+    order = page.evaluate("document.getElementById('rewards-plot').data[0].customdata")  # who put in most comes first
+    key, step = ("ArrowLeft", 1) if order[0] == 4 else ("ArrowRight", -1)
+    page.keyboard.press(key)
+    page.locator("#rewards-says", has_text=f"client {order[order.index(4) + step]}:").wait_for()
+
+
+def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs: Path) -> None:
+    opened.choose("groups-run", "grouped")
+    with open_ledger(runs / "grouped") as ledger:
+        (row, *_), number = ledger.earned(ROUNDS), ledger.rounds()[-1]["groups"]
+        taken = sum(reward.accepted for reward in ledger.rewards())
+        given = len(ledger.rewards())
+    opened.point("groups-plot", ROUNDS, row.id)
+    group = f"client {row.id}: group {row.group + 1} of {number} in round {ROUNDS}" if number > 1 else f"round {ROUNDS}"
+    opened.page.locator("#groups-says", has_text=group).wait_for()
+    assert f"{taken} of {given} rewards were taken" in opened.text("rewards-sums")
+    assert "Reward:" in opened.text("explain-body")
+    opened.choose("search-run", "searched")
+    opened.page.locator("#groups-empty", has_text="In searched all clients are one group").wait_for()
+    with open_ledger(runs / "searched") as ledger:
+        tried = ledger.tried(3)
+    opened.point("search-plot", 3, 0)
+    opened.page.locator("#search-table caption", has_text="Round 3").wait_for()
+    assert opened.page.locator("#search-table tbody th").all_inner_texts() == [one.way for one in tried]
+    assert opened.page.locator("#search-table tr.taken th").inner_text() == next(one.way for one in tried if one.chosen)
+
+
+def test_audits_are_measures_of_fairness(opened: Opened, runs: Path) -> None:
+    with open_ledger(runs / "audited") as ledger:
+        (at_server,) = [value for _, who, name, value in ledger.audits(ROUNDS) if (who, name) == (-1, "accuracy")]
+    row = opened.page.locator("#fairness-tables tr", has_text="audited").filter(has_text="balanced_accuracy")
+    assert row.count() == 1
+    assert at_server is not None
+    assert f"{at_server:.4g}" in opened.text("fairness-tables")
+    opened.choose("fairness-measure", "audit: balanced_accuracy at the worst client")
+    opened.drawn("fairness-plot")
+    assert "balanced_accuracy at the worst client" in (
+        opened.page.locator("#fairness-plot").get_attribute("aria-label") or ""
+    )
+
+
+def test_hostile_names_are_text(browse: Browse, runs: Path, tmp_path: Path) -> None:
+    folders = [poison(runs / name, tmp_path / "<img src=x onerror=harm()>" / name) for name in ("grouped", "searched")]
+    folders.append(poison(runs / "plain-seed1", tmp_path / "<b>bold<|b> $x$"))
+    write_report(folders, tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html", **PHONE)
+    for place in (*CHARTS, "groups"):
+        opened.drawn(f"{place}-plot")
+    for client, name in enumerate(HOSTILE):
+        opened.page.locator("#explain-round").select_option("4")
+        opened.page.locator("#explain-client").select_option(str(client))
+        seen = re.sub("[\u0000-\u001f\u2028\u202e]", "\ufffd", name)[:20]  # signs that would turn or break the line
+        opened.page.locator("#explain-says", has_text=seen).wait_for()
+    opened.choose("notes-run", "<b>bold<|b> $x$")
+    opened.page.locator("#notes-list", has_text=HOSTILE[4]).wait_for()
+    assert opened.page.evaluate("window.harmed") is None
+    assert opened.page.locator("main img, main script, main b, main a[href^=javascript], .plot a").count() == 0
+    assert widths(opened) == (390, 390)
+
+
+@pytest.mark.parametrize("look", [PHONE, {"color_scheme": "dark"}], ids=["phone", "dark"])
+def test_phone_and_dark(browse: Browse, report: Path, look: dict[str, Any]) -> None:
+    opened = browse(report, **look)
+    opened.choose("groups-run", "grouped")
+    for place in (*CHARTS, "groups"):
+        opened.drawn(f"{place}-plot")
+    colour = "rgb(17, 23, 27)" if "color_scheme" in look else "rgb(250, 249, 246)"
+    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
+    tick = opened.page.locator("#weights-plot .ytick text").first
+    muted = opened.page.evaluate("getComputedStyle(document.querySelector('.how')).color")
+    assert tick.evaluate("(text) => getComputedStyle(text).fill") == muted
+    wide, screen = widths(opened)
+    assert wide == screen
+
+
+def test_panels_that_have_nothing_to_show_are_not_there(browse: Browse, runs: Path, tmp_path: Path) -> None:
+    write_report([runs / "plain-seed1"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    for panel in SPECIAL:
+        assert not opened.page.locator(f"section#{panel}").is_visible()
+        assert not opened.page.locator(f'nav a[href="#{panel}"]').is_visible()
+    assert not opened.page.locator("#weights-run").is_visible()
+    assert "10–90 % of clients" in opened.text("accuracy-legend")
+
+
+def test_unfinished_runs_and_other_versions_are_told(browse: Browse, runs: Path, tmp_path: Path) -> None:
+    stopped, fresh = (shutil.copytree(runs / "plain-seed1", tmp_path / name) for name in ("stopped", "fresh"))
+    for folder, rounds in ((stopped, 2), (fresh, 0)):
+        with sqlite3.connect(folder / "ledger.db") as ledger:
+            for table in ("rounds", "earned", "tested", "events"):
+                ledger.execute(f"DELETE FROM {table} WHERE round > {rounds}")
+            ledger.execute("UPDATE meta SET value = '0.0.9' WHERE key = 'fedmerit'")
+        ledger.close()
+    write_report([fresh, stopped, runs / "plain-seed2"], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    badges = opened.page.locator("#runs-table tr", has=opened.page.locator(".badge")).all_inner_texts()
+    assert [re.search(r"(\d) of (\d)\s+unfinished", badge).groups() for badge in badges] == [("0", "4"), ("2", "4")]  # type: ignore[union-attr]
+    assert "made under different fedmerit" in opened.text("lead")
+    assert opened.page.locator("#environment mark").first.inner_text() == "0.0.9"
+    opened.choose("weights-run", "fresh")
+    opened.page.locator("#weights-empty", has_text="fresh has no round yet").wait_for()
+    assert "fresh has no round yet" in opened.text("explain-says")
