@@ -253,12 +253,15 @@ def fairness(
 
 @app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders.", show_default=False)],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
+    ],
     out: Annotated[Path, typer.Option(help="The HTML file to write.", show_default=False)],
 ) -> None:
     """Write one HTML file that opens offline: curves, weights, reasons.
 
-    DIR... are one or several folders made by `fedmerit run`.
+    DIR... are one or several folders made by `fedmerit run` or `fedmerit compare`. Runs that differ in the seed alone
+    are drawn as one line with a band.
     """
     from fedmerit.report.html import write_report
 
