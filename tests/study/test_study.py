@@ -66,6 +66,15 @@ def test_what_nobody_reached_is_no_difference(study: Study):
     assert set(rounds[rounds["row"] != "FedAvg"]["verdict"]) == {"not reached"}
 
 
+def test_the_mean_over_shares_is_not_reached_only_where_no_share_is(study: Study):
+    folder = study.folder
+    lowest = Study(folder, small_plan(targets=[0.5], shares=[0.125, 1.0]), study.runs, {})
+    mean = lowest.compared[(lowest.compared["measure"] == "rounds") & lowest.compared["share"].isna()].set_index("row")
+    cells = lowest.reached.groupby("row")["rounds"].apply(lambda rounds: rounds.isna().all())
+    assert not cells["LD > DS"]
+    assert mean.loc["LD > DS", "verdict"] != "not reached"
+
+
 def test_a_row_that_never_learns_saves_no_rounds(study: Study):
     rounds = study.compared[(study.compared["measure"] == "rounds") & (study.compared["target"] == 0.5)]
     still = rounds[(rounds["row"] == "still MW") & rounds["share"].isna()].iloc[0]
@@ -108,7 +117,7 @@ def test_an_unfinished_run_is_said_to_be_one_and_does_not_count(unfinished: Path
     assert not study.figures.set_index(["row", "seed"]).loc[("LD > DS", 3), "finished"]
     assert "LD &gt; DS, seed 3 (6 of 6 rounds)" in study._repr_html_()
     verdicts = study.compared[study.compared["measure"] == "accuracy"].set_index("row")["verdict"]
-    assert verdicts["m2f"] == "too few seeds"
+    assert verdicts["m2f"] == verdicts["LD > DS"] == "too few seeds"
 
 
 def test_a_study_in_which_nothing_is_done_yet(tmp_path: Path):

@@ -42,6 +42,8 @@ def test_verdicts(low: float, high: float, p: float, better: str, verdict: str):
 def test_no_difference_and_too_few_seeds_are_not_noise():
     assert judge(Paired(5, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
     assert judge(Paired(1, 0.3, float("nan"), float("nan"), 1.0, float("nan")), 1.0, "higher") == "too few seeds"
+    assert judge(Paired(4, 0.3, 0.2, 0.4, 0.125, 0.1), 0.125, "higher") == "too few seeds"
+    assert judge(Paired(2, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
 
 
 def test_the_same_table_in_four_forms():

@@ -16,6 +16,9 @@ from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
 from fedmerit.types import Vector
 
 ROUNDS = "rounds"
+FEWEST = 5
+"""Seeds below which there is no verdict."""
+
 BASELINE, SAME, NOISE, NEVER, TOO_FEW = "baseline", "the same", "inside the noise", "not reached", "too few seeds"
 COLUMNS = (
     *("row", "measure", "target", "share", "better", "seeds", "mean", "baseline", "difference"),
@@ -30,7 +33,7 @@ Values: TypeAlias = Mapping[str, Vector]
 class Measured:
     """One measure of all rows; for rounds to target also which target, which share, and in which seeds it was missed.
 
-    A share of NaN stands for the mean over all shares.
+    A share of NaN stands for the mean over all shares; `missed` is then the part of them that was missed, 0..1.
     """
 
     name: str
@@ -67,7 +70,7 @@ def of_reached(reached: Frame, plan: Plan) -> Iterator[Measured]:
     for target in plan.targets:
         cells = [_cell(watched, target, share, plan) for share in plan.shares]
         mean = {row.name: np.mean([cell.values[row.name] for cell in cells], axis=0) for row in plan.rows}
-        missed = {row.name: np.max([cell.missed[row.name] for cell in cells], axis=0) for row in plan.rows}
+        missed = {row.name: np.mean([cell.missed[row.name] for cell in cells], axis=0) for row in plan.rows}
         yield from (Measured(ROUNDS, mean, target, missed=missed), *cells)
 
 
@@ -91,7 +94,7 @@ def _lines(measure: Measured, baseline: str) -> Iterator[Line]:
         both = ~np.isnan(values) & ~np.isnan(base)
         means = {"mean": _mean(values[both]), "baseline": _mean(base[both]), "seeds": int(both.sum())}
         missed = measure.missed[row][both] if measure.missed else np.full(1, math.nan)
-        censored = {"censored": float(missed.sum())}
+        censored = {"censored": float((missed > 0).sum()) if measure.missed else math.nan}
         line = {"row": row} | about | means | censored
         if row == baseline:
             yield line | {"verdict": BASELINE}
@@ -104,11 +107,14 @@ def _lines(measure: Measured, baseline: str) -> Iterator[Line]:
 
 
 def judge(test: Paired, p_holm: float, better: Better) -> str:
-    """In words: by the interval; `leans` where p, corrected for the number of rows, does not (yet) say so too."""
-    if test.seeds < 2:
-        return TOO_FEW
+    """In words: by the interval; `leans` where p, corrected for the number of rows, does not (yet) say so too.
+
+    Below five seeds an interval covers with a chance of less than 90 % at best, whatever it says (`interval`).
+    """
     if test.sd == 0 == test.difference:
         return SAME
+    if test.seeds < FEWEST:
+        return TOO_FEW
     if test.low <= 0 <= test.high:
         return NOISE
     word = "better" if (test.difference > 0) == (better == "higher") else "worse"

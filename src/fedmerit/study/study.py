@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,10 +105,13 @@ class Study:
 
     @cached_property
     def needed(self) -> Frame:
-        """A line per row, target and share: seeds needed to see a difference of 1, 2, 5 and 10 rounds in a t test."""
+        """A line per row, target and share: seeds needed to see a difference of 1, 2, 5 and 10 rounds in a t test.
+
+        NaN where the deviation is not known, or past 100,000 seeds.
+        """
         found = self.compared
         rounds = found[(found["measure"] == "rounds") & (found["row"] != self.plan.against)]
-        steps = {f"for {k}": [seeds_needed(sd, k) for sd in rounds["sd"]] for k in STEPS}
+        steps = {f"for {k}": [seeds_needed(sd, k) or math.nan for sd in rounds["sd"]] for k in STEPS}
         return rounds[["row", "target", "share", "sd"]].assign(**steps).reset_index(drop=True)
 
     @cached_property

@@ -37,15 +37,23 @@ def summary_table(study: Study) -> TextTable:
 
 def other_table(study: Study) -> TextTable:
     """Means of the other measures; the paired difference in brackets, with a star where it is outside the noise."""
-    found = study.compared
-    audits = [name for name in dict.fromkeys(found["measure"]) if name.startswith(("gap ", "audit "))]
-    names = [*OTHERS, *audits]
-    cells = {name: [_beside(line) for line in _measure(study, name)] for name in names}
+    cells = {name: [_beside(line) for line in _measure(study, name)] for name in OTHERS}
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
     rows = zip(study.rows, *cells.values(), *costs.values(), strict=True)
     title = f"{study.plan.name}: other measures (difference to {study.plan.against}; * outside the noise)"
     below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
-    return TextTable(title, ("row", *names, *costs), tuple(rows), (below,))
+    return TextTable(title, ("row", *OTHERS, *costs), tuple(rows), (below,))
+
+
+def audit_table(study: Study) -> Iterator[TextTable]:
+    """What was audited at the end: gaps between groups, and other objectives; nothing where nothing was."""
+    names = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
+    if not names:
+        return
+    cells = [[_beside(line) for line in _measure(study, name)] for name in names]
+    title = f"{study.plan.name}: audits (difference to {study.plan.against}; * outside the noise)"
+    below = "at the server where it has rows, else the clients' mean; a gap is better the smaller it is"
+    yield TextTable(title, ("row", *names), tuple(zip(study.rows, *cells, strict=True)), (below,))
 
 
 def reached_tables(study: Study) -> Iterator[TextTable]:
@@ -62,8 +70,10 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
         yield TextTable(title, header, tuple(zip(study.rows, *columns, strict=True)), (below,))
 
 
-def saved_table(study: Study) -> TextTable:
+def saved_table(study: Study) -> Iterator[TextTable]:
     """Rounds saved, as a mean over the shares of devices: effect first, p second, and a verdict for each target."""
+    if len(study.rows) == 1:
+        return
     lines = [line for target in study.plan.targets for line in _measure(study, ROUNDS, target)]
     rows = [
         (line["row"], f"{line['target']:.0%}", *_effect(line, 2, sign=-1))
@@ -72,7 +82,7 @@ def saved_table(study: Study) -> TextTable:
     ]
     header = ("row", "target", "rounds saved", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
     title = f"{study.plan.name}: rounds to target saved against {study.plan.against}, mean over the shares of devices"
-    return TextTable(title, header, tuple(rows), tuple(_needed(study)))
+    yield TextTable(title, header, tuple(rows), tuple(_needed(study)))
 
 
 def agreement_table(study: Study) -> Iterator[TextTable]:
@@ -94,9 +104,9 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 
 
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
-    "compared": lambda study: iter((summary_table(study), other_table(study))),
+    "compared": lambda study: iter((summary_table(study), other_table(study), *audit_table(study))),
     "reached": reached_tables,
-    "saved": lambda study: iter((saved_table(study),)),
+    "saved": saved_table,
     "agreement": agreement_table,
 }
 """Tables by name, as exports call them."""

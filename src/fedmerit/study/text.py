@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 NAME = 20
 """Names of rows up to this length stay in one line, however narrow the screen."""
@@ -36,25 +38,16 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
     below: tuple[str, ...] = ()
 
-    def screen(self) -> Table:
+    def screen(self) -> Group:
         """For a terminal."""
-        caption = escape("\n".join(self.below)) or None
-        grid = Table(
-            title=escape(self.title),
-            caption=caption,
-            title_justify="left",
-            caption_justify="left",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-            padding=0,  # nine shares of devices side by side in 80 columns
-        )
+        grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)  # nine shares of devices side by side in 80 columns
         names = max((len(row[0]) for row in self.rows), default=0)
         grid.add_column(escape(self.header[0]), no_wrap=names <= NAME, overflow="fold")
         for name in self.header[1:]:
             grid.add_column(escape(name), justify="right", overflow="fold")
         for row in self.rows:
             grid.add_row(*map(escape, row))
-        return grid
+        return Group(Text(self.title, "bold"), grid, *(Text(line, "dim") for line in self.below))
 
     def html(self) -> str:
         """For a notebook."""
