@@ -11,9 +11,9 @@ from typer.main import get_command
 import fedmerit
 from fedmerit.cli import app
 from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig, ServerConfig
+from fedmerit.measures import SHARES, TARGETS
 from fedmerit.named_scores import SCORES
-from fedmerit.report.summary import SHARES
-from fedmerit.study.plan import TARGETS, Plan, Row
+from fedmerit.study.plan import Plan, Row
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -21,6 +21,7 @@ from fedmerit.cores import cores
 from fedmerit.criteria import CRITERIA, Attribute
 from fedmerit.criteria_file import read_criteria
 from fedmerit.errors import ConfigError, RunStopped, UserError
+from fedmerit.measures import TARGETS
 from fedmerit.named_recipes import RECIPES
 from fedmerit.named_scores import SCORES, make_score
 from fedmerit.objectives import GROUPED, PLAIN
@@ -220,7 +221,7 @@ def show(
     from fedmerit.report.summary import summary, summary_tables
 
     with open_ledger(folder) as ledger:
-        result = summary(ledger, target or [0.7, 0.8, 0.9, 0.95], or_equal=or_equal)
+        result = summary(ledger, target or TARGETS, or_equal=or_equal)
     if as_json:
         typer.echo(json.dumps(result))
         return

@@ -10,6 +10,11 @@ from fedmerit.errors import ConfigError
 from fedmerit.types import Matrix, Vector
 
 PERCENTILES = (10, 50, 90)
+TARGETS = (0.7, 0.8, 0.9, 0.95)
+"""Target accuracies where nobody names others."""
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the devices for which rounds to target are told: the columns of the papers' tables."""
 
 
 def percentiles(local: Vector) -> tuple[float, float, float]:

@@ -14,10 +14,10 @@ from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.folder import open_ledger
 from fedmerit.ledger import Ledger
+from fedmerit.measures import SHARES, TARGETS
 from fedmerit.report.columns import pack, pack_rounds, shorten
-from fedmerit.report.measured import TARGETS
 from fedmerit.report.settings import differences, toml_lines
-from fedmerit.report.summary import SHARES, summary
+from fedmerit.report.summary import summary
 from fedmerit.weights import Earned
 
 

@@ -51,7 +51,7 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
     runs = members(plan, out)
     with progress(console, runs) as on_step:
         study = compare(plan, out, on_step=on_step)
-    for table in (summary_table(study), *reached_tables(study), *saved_table(study)):
+    for table in (summary_table(study), *reached_tables(study), saved_table(study)):
         console.print(table.screen(), "")
     example = next(one.folder for one in runs if one.row == EXPLAINED)
     console.print(f"why these weights: fedmerit explain {example} --round {rounds}", markup=False, soft_wrap=True)

@@ -9,12 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.ledger import Ledger
-from fedmerit.measures import rounds_to_target
-from fedmerit.report.summary import SHARES
+from fedmerit.measures import SHARES, TARGETS, rounds_to_target
 from fedmerit.server import SERVER
 from fedmerit.types import Vector
 
-TARGETS = (0.7, 0.8, 0.9, 0.95)
 MARKS = ("p10", "p50", "p90")
 WORST = 0.1
 """The share of the clients whose mean accuracy is told as that of the worst."""

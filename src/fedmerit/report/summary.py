@@ -10,11 +10,9 @@ from rich.console import RenderableType
 
 from fedmerit.errors import UserError
 from fedmerit.ledger import Ledger
-from fedmerit.measures import rounds_to_target
+from fedmerit.measures import SHARES, rounds_to_target
 from fedmerit.report.screen import list_table
 from fedmerit.server import SERVER
-
-SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:

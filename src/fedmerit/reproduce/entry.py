@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from fedmerit.cores import cores
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.report.summary import SHARES
+from fedmerit.measures import SHARES
 from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.study import Study
 from fedmerit.study.text import TextTable

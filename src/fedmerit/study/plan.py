@@ -13,10 +13,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fedmerit.config import Config, Section, make_config, read_toml, validate
 from fedmerit.errors import ConfigError, UnknownName, UserError
+from fedmerit.measures import SHARES, TARGETS
 from fedmerit.named_recipes import make_recipe
-from fedmerit.report.summary import SHARES
 
-TARGETS = (0.7, 0.8, 0.9, 0.95)
 MOST_SEEDS = 10_000
 SHARED = ("task", "run")
 """What all rows have in common: data, partition, model, seeds, rounds and the draw of clients."""

@@ -70,10 +70,8 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
         yield TextTable(title, header, tuple(zip(study.rows, *columns, strict=True)), (below,))
 
 
-def saved_table(study: Study) -> Iterator[TextTable]:
+def saved_table(study: Study) -> TextTable:
     """Rounds saved, as a mean over the shares of devices: effect first, p second, and a verdict for each target."""
-    if len(study.rows) == 1:
-        return
     lines = [line for target in study.plan.targets for line in _measure(study, ROUNDS, target)]
     rows = [
         (line["row"], f"{line['target']:.0%}", *_effect(line, 2, sign=-1))
@@ -82,7 +80,7 @@ def saved_table(study: Study) -> Iterator[TextTable]:
     ]
     header = ("row", "target", "rounds saved", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
     title = f"{study.plan.name}: rounds to target saved against {study.plan.against}, mean over the shares of devices"
-    yield TextTable(title, header, tuple(rows), tuple(_needed(study)))
+    return TextTable(title, header, tuple(rows), tuple(_needed(study)))
 
 
 def agreement_table(study: Study) -> Iterator[TextTable]:
@@ -106,7 +104,7 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "compared": lambda study: iter((summary_table(study), other_table(study), *audit_table(study))),
     "reached": reached_tables,
-    "saved": saved_table,
+    "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 else []),
     "agreement": agreement_table,
 }
 """Tables by name, as exports call them."""
