@@ -1,4 +1,4 @@
-"""Measures of a run: percentiles of local accuracy and rounds to target (SPEC A7)."""
+"""Measures of a run: percentiles and spread of local accuracy, rounds to target (SPEC A7)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from fedmerit.errors import ConfigError
 from fedmerit.types import Matrix, Vector
 
 PERCENTILES = (10, 50, 90)
+WORST = 0.1
+"""The share of the clients whose mean accuracy is told as that of the worst."""
+
 TARGETS = (0.7, 0.8, 0.9, 0.95)
 """Target accuracies where nobody names others."""
 
@@ -24,6 +27,18 @@ def percentiles(local: Vector) -> tuple[float, float, float]:
         return (float("nan"),) * 3
     low, middle, high = np.percentile(known, PERCENTILES)
     return float(low), float(middle), float(high)
+
+
+def worst_mean(local: Vector, share: float = WORST) -> float:
+    """The mean accuracy of the share of the clients (at least one) that has the lowest; NaN where none is known."""
+    known = np.sort(local[~np.isnan(local)])
+    return float(known[: max(1, int(np.ceil(share * len(known) - 1e-9)))].mean()) if len(known) else float("nan")
+
+
+def spread(local: Vector) -> float:
+    """The standard deviation over the clients; NaN where none is known."""
+    known = local[~np.isnan(local)]
+    return float(known.std()) if len(known) else float("nan")
 
 
 def rounds_to_target(

@@ -14,8 +14,9 @@ from report_runs import collected, make_run
 
 from fedmerit.errors import FolderError
 from fedmerit.folder import open_ledger
+from fedmerit.measures import spread, worst_mean
 from fedmerit.report.folders import labels
-from fedmerit.report.measured import distribution, spread, worst_mean
+from fedmerit.report.measured import distribution
 from fedmerit.report.rows import band, median_round
 
 OTHER = {"train": {"lr": 0.25}}

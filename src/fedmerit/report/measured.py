@@ -9,13 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.ledger import Ledger
-from fedmerit.measures import SHARES, TARGETS, rounds_to_target
+from fedmerit.measures import SHARES, TARGETS, rounds_to_target, spread, worst_mean
 from fedmerit.server import SERVER
 from fedmerit.types import Vector
 
 MARKS = ("p10", "p50", "p90")
-WORST = 0.1
-"""The share of the clients whose mean accuracy is told as that of the worst."""
 STEPS = 50
 """The clients' final accuracies are kept as so many steps of their distribution: each holds for 2 % of the clients."""
 
@@ -50,24 +48,12 @@ def measure_run(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Measured
         return Measured({}, [], [])
     curves = {
         **{Measure(mark): {row["round"]: row[mark] for row in evaluated} for mark in (ACCURACY.name, *MARKS)},
-        Measure("worst"): _by_round(tested, [worst_mean(row, WORST) for row in local]),
+        Measure("worst"): _by_round(tested, [worst_mean(row) for row in local]),
         Measure("spread"): _by_round(tested, [spread(row) for row in local]),
         **dict(_audits(ledger)),
     }
     reached = [[rounds_to_target(tested, local, target, share) for share in SHARES] for target in TARGETS]
     return Measured(curves, reached, distribution(local[-1]))
-
-
-def worst_mean(local: Vector, share: float) -> float:
-    """The mean accuracy of the share of the clients (at least one) that has the lowest; NaN where none is known."""
-    known = np.sort(local[~np.isnan(local)])
-    return float(known[: max(1, int(np.ceil(share * len(known) - 1e-9)))].mean()) if len(known) else float("nan")
-
-
-def spread(local: Vector) -> float:
-    """The standard deviation over the clients."""
-    known = local[~np.isnan(local)]
-    return float(known.std()) if len(known) else float("nan")
 
 
 def distribution(local: Vector) -> list[float]:

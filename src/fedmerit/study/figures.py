@@ -11,12 +11,9 @@ import numpy as np
 
 from fedmerit.frames import Line
 from fedmerit.ledger import Ledger
-from fedmerit.measures import percentiles, rounds_to_target
+from fedmerit.measures import percentiles, rounds_to_target, spread, worst_mean
 from fedmerit.server import SERVER
 from fedmerit.types import Vector
-
-WORST = 0.1
-"""The share of the clients whose mean accuracy is `worst`."""
 
 Better: TypeAlias = Literal["higher", "lower"]
 MEASURES: Mapping[str, Better] = {
@@ -67,7 +64,7 @@ def read(ledger: Ledger, targets: Sequence[float], shares: Sequence[float]) -> R
         "seconds": sum(sum(row["seconds"].values()) for row in rounds),
     }
     last = local[-1] if len(evaluated) else np.full(1, np.nan)
-    return Reading(_accuracies(curve) | _spread(last) | costs | dict(_audits(ledger)), reached, curve)
+    return Reading(_accuracies(curve) | _over_clients(last) | costs | dict(_audits(ledger)), reached, curve)
 
 
 def better(measure: str) -> Better:
@@ -82,13 +79,10 @@ def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
     return {"accuracy": curve[-1]["accuracy"], "best": best["accuracy"], "best_round": best["round"]}
 
 
-def _spread(local: Vector) -> dict[str, float]:
+def _over_clients(local: Vector) -> dict[str, float]:
     """Percentiles, mean of the worst tenth and variance of the accuracies of clients that have test rows."""
-    known = np.sort(local[~np.isnan(local)])
-    low, middle, high = percentiles(local)
-    few = known[: max(math.ceil(WORST * len(known)), 1)]
-    worst, variance = (float(few.mean()), float(known.var())) if len(known) else (math.nan, math.nan)
-    return {"p10": low, "p50": middle, "p90": high, "worst": worst, "variance": variance}
+    marks = dict(zip(("p10", "p50", "p90"), percentiles(local), strict=True))
+    return marks | {"worst": worst_mean(local), "variance": spread(local) ** 2}
 
 
 def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
