@@ -55,5 +55,5 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
         console.print(table.screen(), "")
     example = next(one.folder for one in runs if one.row == EXPLAINED)
     console.print(f"why these weights: fedmerit explain {example} --round {rounds}", markup=False, soft_wrap=True)
-    write_report([one.folder for one in runs if one.seed == seed], out / "report.html")
+    write_report([out], out / "report.html")
     console.print(f"report: {out / 'report.html'}   ({perf_counter() - began:.0f} s)", markup=False)
