@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.ledger import Ledger
+from fedmerit.ledger import Ledger, Rewarded
 from fedmerit.types import ClientId, Vector
 
 CLASSES = 3
@@ -111,10 +111,12 @@ def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
     rounds, local = ledger.local_accuracy()
     if not rounds:
         raise UserError("the run has no evaluated round yet")
-    contributions, rewards = ledger.contributions(), ledger.rewards()
-    accounts = []
+    contributions, accounts = ledger.contributions(), []
+    rewards: dict[ClientId, list[Rewarded]] = {}
+    for reward in ledger.rewards():
+        rewards.setdefault(reward.client, []).append(reward)
     for client in range(local.shape[1]):
-        mine = [reward for reward in rewards if reward.client == client]
+        mine = rewards.get(client, [])
         taken, rows = contributions.get(client, (0, 0.0))
         accounts.append(
             Account(

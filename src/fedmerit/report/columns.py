@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from fedmerit.groups import FARTHEST
 from fedmerit.weights import Earned
 
 Number: TypeAlias = int | float | None
@@ -24,7 +25,7 @@ def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[E
     plain = ("ids", "group", "weight", "score", "total")
     return {
         **{key: [row[key] for row in rounds] for key in ("round", "priority", "way", "groups")},
-        "cut": [shorten(row["cut"], VALUE_DIGITS) for row in rounds],
+        "cut": [shorten(row["cut"] if (row["cut"] or 0) <= FARTHEST else None, VALUE_DIGITS) for row in rounds],
         **{key: [one[key] for one in packed] for key in plain},
         **{key: _by_name([one[key] for one in packed]) for key in ("facts", "raw", "norm")},
     }

@@ -37,7 +37,7 @@ function barAxes(run, rows) {
   const common = { fixedrange: true, automargin: true };
   return {
     xaxis: axis({ ...common, title, showgrid: false, ...(named ? names : { showticklabels: false }) }),
-    yaxis: axis({ ...common, title: titled("weight"), tickformat: ".1~%", rangemode: "tozero" }),
+    yaxis: axis({ ...common, title: titled("weight"), tickformat: ".3~p", rangemode: "tozero" }),
   };
 }
 

@@ -75,7 +75,7 @@ function curvesPanel(id, measures) {
   function entry(row) {
     const band = bandOf(row, chosen());
     const toggles = [rows().length > 1 ? toggle("line", "line", row) : null, band && toggle("band", band.of, row)];
-    return el("span", { class: "entry" }, swatch(row), brief(row.label), toggles);
+    return el("span", { class: "entry" }, swatch(row), brief(row.label, narrow() ? 16 : 32), toggles);
   }
 
   function show() {

@@ -30,7 +30,8 @@ function strip(rows, value, mine) {
   const x = (row) => (4 + (152 * value(row)) / top).toFixed(1);
   const svg = make("svg", { viewBox: "0 0 160 20", class: "strip", "aria-hidden": "true" });
   svg.append(make("line", { x1: 4, x2: 156, y1: 10, y2: 10, class: "base" }));
-  svg.append(make("path", { d: rows.map((row) => `M${x(row)} 6V14`).join(""), class: "others" }));
+  const others = rows.length > 200 ? "others many" : "others";
+  svg.append(make("path", { d: rows.map((row) => `M${x(row)} 6V14`).join(""), class: others }));
   svg.append(make("path", { d: `M${x(mine)} 2V18`, class: "mine" }));
   return svg;
 }

@@ -65,7 +65,9 @@ function countTraces(run) {
   const common = { type: "scatter", mode: "lines", x: numbersOf(run), hoverinfo: "skip" };
   const shape = { shape: "hvh", width: 2 };
   const number = { ...common, y: run.rounds.groups, yaxis: "y2", line: { ...shape, color: cssValue("ink") } };
-  const cut = { ...common, y: run.rounds.cut, yaxis: "y3", line: { ...shape, color: cssValue("accent"), dash: "dot" } };
+  const accent = { color: cssValue("accent") };
+  const line = { ...common, y: run.rounds.cut, yaxis: "y3", line: { ...shape, ...accent, dash: "dot" } };
+  const cut = { ...line, mode: "lines+markers", marker: { ...accent, size: 4 } }; // a round alone is no line
   return [number, cut];
 }
 
@@ -87,8 +89,9 @@ function groupText(run, round, id) {
   const rows = rowsOf(run, round);
   const mine = rows.find((row) => row.id === id);
   if (!mine) return fateText(run, round, id);
-  const others = peersOf(rows, mine).length - 1;
-  return `${shorten(nameOf(run, id))}: ${shareOf(run, round, mine.group)}, with ${plural(others, "other")}`;
+  const [name, peers] = [shorten(nameOf(run, id)), peersOf(rows, mine).length];
+  if (peers === rows.length) return `${name}: all ${plural(peers, "client")} of round ${round} were one group`;
+  return `${name}: ${shareOf(run, round, mine.group)}, with ${plural(peers - 1, "other")}`;
 }
 
 function showGroups() {
@@ -110,8 +113,8 @@ function showGroupKeys(run) {
   const numbers = [...new Set(home)].filter((number) => number >= 0).sort((a, b) => a - b);
   const key = (number) => {
     const count = plural(home.filter((each) => each === number).length, "client");
-    if (number < COLOURS) return keyed(`fill run-${number + 1}`, `most often ${count}`);
-    return keyed("fill rest", `further groups, most often ${count}`);
+    if (number < COLOURS) return keyed(`fill run-${number + 1}`, `${count} most of the time`);
+    return keyed("fill rest", `further groups: ${count} most of the time`);
   };
   $("groups-keys").replaceChildren(...numbers.map(key), keyed("blank", "not drawn"));
 }
@@ -121,7 +124,7 @@ function sayGroup() {
   const run = RUNS[state.run];
   if (!run.lineages) return;
   const cut = run.rounds.cut[run.places.get(state.round)];
-  const apart = cut === null ? "" : ` Clients farther apart than ${numberText(cut, 3)} were kept apart.`;
+  const apart = cut === null ? "" : ` Whoever was farther than ${numberText(cut, 3)} from each other was kept apart.`;
   const why = button("Why this weight?", () => reveal($("explain")));
   $("groups-says").replaceChildren(`${clean(groupText(run, state.round, state.client))}.${apart} `, why);
 }

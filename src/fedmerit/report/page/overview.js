@@ -1,11 +1,13 @@
 // Overview: what is compared, and the key figures of each row.
 
-const FIGURES = ["recipe", "priority", "normalise", "score", "seed", "rounds", "clients", "accuracy", "best"].concat([
-  "10th percentile",
+const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "priority"].concat([
+  "normalise",
+  "score",
   "down",
   "up",
   "time",
 ]);
+const WORDS = new Set(["recipe", "priority", "normalise", "score"]); // all other columns are numbers
 const NOISE = "One seed is a single run: a difference between two can be noise until it holds over several seeds.";
 
 function swatch(row) {
@@ -37,7 +39,8 @@ function versionText() {
 
 function showRuns() {
   const first = RUNS.length > ROWS.length ? "row" : "run";
-  $("runs-table").replaceChildren(table(null, [first, ...FIGURES], ROWS.map(figureCells), (i) => i > 4));
+  const numeric = (i) => i > 0 && !WORDS.has(FIGURES[i - 1]);
+  $("runs-table").replaceChildren(table(null, [first, ...FIGURES], ROWS.map(figureCells), numeric));
   const waiting = ROWS.filter((row) => !row.tested).map((row) => `${shorten(row.label)} has no evaluated round yet.`);
   if (DATA.waiting) waiting.push(`${plural(DATA.waiting, "run")} that the study asks for have not begun yet.`);
   const last = "Accuracy and 10th percentile are those of the last evaluated round";
@@ -62,17 +65,17 @@ function figureCells(row) {
   const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(lines), "%"));
   const mean = (name, show) => show(row.costs[name][0]);
   return [
-    [swatch(row), brief(row.label)],
+    [swatch(row), brief(row.label, 26)],
+    el("strong", end("accuracy")),
+    known(row.best, bestCell),
+    end("p10"),
+    roundsCell(row),
+    String(row.clients),
+    seedsText(row.seeds),
     known(row.recipe, shorten),
     priorityText(row),
     known(row.normalise, shorten),
     known(row.score, shorten),
-    seedsText(row.seeds),
-    roundsCell(row),
-    String(row.clients),
-    el("strong", end("accuracy")),
-    known(row.best, bestCell),
-    end("p10"),
     mean("bytes_down", bytesText),
     mean("bytes_up", bytesText),
     mean("seconds", secondsText),
@@ -100,6 +103,6 @@ function roundsCell({ costs, planned, unfinished, runs }) {
   const [mean, low, high] = costs.played;
   if (!unfinished) return String(high ?? mean);
   const played = high === undefined || low === high ? mean : `${low} – ${high}`;
-  const which = runs.length > 1 ? `${unfinished} of ${plural(runs.length, "run")} unfinished` : "unfinished";
-  return [`${played} of ${planned} `, el("span", { class: "badge" }, which)];
+  const which = runs.length > 1 ? `${unfinished} of ${runs.length} unfinished` : "unfinished";
+  return [`${played} of ${planned}`, el("span", { class: "badge" }, which)];
 }

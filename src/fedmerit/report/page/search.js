@@ -44,7 +44,7 @@ function drawSearch() {
       [0, cssValue("scale-none")],
       [1, cssValue("scale-mid")],
     ],
-    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".1~%", nticks: 5, tickfont: { color: cssValue("muted") } },
+    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".3~p", nticks: 5, tickfont: { color: cssValue("muted") } },
     showscale: !narrow(),
     ...(numbersOf(run).length <= 100 ? { xgap: 1, ygap: 1 } : {}),
     hoverongaps: true,

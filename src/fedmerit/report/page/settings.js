@@ -7,16 +7,21 @@ function showSettings() {
   const same = ROWS.length > 1 ? " They are the same in all." : "";
   $("settings-lead").textContent = KEPT + (differ.length ? " What differs comes first and is marked below." : same);
   $("settings-differ").hidden = !differ.length;
-  $("settings-differ").replaceChildren(table("What differs", ["setting", ...rowNames()], differ.map(differRow)));
+  const value = (row, key) => el("code", known(differ.find((each) => each.key === key).values[row.index], clean));
+  const keys = differ.map(({ key }) => key);
+  $("settings-differ").replaceChildren(crossed("What differs", "setting", keys, value));
   const marked = new Set(differ.map(({ key }) => key));
   $("settings-runs").replaceChildren(...ROWS.map((row) => configOf(row, marked)));
 }
 
-const rowNames = () => ROWS.map((row) => brief(row.label, 24));
-const differRow = ({ key, values }) => [
-  el("code", clean(key)),
-  ...values.map((value) => el("code", known(value, clean))),
-];
+// A column per row, or a line per row where these are many.
+function crossed(caption, corner, keys, value) {
+  const names = ROWS.map((row) => [swatch(row), brief(row.label, 24)]);
+  const [few, words] = [ROWS.length <= 3, keys.map((key) => el("code", clean(key)))];
+  const byKey = () => keys.map((key, i) => [words[i], ...ROWS.map((row) => value(row, key))]);
+  const byRow = () => ROWS.map((row, i) => [names[i], ...keys.map((key) => value(row, key))]);
+  return table(caption, few ? [corner, ...names] : ["", ...words], few ? byKey() : byRow());
+}
 
 function configOf(row, marked) {
   const lines = el(
@@ -37,10 +42,11 @@ function configLine([key, name, value], marked) {
 function showEnvironment() {
   const keys = [...new Set(ROWS.flatMap((row) => row.environment.map(([key]) => key)))];
   const marked = new Set(DATA.differs.environment);
-  const value = (row, key) => row.environment.find(([name]) => name === key)?.[2];
-  const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(value(row, key), clean));
-  const rows = keys.map((key) => [clean(key), ...ROWS.map((row) => cell(row, key))]);
-  $("environment").replaceChildren(table(null, ["", ...rowNames()], [["folder", ...ROWS.map(foldersOf)], ...rows]));
+  const told = (row, key) => row.environment.find(([name]) => name === key)?.[2];
+  const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(told(row, key), clean));
+  const value = (row, key) => (key === "folder" ? foldersOf(row) : cell(row, key));
+  const ordered = [...keys.filter((key) => key !== "recipe"), "folder", ...(keys.includes("recipe") ? ["recipe"] : [])];
+  $("environment").replaceChildren(crossed(null, "", ordered, value));
 }
 
 function foldersOf(row) {

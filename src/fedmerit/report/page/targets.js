@@ -22,7 +22,8 @@ function byTarget(row, slowest) {
 }
 
 function byRow(rows, target, slowest) {
-  const line = (row) => targetLine([swatch(row), brief(row.label, 24)], row.reached[target], row, slowest);
+  const head = (row) => [swatch(row), brief(row.label, narrow() ? 9 : 15)];
+  const line = (row) => targetLine(head(row), row.reached[target], row, slowest);
   return targetTable(`above ${shareText(DATA.targets[target])}`, "", rows.map(line));
 }
 

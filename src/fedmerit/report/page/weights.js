@@ -31,7 +31,7 @@ function weightScale(top) {
       [0.5, mid],
       [1, full],
     ],
-    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".1~%", nticks: 6, tickfont },
+    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".3~p", nticks: 6, tickfont },
     showscale: !narrow(),
   };
 }
