@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_study import ROWS, small_plan
 
-from fedmerit import Run, Study, UserError
+from fedmerit import Run, Study, UserError, compare
 from fedmerit.errors import FolderError
 from fedmerit.measures import rounds_to_target
 from fedmerit.study.agreement import Agreement, Right, agreement
@@ -182,3 +182,15 @@ def test_agreement_is_counted_row_by_row():
     assert found.neither_if_independent == pytest.approx(2 * 3 / 5)
     with pytest.raises(FolderError, match="the same test rows"):
         agreement(Right(right, "a"), Right(other, "b"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", b"PK\x03\x04 cut short"])
+def test_a_damaged_file_of_right_rows_is_named_and_can_be_made_again(study: Study, tmp_path: Path, damage: bytes):
+    folder = tmp_path / "damaged"
+    shutil.copytree(study.folder, folder)
+    (folder / "right/ld-ds-seed3.npz").write_bytes(damage)
+    with pytest.raises(FolderError, match=r"ld-ds-seed3\.npz is damaged.*remove it and call"):
+        _ = Study.load(folder).figures
+    (folder / "right/ld-ds-seed3.npz").unlink()
+    again = compare(small_plan(), folder, jobs=1)
+    assert again.figures.equals(study.figures.assign(seconds=again.figures["seconds"]))

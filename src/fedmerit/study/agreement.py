@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +74,11 @@ def write_right(path: Path, found: Right) -> None:
 def read_right(path: Path) -> Right | None:
     """None where there is no such file: clients with models of their own have no common one to test."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return Right(np.unpackbits(file["bits"], count=int(file["number"])).astype(np.bool_), str(file["rows"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise FolderError(f"{path} is damaged: {error}; remove it and call `fedmerit compare` again") from None
 
 
