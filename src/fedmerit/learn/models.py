@@ -33,14 +33,6 @@ def m2f_cnn() -> nn.Module:
     )
 
 
-def small_faces() -> nn.Module:
-    """For studies in minutes: faces at half size, 8 and 16 filters, 64 dense units; the papers' shape otherwise."""
-    layers: list[nn.Module] = [nn.MaxPool2d(2)]
-    for into, out in ((3, 8), (8, 16)):
-        layers += [nn.Conv2d(into, out, 3, padding="same"), nn.MaxPool2d(2), nn.ReLU()]
-    return glorot(nn.Sequential(*layers, ChannelsLast(), nn.Linear(16 * 8 * 8, 64), nn.ReLU(), nn.Linear(64, 1)))
-
-
 def dense(*widths: int) -> nn.Module:
     """Dense layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Flatten()]
@@ -70,7 +62,7 @@ MODELS: Mapping[str, Build] = {
     "compas-mlp": partial(dense, 15, 10, 2),
     "compas-linear": partial(dense, 15, 2),
     "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
-    "celeba-cnn-small": small_faces,
+    "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
     "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
     "femnist-mlp": partial(dense, 784, 64, 62),
 }

@@ -98,6 +98,6 @@ CELEBA = TaskKind(
     name="celeba",
     about="faces of 64 x 64 pixels with 40 attributes, does the person smile; one client per person",
     load=_load,
-    models=("celeba-cnn", "celeba-cnn-small"),
+    models=("celeba-cnn", "celeba-mlp"),
     partitions=("natural", *MADE),
 )
