@@ -60,7 +60,10 @@ def _by_name(rounds: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 
 def pack(values: Sequence[float | None], digits: int) -> Numbers:
     """The values with `digits` significant digits, with more where two different values would look the same."""
-    distinct, short = len(set(values)), [shorten(value, digits) for value in values]
+    distinct = len(set(values))
+    if distinct == 1 and len(values) > 1:
+        return shorten(values[0], digits)
+    short = [shorten(value, digits) for value in values]
     while len(set(short)) < distinct and digits < MOST_DIGITS:
         digits += 1
         short = [shorten(value, digits) for value in values]
