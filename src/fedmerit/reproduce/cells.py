@@ -8,17 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.study.compared import FEWEST
 from fedmerit.study.statistics import interval, paired, restricted
 from fedmerit.study.study import Study
 from fedmerit.types import Vector
 
 UNKNOWN = "-"
 LEGEND = (
-    "in brackets: 95% bootstrap interval over the seeds (docs/study.md); * the interval of a difference leaves out 0",
+    "in brackets: 95% bootstrap interval over the seeds (docs/study.md); * the interval of a difference leaves out 0, "
+    f"with at least {FEWEST} seeds"
 )
 CENSORED = (
     "> T: not reached within T rounds; a number after > is a mean in which such runs count as T. Gains with them are "
-    "bounds: ≥ where DS was late, ≤ where the row was, ≈ where both were",
+    "bounds: ≥ where the baseline was late, ≤ where the row was, ≈ where both were"
 )
 
 
@@ -71,7 +73,7 @@ def difference_cell(differences: Sequence[float] | Vector, digits: int = 1) -> s
     test = paired(differences)
     if not test.seeds:
         return UNKNOWN
-    star = "*" if test.low > 0 or test.high < 0 else ""
+    star = "*" if test.seeds >= FEWEST and (test.low > 0 or test.high < 0) else ""
     return f"{test.difference + 0.0:+.{digits}f}{star}{_bracket(test.low, test.high, digits, '+')}"
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from fedmerit.reproduce.cells import LEGEND, difference_cell
+from fedmerit.reproduce.cells import difference_cell
+from fedmerit.study.compared import FEWEST, NOISE, TOO_FEW
 from fedmerit.study.statistics import paired
 from fedmerit.study.text import TextTable
 from fedmerit.types import Vector
 
-SEEN, NOT_SEEN, NOISE, UNKNOWN = "seen", "not seen", "inside the noise", "unknown"
+SEEN, NOT_SEEN = "seen", "not seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,9 @@ class Claim:
     def verdict(self) -> str:
         """By the interval over seeds: above 0, below, or around it."""
         test = paired(self.holds_by)
-        if np.isnan(test.difference):
-            return UNKNOWN
-        if test.low > 0 or (test.seeds == 1 and test.difference > 0):
+        if test.seeds < FEWEST:
+            return TOO_FEW
+        if test.low > 0:
             return SEEN
         return NOISE if test.low <= 0 < test.high else NOT_SEEN
 
@@ -41,4 +40,4 @@ def claims_table(claims: Sequence[Claim]) -> TextTable:
     below = (
         "holds by: above 0 where the claim holds; seen: its interval lies above 0; not seen: it does not reach above",
     )
-    return TextTable("The paper's claims", ("claim", "row", "holds by", "verdict"), rows, (*below, *LEGEND))
+    return TextTable("The paper's claims", ("claim", "row", "holds by", "verdict"), rows, below)

@@ -39,7 +39,7 @@ def tell(setting: Setting, studies: Studies) -> Told:
     whole = all(f"{FINAL} {order}" in study.rows and order in study.rows for order in ORDERS)
     online = [_online(study, setting.targets)] if whole else []
     saved = [saved_table(study)] if len(study.rows) > 1 else []
-    return Told((*tables, *online, *saved))
+    return Told((*tables, *online, *saved), notes=(LEGEND, CENSORED))
 
 
 def _table(study: Study, target: float, place: int) -> TextTable:
@@ -55,7 +55,7 @@ def _table(study: Study, target: float, place: int) -> TextTable:
     header = ("row", *(f"{share} %" for share in DAFL_DEVICES), *GROUPS)
     other = "" if round(100 * target) == at else f" (measured: above {100 * target:g} %)"
     title = f"Table 1: rounds until a share of the devices is above {at} %{other}"
-    return TextTable(title, header, tuple(lines), (*LEGEND, *CENSORED, *marks.below))
+    return TextTable(title, header, tuple(lines), marks.below)
 
 
 def _lines(
@@ -97,7 +97,7 @@ def _online(study: Study, targets: Sequence[float]) -> TextTable:
     title = (
         "Rounds saved by adjusting the order online: the mean of the six fixed orders minus that of the six adjusted"
     )
-    return TextTable(title, header, tuple(rows), (*LEGEND, *CENSORED))
+    return TextTable(title, header, tuple(rows))
 
 
 def _saved(study: Study, target: float) -> Iterator[str]:

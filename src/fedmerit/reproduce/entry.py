@@ -29,7 +29,8 @@ class Setting:
     """A reproduction at one scale: what all rows share, in what it differs from the paper, how long it takes.
 
     `bases` has the configuration of each part. `targets` stand in the places of the published ones. `seconds` are
-    those of one round of one run on one core, as measured on the machine of docs/results, or reckoned from such.
+    those of one round of one run on one core, its part of loading the data included, as measured on the machine of
+    docs/results or reckoned from such.
     """
 
     bases: Mapping[str, Base]

@@ -64,8 +64,8 @@ def _adult(poisoned: float, clients: int, rounds: int) -> Base:
 def _settings(parts: Mapping[str, float]) -> dict[Scale, Setting]:
     """The poster has no setting to differ from: `paper` has more clients and rounds, as its figures may have."""
     sizes: Mapping[Scale, tuple[int, int, float]] = {
-        "small": (20, 20, 0.15),
-        "medium": (50, 200, 0.25),
+        "small": (20, 20, 0.4),
+        "medium": (50, 200, 0.3),
         "paper": (100, 1000, 0.4),
     }
     return {

@@ -37,7 +37,7 @@ def tell(setting: Setting, studies: Studies) -> Told:
         bars |= {" ".join(filter(None, (part, row))): list(values.values()) for row, values in found.items()}
     pictured = {name: [1 - bar[0], bar[1], bar[2]] for name, bar in bars.items()}
     names = ("error", *MEASURES[1:3])
-    return Told(tuple(tables), {"bars": draw_bars(names, pictured)})
+    return Told(tuple(tables), {"bars": draw_bars(names, pictured)}, (LEGEND, MEANING, PUBLISHED))
 
 
 def measure(study: Study) -> Found:
@@ -76,15 +76,13 @@ def _weight(run: Run) -> float:
 
 def _values(part: str, study: Study, found: Found) -> TextTable:
     rows = tuple((row, *(mean_cell(values, 3) for values in found[row].values())) for row in study.rows)
-    return TextTable(_title(part, "measured"), ("row", *MEASURES), rows, (*LEGEND, MEANING, PUBLISHED))
+    return TextTable(_title(part, "measured"), ("row", *MEASURES), rows)
 
 
 def _differences(part: str, study: Study, found: Found) -> TextTable:
     base = found[study.plan.against]
     rows = tuple(_changes(row, found[row], base) for row in study.rows if row != study.plan.against)
-    return TextTable(
-        _title(part, f"differences to {study.plan.against}, paired by seed"), ("row", *MEASURES), rows, LEGEND
-    )
+    return TextTable(_title(part, f"differences to {study.plan.against}, paired by seed"), ("row", *MEASURES), rows)
 
 
 def _changes(row: str, mine: Mapping[str, Vector], base: Mapping[str, Vector]) -> tuple[str, ...]:

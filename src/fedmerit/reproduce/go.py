@@ -15,13 +15,14 @@ from fedmerit.study.compare import OnStep, compare
 from fedmerit.study.layout import Member, members
 from fedmerit.study.plan import Plan
 
+CLOCK = "seconds.txt"
 Watch = Callable[[list[Member]], AbstractContextManager[OnStep]]
 """Given all runs: what is told of each step while they go on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A reproduction that was run: its studies, what they say, and the seconds of this call."""
+    """A reproduction that was run: its studies, what they say, and the seconds of all calls."""
 
     reproduction: Reproduction
     scale: str
@@ -55,13 +56,24 @@ def reproduce(
     told = reproduction.tell(setting, studies)
     for name, picture in told.figures.items():
         write_new_file(out / f"{name}.svg", picture)
-    return Reproduced(reproduction, scale, setting, studies, told, monotonic() - began)
+    return Reproduced(reproduction, scale, setting, studies, told, _clock(out, monotonic() - began))
+
+
+def _clock(out: Path, seconds: float) -> float:
+    """The seconds of all calls for this folder that came to an end, this one included; kept in the folder."""
+    path = out / CLOCK
+    try:
+        before = float(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        before = 0.0
+    write_new_file(path, f"{before + seconds:.1f}\n", "another --out")
+    return before + seconds
 
 
 def check_parts(plans: Mapping[str, Plan], out: Path) -> None:
     """Refuse a folder of several studies that holds something else; `compare` looks at each study's own."""
     if len(plans) == 1 or not out.is_dir():
         return
-    others = sorted(path.name for path in out.iterdir() if path.name not in plans and path.suffix != ".svg")
+    others = sorted(path.name for path in out.iterdir() if path.name not in (*plans, CLOCK) and path.suffix != ".svg")
     if others:
         raise FolderError(f"{out} holds something else: {', '.join(others[:5])}; choose another --out")

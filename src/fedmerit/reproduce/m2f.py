@@ -42,7 +42,7 @@ def _settings(smallest: float, epochs: int | list[int], *differs: str) -> dict[S
     fewer, few = (f"{rows} rows per client in place of 1,500" for rows in (300, 150))
     dense = "a network 784-64-10 in place of two convolutions"
     return {
-        "small": Setting(_base("mnist-mlp", 150, 0.05, smallest, epochs), 0.4, (dense, few, UNSTATED, *differs)),
+        "small": Setting(_base("mnist-mlp", 150, 0.05, smallest, epochs), 0.5, (dense, few, UNSTATED, *differs)),
         "medium": Setting(_base("m2f-cnn", 300, 0.01, smallest, epochs), 30, (fewer, UNSTATED, *differs)),
         "paper": Setting(_base("m2f-cnn", 1500, 0.01, smallest, epochs), 150, (UNSTATED, *differs)),
     }

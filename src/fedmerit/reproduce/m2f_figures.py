@@ -41,7 +41,7 @@ class Figures:
             f"figure{number}": draw_curves(f"Figure {number}: local accuracy", list(_curves(runs, clients)))
             for number, clients in FIGURES.items()
         }
-        return Told((*tables, claims_table(claims)), pictures, (f"full lines: keep, dashed: reset; {LEGEND[0]}",))
+        return Told((*tables, claims_table(claims)), pictures, ("full lines: keep, dashed: reset", LEGEND, CENSORED))
 
 
 def _table(study: Study, runs: Runs, number: int, clients: Sequence[int]) -> TextTable:
@@ -67,7 +67,7 @@ def _table(study: Study, runs: Runs, number: int, clients: Sequence[int]) -> Tex
                     mean_cell([one.wobble[client] for one in seen], 4),
                 )
             )
-    return TextTable(f"Figure {number} in numbers (the paper prints none)", header, tuple(lines), (*LEGEND, CENSORED))
+    return TextTable(f"Figure {number} in numbers (the paper prints none)", header, tuple(lines))
 
 
 def _claims(runs: Runs, way: str, clients: tuple[int, int, int]) -> Iterator[Claim]:

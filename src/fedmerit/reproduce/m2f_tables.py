@@ -45,9 +45,9 @@ class Clients:
             )
         ]
         title = f"Table {self.number}: accuracy and speed of single clients"
-        table = TextTable(title, HEADER, tuple(lines), (*LEGEND, CENSORED, *marks.below))
+        table = TextTable(title, HEADER, tuple(lines), marks.below)
         claims = [claim for row in WAYS if row in runs for claim in _claims(self.number, row, runs[row])]
-        return Told((table, claims_table(claims)))
+        return Told((table, claims_table(claims)), notes=(LEGEND, CENSORED))
 
 
 def _published(client: M2fClient, marks: Marks) -> tuple[str, ...]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+
+import tomli_w
 
 from fedmerit.folder import environment
 from fedmerit.new_file import write_new_file
 from fedmerit.reproduce.entry import WHOLE, expected, lasting
 from fedmerit.reproduce.go import Reproduced
-from fedmerit.study.plan import dump_plan
+from fedmerit.study.text import MARKDOWN
+
+ESCAPED = r"\\\1"
 
 
 def write_page(made: Reproduced, path: Path, command: str) -> None:
@@ -52,7 +57,7 @@ def _head(made: Reproduced, command: str) -> Iterator[str]:
 def _time(made: Reproduced) -> str:
     inside = sum(float(study.figures["seconds"].sum()) for study in made.studies.values())
     call, rounds = (str(timedelta(seconds=round(seconds))) for seconds in (made.seconds, inside))
-    return f"This call took {call} by the clock (h:mm:ss), the rounds of all runs together {rounds}."
+    return f"Took {call} by the clock (h:mm:ss); the rounds of all runs add up to {rounds}."
 
 
 def _cores() -> str:
@@ -68,7 +73,7 @@ def _machine() -> str:
 def _tables(made: Reproduced, path: Path) -> Iterator[str]:
     yield from ("## Results", "")
     for note in made.told.notes:
-        yield from (f"- {note}",)
+        yield f"- {MARKDOWN.sub(ESCAPED, note)}"
     yield ""
     for table in made.told.tables:
         yield f"{table.markdown()}"
@@ -79,12 +84,11 @@ def _tables(made: Reproduced, path: Path) -> Iterator[str]:
 
 
 def _settings(made: Reproduced) -> Iterator[str]:
-    yield from (
-        "## Settings",
-        "",
-        "Each part is a study, as `fedmerit compare` takes it; numbers left out are defaults.",
-        "",
-    )
+    """What all rows of a part share, then the rows, which all parts have in common."""
+    yield from ("## Settings", "", "Keys that are left out have their defaults (docs/configuration.md).", "")
     for part, study in made.studies.items():
         yield from (f"`{part}`:", "") if part else ()
-        yield from ("```toml", dump_plan(study.plan).strip(), "```", "")
+        yield from ("```toml", tomli_w.dumps(study.plan.base).strip(), "```", "")
+    study = next(iter(made.studies.values()))
+    yield from (f"- row `{row.name}`: `{json.dumps(row.recipe)}`" for row in study.plan.rows)
+    yield ""

@@ -54,7 +54,7 @@ TABLE_2 = Reproduction(
     settings={
         "small": Setting(
             _small_mnist("iid", 0.3, 30),
-            0.15,
+            0.25,
             (MLP, "30 rounds in place of 1,000"),
             MNIST_TARGETS,
         ),
@@ -73,7 +73,7 @@ TABLE_4 = Reproduction(
     settings={
         "small": Setting(
             _small_mnist("shards", 0.2, 40),
-            0.15,
+            0.25,
             (MLP, "40 rounds in place of 1,000", "lower targets, which this network reaches in that time"),
             (0.7, 0.8, 0.85, 0.9),
         ),
@@ -91,7 +91,7 @@ TABLE_6 = Reproduction(
     settings={
         "small": Setting(
             _faces("celeba-mlp", {"lr": 0.005, "batch": 5}, 30),
-            0.6,
+            0.8,
             (
                 FACES_HERE,
                 "a network 12,288-32-1 in place of two convolutions, batches of 5 in place of whole-set steps",

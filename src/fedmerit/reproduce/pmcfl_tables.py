@@ -31,7 +31,7 @@ class Tables:
         (study,) = studies.values()
         rounds = [self._rounds(study, setting, place) for place in range(len(setting.targets))]
         others = [saved_table(study), self._errors(study)] if len(study.rows) > 1 else []
-        return Told((*rounds, *others))
+        return Told((*rounds, *others), notes=(LEGEND, CENSORED))
 
     def _rounds(self, study: Study, setting: Setting, place: int) -> TextTable:
         """One target: DS in rounds, the other rows in rounds gained, published above measured."""
@@ -49,7 +49,7 @@ class Tables:
         header = ("rounds" if study.rows == [DS] else "DS: rounds; others: gain", *(f"{share:.0%}" for share in shares))
         title = f"Table {self.number}: rounds until a share of the devices is above {table.targets[place]} %"
         other = "" if round(100 * target) == table.targets[place] else f" (measured: above {100 * target:g} %)"
-        return TextTable(title + other, (*header, "mean"), tuple(lines), (*LEGEND, *CENSORED, *marks.below))
+        return TextTable(title + other, (*header, "mean"), tuple(lines), marks.below)
 
     def _marks(self, place: int) -> Marks:
         if self.number != 6:
@@ -81,7 +81,7 @@ class Tables:
         below = (
             "if unrelated: images that both would get wrong if their errors had nothing to do with each other; "
             "DS, row: accuracy",
-            *(*LEGEND[:1], *marks.below),
+            *marks.below,
         )
         return TextTable(f"Table {number}: errors against those of DS", header, tuple(lines), below)
 

@@ -1,0 +1,123 @@
+"""Names and scales: what is there, whether it can be run, and whether its rows are the published ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import CommandLine, one_line, spawn
+
+from fedmerit.errata import ERRATA
+from fedmerit.errors import UnknownName
+from fedmerit.published import published
+from fedmerit.reproduce import REPRODUCTIONS, find_reproduction
+from fedmerit.reproduce.entry import SCALES, WHOLE, expected, lasting
+from fedmerit.reproduce.marks import Marks
+
+NAMES = (
+    *("pmcfl-table2", "pmcfl-table4", "pmcfl-table6", "dafl-table1", "m2f-table2", "m2f-table3", "m2f-figures"),
+    *("fedval-baselines", "fedval-objectives", "fedval-ratios"),
+)
+RESULTS = Path(__file__).parents[2] / "docs/results"
+
+
+def test_the_names():
+    assert tuple(sorted(REPRODUCTIONS)) == tuple(sorted(NAMES))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_scale_has_plans_that_validate_without_data(name: str, scale: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("FEDMERIT_DATA", raising=False)
+    one = find_reproduction(name)
+    plans = one.plans(scale)
+    assert all(len(plan.seeds) >= 5 for plan in plans.values())
+    assert [row.name for row in plans[next(iter(plans))].rows] == [row["name"] for row in one.rows]
+    assert expected(plans, one.setting(scale), jobs=2) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_small_is_expected_within_a_quarter_of_an_hour_on_two_cores(name: str):
+    one = find_reproduction(name)
+    times = [expected(one.plans(scale), one.setting(scale), jobs=2) for scale in SCALES]
+    assert times[0] < 15 * 60
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("number", [2, 4, 6])
+def test_rows_are_those_of_pmcfls_tables(number: int):
+    rows = [row["name"] for row in find_reproduction(f"pmcfl-table{number}").rows]
+    assert rows == ["DS", *published().pmcfl_rounds[number].gains]
+    assert rows[1:] == list(published().pmcfl_errors[number + 1])
+    targets = published().pmcfl_rounds[number].targets
+    paper = find_reproduction(f"pmcfl-table{number}").setting("paper").targets
+    assert [round(100 * target) for target in paper] == list(targets)
+
+
+def test_rows_are_those_of_dafls_table():
+    rows = {row["name"] for row in find_reproduction("dafl-table1").rows}
+    for studies in published().dafl_rounds.values():
+        assert rows >= {row for block in ("Ind", "MCA") for row in studies[block]} - {"mean"}
+        assert rows >= {f"Final {row}" for row in studies["Final"]} - {"Final mean"}
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"), [("pmcfl-table2", "iid"), ("pmcfl-table4", "shards"), ("pmcfl-table6", "natural")]
+)
+def test_every_scale_has_the_papers_partition(name: str, partition: str):
+    one = find_reproduction(name)
+    assert {one.setting(scale).bases[WHOLE]["task"]["partition"] for scale in SCALES} == {partition}
+
+
+def test_list_names_all_with_a_time_at_each_scale(cli: CommandLine):
+    answer = cli("reproduce", "--list", "--json")
+    assert answer.code == 0
+    lines = {line["name"]: line for line in json.loads(answer.out)}
+    assert set(lines) == set(NAMES)
+    assert all(line[scale].startswith("about ") for line in lines.values() for scale in SCALES)
+    shown = cli("reproduce", "--list").out
+    assert all(name in shown for name in NAMES)
+
+
+def test_unknown_names_list_the_valid_ones(cli: CommandLine, tmp_path: Path):
+    assert "valid: dafl-table1, fedval-baselines" in one_line(cli("reproduce", "table9", "--out", tmp_path / "a"))
+    unknown = one_line(cli("reproduce", "dafl-table1", "--scale", "huge", "--out", tmp_path / "a"))
+    assert unknown.endswith("unknown scale 'huge'; valid: medium, paper, small")
+    with pytest.raises(UnknownName, match=r"unknown row of pmcfl-table2 'CB'.*valid: DS, DS>LD>MW"):
+        find_reproduction("pmcfl-table2").plans("small", rows=["CB"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("dafl-table1",), ("--out", "a")])
+def test_a_name_and_a_folder_are_needed(cli: CommandLine, arguments: tuple[str, ...]):
+    assert "give NAME and --out DIR" in one_line(cli("reproduce", *arguments))
+
+
+def test_missing_data_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("FEDMERIT_DATA", raising=False)
+    answer = spawn("reproduce", "fedval-baselines", "--out", tmp_path / "a")  # lanes of this process have its data
+    assert answer.code == 2
+    assert "FEDMERIT_DATA" in answer.err
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(48, "48 s"), (89 * 60, "89 min"), (9 * 3600, "9 h"), (12 * 86400, "12 days")]
+)
+def test_times_as_people_say_them(seconds: float, said: str):
+    assert lasting(seconds) == f"about {said}"
+
+
+def test_marks_name_entries_that_exist():
+    marks = Marks(("pmcfl-averages", "finding-2"))
+    assert marks("pmcfl-averages", "+7.67") == "+7.67†"
+    assert marks.below[1] == f"‡ see fedmerit errata finding-2: {ERRATA['finding-2'].title}"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if (RESULTS / f"{name}.md").exists()])
+def test_results_at_small_are_told(name: str):
+    """Each page names its command, its seeds and its time."""
+    page = (RESULTS / f"{name}.md").read_text()
+    assert f"fedmerit reproduce {name} --scale small --seeds 5" in page
+    assert "with the seeds 1, 2, 3, 4, 5" in page
+    assert "by the clock" in page

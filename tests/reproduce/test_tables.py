@@ -1,0 +1,198 @@
+"""Tables of reproductions on tiny real runs: the papers' layout, published beside measured, censoring, errata."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import run, tiny
+
+from fedmerit.errors import FolderError
+from fedmerit.reproduce import find_reproduction
+from fedmerit.reproduce.cells import Times, gain_cell, mean_cell, rounds_cell
+from fedmerit.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
+from fedmerit.reproduce.go import Reproduced
+from fedmerit.reproduce.page import write_page
+from fedmerit.study.statistics import restricted
+from fedmerit.study.text import TextTable
+
+LATE = np.array([False, True])
+
+
+def cells(table: TextTable, row: str) -> tuple[str, ...]:
+    """The line of a row by its label."""
+    (found,) = [line for line in table.rows if line[0] == row]
+    return found[1:]
+
+
+def below(table: TextTable, row: str) -> tuple[str, ...]:
+    """The measured line after a published one."""
+    place = [line[0] for line in table.rows].index(row)
+    assert table.rows[place + 1][0] == "measured"
+    return table.rows[place + 1][1:]
+
+
+@pytest.fixture(scope="module")
+def table2(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
+    """At 100 % accuracy no run arrives."""
+    return run(tiny("pmcfl-table2", (0.2, 1.0, 0.5, 0.6)), tmp_path_factory.mktemp("reproduced") / "table2")
+
+
+def test_published_rounds_stand_above_measured_ones(table2: Reproduced):
+    first, last = table2.told.tables[0], table2.told.tables[3]
+    assert first.header[1:] == ("10%", "20%", "30%", "40%", "50%", "60%", "70%", "80%", "90%", "mean")
+    assert cells(first, "DS, published")[:9] == ("1", "1", "1", "1", "1", "4", "4", "4", "5")
+    assert cells(last, "MW>LD>DS, published")[8] == "-16"
+    assert cells(last, "MW>LD>DS, published")[9] == "-1.78†"
+    assert last.below[-1].startswith("† see fedmerit errata finding-4")
+    assert "above 70 % (measured: above 20 %)" in first.title
+
+
+def test_measured_cells_are_means_over_seeds_with_an_interval(table2: Reproduced):
+    study = table2.studies[""]
+    found = study.reached[(study.reached["row"] == "DS") & (study.reached["target"] == 0.2)]
+    rounds = found[found["share"] == 0.5]["rounds"].to_numpy()
+    shown = below(table2.told.tables[0], "DS, published")[4]
+    assert shown == mean_cell(restricted(rounds, 3))
+    assert shown.endswith("]")
+
+
+def test_cells_that_no_run_reached_stay_censored(table2: Reproduced):
+    never = table2.told.tables[1]
+    assert set(below(never, "DS, published")) == {"> 3"}
+    assert set(below(never, "LD, published")) == {"both > 3"}
+
+
+def test_errors_are_counted_on_the_same_images(table2: Reproduced):
+    errors = table2.told.tables[-1]
+    assert errors.title.startswith("Table 3")
+    assert cells(errors, "LD, published")[:4] == ("0†", "98", "106", "9,796")
+    counts = [float(cell.split()[0]) for cell in below(errors, "LD, published")[:4]]
+    study = table2.studies[""]
+    tested = study.figures[["both", "only_baseline", "only_row", "neither"]].iloc[0].sum()
+    assert sum(counts) == pytest.approx(tested, abs=0.2)
+    assert "see fedmerit errata finding-3" in errors.below[-1]
+
+
+def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: Path):
+    """With rows that come later; another scale in the same folder is refused."""
+    one = tiny("pmcfl-table6", (0.2, 0.3, 0.4))
+    rows = tuple(row | {"recipe": {"name": "fedavg"}} for row in one.rows)  # the digits have no blurry images
+    alone = run(replace(one, rows=rows), tmp_path / "a", 1, ("DS",))
+    assert [table.title[:7] for table in alone.told.tables] == ["Table 6"] * 3
+    made = run(replace(one, rows=rows), tmp_path / "a", 1, ("CB", "CB>DS>IS"))
+    assert made.studies[""].rows == ["DS", "CB", "CB>DS>IS"]
+    table, errors = made.told.tables[0], made.told.tables[-1]
+    assert len(table.header) == 1 + 8 + 1
+    assert cells(table, "CB, published")[-1] == "+7.67‡"
+    assert cells(table, "CB>DS>IS, published")[4] == "+6¶"
+    assert any(line.startswith("‡ see fedmerit errata pmcfl-averages") for line in table.below)
+    assert [line[0] for line in errors.rows] == ["CB, published‡", "measured", "CB>DS>IS, published‡", "measured"]
+    with pytest.raises(FolderError, match="holds another study"):
+        run(
+            replace(tiny("pmcfl-table6", (0.2, 0.3, 0.4), run={"rounds": 4}), rows=rows),
+            tmp_path / "a",
+            1,
+            ("CB", "CB>DS>IS"),
+        )
+
+
+def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):
+    made = run(tiny("dafl-table1", (0.2, 0.4)), tmp_path / "a", 1)
+    table = made.told.tables[0]
+    assert table.header[-3:] == ("Low", "Mid", "High")
+    assert cells(table, "Ind Ds, published") == ("22", "29", "39", "62", "304", "801", "25.5", "50.5", "552.5")
+    assert cells(table, "MCA mean, published")[5] == "690.1‡"
+    assert "Ind Ld, published†" in [line[0] for line in table.rows]
+    assert sum(line[0].startswith("Final") for line in table.rows) == 7
+    assert made.told.tables[2].title.startswith("Rounds saved by adjusting")
+
+
+def test_m2f_tells_clients_claims_and_curves(tmp_path: Path):
+    schedule = {"rates": [[0.25, 6], [0.5, 6], [1.0, 8]], "epochs": [1, 2]}
+    settings = {"task": {"clients": 40, "validation": 0.2}, "run": {"rounds": 4, "schedule": schedule}}
+    tables = tiny("m2f-table2", (0.9,), **settings)
+    made = run(tables, tmp_path / "a", 2)
+    first, claims = made.told.tables
+    assert cells(first, "1, published") == ("1", "1,071", "0.2", "94.78†", "45", "43")
+    place = [line[0] for line in first.rows].index("1, published")
+    assert [line[0] for line in first.rows[place + 1 : place + 4]] == ["keep", "reset", "fedavg"]
+    assert first.rows[place + 1][3] == "0.25"
+    assert {line[3] for line in claims.rows} == {TOO_FEW}
+    other = find_reproduction("m2f-table3").tell(made.setting, made.studies)  # of the same runs
+    assert cells(other.tables[0], "39, published")[4:] == ("9", "9")
+    figures = find_reproduction("m2f-figures").tell(made.setting, made.studies)
+    assert [line[1] for line in figures.tables[-1].rows] == ["keep"] * 18 + ["reset"] * 18
+    picture = figures.figures["figure2"]
+    assert picture.count("<polyline") == 2 * 7
+    assert picture.count("<polygon") == 7
+
+
+def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Path):
+    write_page(table2, tmp_path / "page.md", "fedmerit reproduce pmcfl-table2")
+    page = (tmp_path / "page.md").read_text()
+    assert "    fedmerit reproduce pmcfl-table2\n" in page
+    assert "18 runs of 3 rounds: 9 rows" in page
+    assert '- row `LD>MW>DS`: `{"name": "prioritized", "priority": ["LD", "MW", "DS"]' in page
+    assert 'data = "digits"' in page
+    assert "| DS, published | 1 | 1 |" in page
+
+
+def test_the_time_of_all_calls_adds_up(table2: Reproduced):
+    again = run(table2.reproduction, table2.studies[""].folder)  # nothing is left to do
+    assert again.seconds > table2.seconds
+    assert again.told.tables == table2.told.tables
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):
+    (tmp_path / "thesis.tex").touch()
+    for name in ("fedval-ratios", "fedval-baselines"):
+        with pytest.raises(FolderError, match="holds"):
+            run(find_reproduction(name), tmp_path)
+
+
+def times(values: list[float], missed: list[bool]) -> Times:
+    return Times(np.array(values), np.array(missed), 40)
+
+
+@pytest.mark.parametrize(
+    ("base", "row", "shown"),
+    [
+        (times([10, 14], [False, False]), times([9, 13], [False, False]), "+1.0 [+1.0, +1.0]"),
+        (times([10, 14], [False, False]), times([9, 40], [False, True]), "≤ -12.5 [-26.0, +1.0]"),
+        (times([40, 14], [True, False]), times([9, 13], [False, False]), "≥ +16.0 [+1.0, +31.0]"),
+        (times([40, 14], [True, False]), times([40, 13], [True, False]), "≈ +0.5 [+0.0, +1.0]"),
+        (times([40, 40], [True, True]), times([40, 40], [True, True]), "both > 40"),
+    ],
+)
+def test_gains_say_which_way_they_are_bounds(base: Times, row: Times, shown: str):
+    assert gain_cell(base, row) == shown
+
+
+def test_a_star_needs_an_interval_without_0_and_five_seeds():
+    base, row = times([9.0] * 5, [False] * 5), times([8.0, 7.0, 8.0, 7.0, 8.0], [False] * 5)
+    assert gain_cell(base, row).startswith("+1.4* [+1.0")
+    assert "*" not in gain_cell(times([9.0] * 4, [False] * 4), times([8.0, 7.0, 8.0, 7.0], [False] * 4))
+
+
+def test_rounds_with_runs_that_did_not_arrive():
+    assert rounds_cell(times([10, 40], [False, True])) == "> 25.0 [10.0, 40.0]"
+    assert rounds_cell(times([40, 40], [True, True])) == "> 40"
+    assert rounds_cell(times([40, 40], [False, False])) == "40.0 [40.0, 40.0]"
+    assert rounds_cell(times([float("nan")], [False])) == "-"
+
+
+@pytest.mark.parametrize(
+    ("holds_by", "verdict"),
+    [
+        ([1, 2, 3, 2, 1], SEEN),
+        ([-1, 2, -3, 2, 1], NOISE),
+        ([-1, -2, -3, -2, -1], NOT_SEEN),
+        ([0, 0, 0, 0, 0], NOT_SEEN),
+        ([1, 2, 3, 2], TOO_FEW),
+    ],
+)
+def test_claims_are_judged_by_their_interval(holds_by: list[float], verdict: str):
+    assert Claim("it holds", "keep", np.array(holds_by, dtype=float)).verdict == verdict
