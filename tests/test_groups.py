@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine, Groups, Meetings, OneGroup, Updates
 from fedmerit.errors import ConfigError, UserError
+from fedmerit.groups import silhouette
 
 NOBODY = Meetings()
 LINKAGES = ("average", "complete", "single", "centroid")
@@ -97,7 +99,7 @@ def test_centroid_measures_the_cosine_of_sums():
     seed=st.integers(0, 10**6),
     n=st.integers(1, 12),
     linkage=st.sampled_from(LINKAGES),
-    cut=st.sampled_from(["gap", "quantile"]),
+    cut=st.sampled_from(["gap", "silhouette", "quantile"]),
 )
 def test_laws_of_any_grouping(seed: int, n: int, linkage: str, cut: str):
     random = np.random.default_rng(seed)
@@ -124,6 +126,32 @@ def test_scale_does_not_matter():
     rows, truth = planted(2, each=4)
     tiny = Updates(np.stack([rows.row(i) * np.float32(10.0**-i) for i in range(8)]))
     assert grouped(ByCosine(), tiny).labels.tolist() == truth
+
+
+@many
+@given(seed=st.integers(0, 10**6), n=st.integers(3, 15), groups=st.integers(2, 6))
+def test_the_silhouette_is_scikit_learns(seed: int, n: int, groups: int):
+    random = np.random.default_rng(seed)
+    points = random.normal(size=(n, 3))
+    distances = np.linalg.norm(points[:, np.newaxis] - points, axis=2)
+    labels = np.concatenate([np.arange(min(groups, n - 1)), random.integers(0, min(groups, n - 1), n)])[:n]
+    assert silhouette(distances, labels) == pytest.approx(silhouette_score(distances, labels, metric="precomputed"))
+    assert silhouette(distances, np.zeros(n, dtype=np.intp)) == 0
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4])
+def test_planted_groups_have_the_best_silhouette(groups: int):
+    rows, truth = planted(groups, each=4)
+    assert same_partition(grouped(ByCosine(cut="silhouette"), rows).labels, np.array(truth))
+
+
+def test_updates_that_are_all_alike_or_all_noise_are_one_group():
+    random = np.random.default_rng(0)
+    for shared in (0.0, 1.0):
+        rows = Updates((random.normal(size=(20, 2000)) + shared * random.normal(size=2000)).astype(np.float32))
+        found = grouped(ByCosine(cut="silhouette"), rows)
+        assert len(found.members) == 1
+        assert found.cut is not None
 
 
 def test_the_quantile_cuts_among_the_pairs():
@@ -161,6 +189,7 @@ def test_one_group_takes_everybody():
         ({"cut": "constant", "at": -0.1}, "0..2"),
         ({"cut": "gap", "at": float("nan")}, "0..2"),
         ({"cut": "quantile", "at": 1.5}, "0..1"),
+        ({"cut": "silhouette", "at": 1.5}, "0..1"),
     ],
 )
 def test_a_level_out_of_range_is_refused(settings: dict[str, object], says: str):

@@ -187,11 +187,13 @@ class GroupsConfig(Section):
     by: Literal["cosine", "none"] = Field("cosine", description="groups of like updates, or `none`: all together")
     linkage: Linkage = Field("average", description="the distance of two groups; `centroid`: of their sums")
     cut: Cut = Field(
-        "gap", description="stop merging at the largest jump of distances, at a `quantile` of them or a `constant`"
+        "gap",
+        description="stop merging at the largest jump, the best `silhouette`, a `quantile` or a `constant`",
     )
     over: Over = Field("round", description="distances of this `round`, or the mean of `all` rounds so far")
     at: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        None, description="least jump (default 0.03), quantile in 0..1 (0.5) or distance in 0..2 (1.0), as `cut` says"
+        None,
+        description="least jump (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is",
     )
 
 

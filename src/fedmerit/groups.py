@@ -15,10 +15,10 @@ from fedmerit.types import ClientId, Matrix, Vector
 from fedmerit.updates import Updates
 
 Linkage: TypeAlias = Literal["average", "complete", "single", "centroid"]
-Cut: TypeAlias = Literal["gap", "quantile", "constant"]
+Cut: TypeAlias = Literal["gap", "silhouette", "quantile", "constant"]
 Over: TypeAlias = Literal["round", "all"]
 
-LEVELS: Mapping[Cut, float] = {"gap": 0.03, "quantile": 0.5, "constant": 1.0}
+LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "quantile": 0.5, "constant": 1.0}
 """Where each cut is made unless told."""
 FARTHEST = 2.0
 """1 - cos of two opposite updates."""
@@ -100,6 +100,8 @@ class ByCosine:
     - `gap`: in the middle of the largest jump from one merge to the next among the later half of the merges, so that
       there are at most half as many groups as clients; with no jump of at least `at` all are one group. Two clients
       alone are apart if they are farther than 1: they pull against each other.
+    - `silhouette`: where the groups have the largest mean silhouette, among the same merges; all are one group where
+      that is below `at`. It finds planted groups more often than the gap (docs/results/groups.md).
     - `quantile`: at that quantile of all pairs' distances.
     - `constant`: at that distance.
 
@@ -122,7 +124,7 @@ class ByCosine:
         ):
             if value not in get_args(known):
                 raise UnknownName(word, str(value), get_args(known))
-        top = 1.0 if self.cut == "quantile" else FARTHEST
+        top = 1.0 if self.cut in ("quantile", "silhouette") else FARTHEST
         if not 0 <= self.level <= top:
             raise ConfigError(f"groups: a {self.cut} lies in 0..{top:g}; got at = {self.at}")
 
@@ -143,8 +145,8 @@ class ByCosine:
         if len(moving) > 1:
             inside = used[np.ix_(moving, moving)]
             tree = self._tree(inside, norms[moving])
-            cut = self._cut(tree[:, 2], inside)
-            labels[moving] = scipy.cluster.hierarchy.fcluster(tree, np.nextafter(cut, -1.0), "distance")
+            cut = self._cut(tree, inside)
+            labels[moving] = _labels(tree, cut)
         elif len(moving):
             labels[moving] = 0
         return Groups(_numbered(labels), cut, distances, met)
@@ -156,7 +158,8 @@ class ByCosine:
         pairs = np.triu_indices(len(distances), 1)
         return np.asarray(scipy.cluster.hierarchy.linkage(np.maximum(distances[pairs], 0.0), self.linkage))
 
-    def _cut(self, heights: Vector, distances: Matrix) -> float:
+    def _cut(self, tree: Matrix, distances: Matrix) -> float:
+        heights: Vector = tree[:, 2]
         if self.cut == "constant":
             return self.level
         if self.cut == "quantile":
@@ -164,9 +167,35 @@ class ByCosine:
         if len(heights) == 1:
             return 1.0
         rising = np.maximum.accumulate(heights)[len(heights) // 2 - 1 :]
-        jumps = np.diff(rising)
-        widest = int(jumps.argmax())
-        return float(rising[widest] + jumps[widest] / 2) if jumps[widest] >= self.level else FARTHEST + 1
+        jumps, middles = np.diff(rising), rising[:-1] + np.diff(rising) / 2
+        good = jumps if self.cut == "gap" else [silhouette(distances, _labels(tree, middle)) for middle in middles]
+        best = int(np.argmax(good))
+        return float(middles[best]) if good[best] >= self.level else FARTHEST + 1
+
+
+def silhouette(distances: Matrix, labels: NDArray[np.intp]) -> float:
+    """How much nearer clients are to their own group than to the next one: the mean of (b - a) / max(a, b) in -1..1.
+
+    a is a client's mean distance to the others of its group, b the least of its mean distances to another group
+    (Rousseeuw 1987). A client alone in its group counts 0; so does everybody where there is one group.
+    """
+    _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        return 0.0
+    sums = distances @ (places[:, np.newaxis] == np.arange(len(sizes)))
+    rows = np.arange(len(labels))
+    inside = sums[rows, places] / np.maximum(sizes[places] - 1, 1)
+    means = sums / sizes
+    means[rows, places] = np.inf
+    next_one = means.min(axis=1)
+    larger = np.maximum(inside, next_one)
+    value = np.divide(next_one - inside, larger, out=np.zeros(len(labels)), where=(larger > 0) & (sizes[places] > 1))
+    return float(value.mean())
+
+
+def _labels(tree: Matrix, cut: float) -> NDArray[np.intp]:
+    """The groups that are left when merging stops before this distance."""
+    return np.asarray(scipy.cluster.hierarchy.fcluster(tree, np.nextafter(cut, -1.0), "distance"), dtype=np.intp)
 
 
 def _centroid_tree(products: Matrix) -> Matrix:
