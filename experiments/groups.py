@@ -79,7 +79,7 @@ def page() -> Iterator[str]:
         "",
         f"MNIST, 40 clients in planted groups of labels, {SIZE} rows each, sizes and epochs (1 to 3) drawn, lazy,",
         "normal and diligent clients; M2F with average linkage, cut at the largest gap unless it says silhouette;",
-        f"{ROUNDS} rounds. Agreement is the adjusted Rand index of a round's groups against the planted ones, among the",
+        f"{ROUNDS} rounds. Agreement is the adjusted Rand index of a round's groups against the planted ones, of the",
         "clients of that round: 1 is the same, 0 is chance. `round`: distances of this round's updates alone (the",
         "paper); `all`: the mean of all rounds in which two clients met.",
         "",
