@@ -102,7 +102,7 @@ def go(browser: Browser, path: Path, **context: Any) -> Opened:
     page.on("dialog", lambda dialog: opened.said.append(dialog.message))
     page.on("request", lambda request: opened.asked.append(request.url))
     page.goto(path.as_uri())
-    page.locator("html[data-drawn]").wait_for(state="attached")
+    page.locator("html[data-ready]").wait_for(state="attached")
     return opened
 
 

@@ -1,11 +1,11 @@
 // Charts: each is drawn when it comes near the screen, and again when what it shows has changed.
 
-const CHARTS = new Map(); // id -> { place, drawing, listen, near, stale, heard }
+const CHARTS = new Map(); // id -> { place, drawing, listen, can, near, stale, heard }
 const NEAR = "500px 0px"; // so far off the screen a chart is drawn already, so that nobody waits for it
 
-// `drawing` draws it; `listen` is told of the place once, when plotly has made it.
-function chart(id, drawing, listen = () => {}) {
-  CHARTS.set(id, { place: $(id), drawing, listen, near: false, stale: true, heard: false });
+// `drawing` draws it; `listen` is told of the place once, when plotly has made it; `can` tells whether there is data.
+function chart(id, drawing, listen = () => {}, can = () => true) {
+  CHARTS.set(id, { place: $(id), drawing, listen, can, near: false, stale: true, heard: false });
 }
 
 function draw(place, traces, shape) {
@@ -13,7 +13,7 @@ function draw(place, traces, shape) {
 }
 
 function drawChart(one) {
-  if (!window.Plotly || !one.stale || one.place.hidden) return;
+  if (!window.Plotly || !one.stale || !one.can() || one.place.hidden) return;
   one.stale = false;
   one.drawing();
   if (!one.heard && one.place.on) {
@@ -41,18 +41,22 @@ async function drawInTurn(charts) {
   }
 }
 
-// Plotly takes longer to start than the whole page to show, so it starts when all else is on the screen.
+// Plotly takes longer to start than the whole page to show, so it starts when all else is on the screen. Ends when the
+// charts in sight are drawn; others follow as they come near.
 async function startCharts() {
+  const plotly = inflated("plotly");
   await new Promise((shown) => requestAnimationFrame(() => setTimeout(shown)));
-  document.head.append(el("script", await inflated("plotly")));
+  document.head.append(el("script", await plotly));
   const byPlace = new Map([...CHARTS.values()].map((one) => [one.place, one]));
-  const came = async (entries) => {
-    for (const { target, isIntersecting } of entries) byPlace.get(target).near = isIntersecting;
-    await drawInTurn([...CHARTS.values()].filter(({ near }) => near));
-    document.documentElement.dataset.drawn ??= Math.round(performance.now()); // ms until the charts in sight were there
-  };
-  const observer = new IntersectionObserver(came, { rootMargin: NEAR });
-  byPlace.forEach((_, place) => observer.observe(place));
+  await new Promise((drawn) => {
+    const came = async (entries) => {
+      for (const { target, isIntersecting } of entries) byPlace.get(target).near = isIntersecting;
+      await drawInTurn([...CHARTS.values()].filter(({ near }) => near));
+      drawn();
+    };
+    const observer = new IntersectionObserver(came, { rootMargin: NEAR });
+    byPlace.forEach((_, place) => observer.observe(place));
+  });
 }
 
 // Colours or widths have changed; paper shows all charts, near or not.

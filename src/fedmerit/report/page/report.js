@@ -108,24 +108,31 @@ function hidePanels() {
   }
 }
 
-chart("weights-plot", drawWeights, listenToWeights);
-chart("explain-plot", drawBars, listenToBars);
-chart("search-plot", drawSearch, listenToSearch);
-chart("groups-plot", drawGroups, listenToGroups);
-chart("rewards-plot", drawRewards, listenToRewards);
+const unfolded = () => Boolean(RUNS[state.run].names);
+chart("weights-plot", drawWeights, listenToWeights, unfolded);
+chart("explain-plot", drawBars, listenToBars, unfolded);
+chart("search-plot", drawSearch, listenToSearch, unfolded);
+chart("groups-plot", drawGroups, listenToGroups, unfolded);
+chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
+// First what all runs have in common and the charts in sight; then the details of the first run, which may be large.
 async function start() {
   [showHeader, showRuns, showTargets, showCounts, showSettings, showEnvironment, hidePanels].forEach((show) => show());
   showAccuracy();
   showFairness();
-  const first = await unfold(SHOWN.find((run) => run.played) ?? SHOWN[0]);
-  Object.assign(state, { run: first.index, round: lastWeighed(first) });
+  watchTheme();
+  const { dataset } = document.documentElement; // tells when, in ms, to whoever waits or measures
+  const first = SHOWN.find((run) => run.played) ?? SHOWN[0];
+  state.run = first.index;
+  await startCharts();
+  dataset.drawn = Math.round(performance.now());
+  await unfold(first);
+  state.round = lastWeighed(first);
   state.client = rowsOf(first, state.round)[0]?.id ?? 0;
   fillRunSelects();
   showRun();
   listen();
-  watchTheme();
-  await startCharts();
+  dataset.ready = Math.round(performance.now());
 }
 
-start();
+await start();
