@@ -313,6 +313,7 @@ def reproduce(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    told: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
     names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -325,6 +326,7 @@ def reproduce(
     from fedmerit.reproduce import find_reproduction
     from fedmerit.reproduce.entry import expected
     from fedmerit.reproduce.go import reproduce as run_reproduction
+    from fedmerit.reproduce.go import so_far
     from fedmerit.reproduce.page import write_page
     from fedmerit.reproduce.screen import as_dict, ending, list_screen, listing, opening
     from fedmerit.study.screen import progress
@@ -338,7 +340,7 @@ def reproduce(
     plans = found.plans(scale, seeds, rows or [])
     if page is not None:
         check_new_file(page, "another --page")
-    if not as_json:
+    if not as_json and not told:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
         for line in opening(found, scale, expected(plans, found.setting(scale), jobs), runs):
             out_console.print(line, markup=False, soft_wrap=True)
@@ -346,7 +348,8 @@ def reproduce(
     command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
     watch = None if as_json else partial(progress, out_console)
     with _stoppable(command):
-        made = run_reproduction(found, scale, plans, out, jobs=jobs, watch=watch)
+        go = so_far if told else partial(run_reproduction, jobs=jobs, watch=watch)
+        made = go(found, scale, plans, out)
     if page is not None:
         write_page(made, page, command)
     if as_json:

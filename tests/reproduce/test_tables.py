@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
 from tiny import run, tiny
 
-from fedmerit.errors import FolderError
+from fedmerit.errors import FolderError, RunStopped
 from fedmerit.reproduce import find_reproduction
 from fedmerit.reproduce.cells import Times, gain_cell, mean_cell, rounds_cell
 from fedmerit.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
-from fedmerit.reproduce.go import Reproduced
+from fedmerit.reproduce.go import Reproduced, reproduce, so_far
 from fedmerit.reproduce.page import write_page
+from fedmerit.study.compare import OnStep
+from fedmerit.study.lane import Played
+from fedmerit.study.layout import Member
 from fedmerit.study.statistics import restricted
 from fedmerit.study.text import TextTable
 
@@ -99,6 +107,24 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
         )
 
 
+def test_an_unfinished_run_is_told_as_far_as_it_went(tmp_path: Path):
+    one = tiny("pmcfl-table2", (0.2, 1.0, 0.5, 0.6), run={"rounds": 6})
+    plans = one.plans("small", 1, ("DS",))
+
+    @contextmanager
+    def stop(runs: list[Member]) -> Iterator[OnStep]:
+        yield lambda step: os.kill(os.getpid(), signal.SIGINT) if step.answer == Played(2, ANY) else None
+
+    with pytest.raises(RunStopped):
+        reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=stop)
+    made = so_far(one, "small", plans, tmp_path / "a")
+    (played,) = made.studies[""].unfinished.values()
+    assert 2 <= played < 6
+    assert made.unfinished == {"DS, seed 1": f"{played} of 6 rounds"}
+    assert set(below(made.told.tables[1], "DS, published")) == {f"> {played}"}
+    assert float(below(made.told.tables[0], "DS, published")[0].split()[0]) <= played
+
+
 def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):
     made = run(tiny("dafl-table1", (0.2, 0.4)), tmp_path / "a", 1)
     table = made.told.tables[0]
@@ -121,6 +147,9 @@ def test_m2f_tells_clients_claims_and_curves(tmp_path: Path):
     assert [line[0] for line in first.rows[place + 1 : place + 4]] == ["keep", "reset", "fedavg"]
     assert first.rows[place + 1][3] == "0.25"
     assert {line[3] for line in claims.rows} == {TOO_FEW}
+    again = run(tables, tmp_path / "a", 2)  # nothing is left to do
+    assert again.seconds > made.seconds
+    assert again.told.tables == made.told.tables
     other = find_reproduction("m2f-table3").tell(made.setting, made.studies)  # of the same runs
     assert cells(other.tables[0], "39, published")[4:] == ("9", "9")
     figures = find_reproduction("m2f-figures").tell(made.setting, made.studies)
@@ -138,12 +167,6 @@ def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Pa
     assert '- row `LD>MW>DS`: `{"name": "prioritized", "priority": ["LD", "MW", "DS"]' in page
     assert 'data = "digits"' in page
     assert "| DS, published | 1 | 1 |" in page
-
-
-def test_the_time_of_all_calls_adds_up(table2: Reproduced):
-    again = run(table2.reproduction, table2.studies[""].folder)  # nothing is left to do
-    assert again.seconds > table2.seconds
-    assert again.told.tables == table2.told.tables
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.folder import open_ledger
+from fedmerit.measures import rounds_to_target
 from fedmerit.study.compared import FEWEST
+from fedmerit.study.layout import Member
 from fedmerit.study.statistics import interval, paired, restricted
 from fedmerit.study.study import Study
 from fedmerit.types import Vector
@@ -44,7 +47,13 @@ class Times:
 
 
 def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Times:
-    """Of a row; the mean over the shares of devices, missed where one of them was."""
+    """Of a row; the mean over the shares of devices, missed where one of them was.
+
+    Where none of its runs has finished, as far as the one with the fewest rounds has come.
+    """
+    begun = [one for one in study.runs if one.row == row and one.begun]
+    if begun and all(str(one) in study.unfinished for one in begun):
+        return _so_far(begun, target, shares)
     found = study.reached
     mine = found[(found["row"] == row) & (found["target"] == target) & found["share"].isin(shares)]
     watched = restricted(mine["rounds"].to_numpy(), study.horizon)
@@ -53,6 +62,17 @@ def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Tim
     values = seeds["watched"].mean().reindex(order).to_numpy(dtype=np.float64)
     missed = seeds["missed"].any().reindex(order, fill_value=False).to_numpy(dtype=np.bool_)
     return Times(values, missed, study.horizon)
+
+
+def _so_far(begun: Sequence[Member], target: float, shares: Sequence[float]) -> Times:
+    horizon, found = min(one.rounds for one in begun), []
+    for one in begun:
+        with open_ledger(one.folder) as ledger:
+            rounds, local = ledger.local_accuracy()
+        reached = [rounds_to_target(rounds, local, target, share) for share in shares] if rounds else [None]
+        found.append([np.nan if at is None or at > horizon else float(at) for at in reached])
+    watched = np.array([restricted(at, horizon).mean() for at in found])
+    return Times(watched, np.array([bool(np.isnan(at).any()) for at in found]), horizon)
 
 
 def mean_times(several: Sequence[Times]) -> Times:

@@ -12,8 +12,9 @@ from fedmerit.errors import FolderError
 from fedmerit.new_file import write_new_file
 from fedmerit.reproduce.entry import Reproduction, Setting, Studies, Told
 from fedmerit.study.compare import OnStep, compare
-from fedmerit.study.layout import Member, members
+from fedmerit.study.layout import Member, check_folder, members
 from fedmerit.study.plan import Plan
+from fedmerit.study.study import Study
 
 CLOCK = "seconds.txt"
 Watch = Callable[[list[Member]], AbstractContextManager[OnStep]]
@@ -30,6 +31,16 @@ class Reproduced:
     studies: Studies
     told: Told
     seconds: float
+
+    @property
+    def unfinished(self) -> dict[str, str]:
+        """Runs that were begun, and how far they are."""
+        return {
+            run: f"{rounds:,} of {study.horizon:,} rounds"
+            for study in self.studies.values()
+            for run, rounds in study.unfinished.items()
+            if rounds
+        }
 
     @property
     def failed(self) -> dict[str, str]:
@@ -52,11 +63,23 @@ def reproduce(
     runs = [run for part, plan in plans.items() for run in members(plan, out / part)]
     with watch(runs) if watch else nullcontext() as on_step:
         studies = {part: compare(plan, out / part, jobs=jobs, on_step=on_step) for part, plan in plans.items()}
+    return _told(reproduction, scale, studies, out, _clock(out, monotonic() - began))
+
+
+def so_far(reproduction: Reproduction, scale: str, plans: Mapping[str, Plan], out: Path) -> Reproduced:
+    """What a folder holds, finished or not, with nothing run."""
+    for part, plan in plans.items():
+        check_folder(plan, out / part)
+    studies = {part: Study.load(out / part) for part in plans}
+    return _told(reproduction, scale, studies, out, _clock(out, 0.0))
+
+
+def _told(reproduction: Reproduction, scale: str, studies: Studies, out: Path, seconds: float) -> Reproduced:
     setting = reproduction.setting(scale)
     told = reproduction.tell(setting, studies)
     for name, picture in told.figures.items():
         write_new_file(out / f"{name}.svg", picture)
-    return Reproduced(reproduction, scale, setting, studies, told, _clock(out, monotonic() - began))
+    return Reproduced(reproduction, scale, setting, studies, told, seconds)
 
 
 def _clock(out: Path, seconds: float) -> float:

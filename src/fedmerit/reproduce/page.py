@@ -79,6 +79,7 @@ def _tables(made: Reproduced, path: Path) -> Iterator[str]:
         yield f"{table.markdown()}"
     for figure in made.told.figures:
         yield from (f"![{figure}]({picture_name(path, figure)})", "")
+    yield from (f"- unfinished: {run}, {rounds}" for run, rounds in made.unfinished.items())
     for run, why in made.failed.items():
         yield f"- failed: {run}: {why}"
 

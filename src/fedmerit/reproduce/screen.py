@@ -41,6 +41,7 @@ def ending(made: Reproduced) -> Iterator[RenderableType]:
     for table in made.told.tables:
         yield from (table.screen(), "")
     yield from (escape(note) for note in made.told.notes)
+    yield from (f"unfinished: {escape(run)}, {rounds}" for run, rounds in made.unfinished.items())
     yield from (f"[red]{escape(run)} failed: {escape(why)}[/]" for run, why in made.failed.items())
 
 
