@@ -24,6 +24,8 @@ OTHER = {"train": {"lr": 0.25}}
 
 PLAN = """
 seeds = {seeds}
+targets = [0.85, 0.6]
+shares = [0.25, 0.5, 1.0]
 base = {{ run = {{ rounds = 4 }}, recipe = {{ name = "prioritized", priority = ["DS", "MW"] }} }}
 [[row]]
 name = "Plain > <all>"
@@ -49,6 +51,8 @@ def test_a_study_stands_for_its_runs_in_the_order_of_its_rows(tmp_path: Path) ->
     assert [(row["label"], row["seeds"]) for row in page["rows"]] == [("Plain > <all>", [1, 2, 3]), ("fast", [1, 2, 3])]
     assert len(page["runs"]) == len(details) == 6
     assert page["waiting"] == 4
+    assert (page["targets"], page["shares"]) == ([0.6, 0.85], [0.25, 0.5, 1.0])
+    assert [[len(line) for line in row["reached"]] for row in page["rows"]] == [[3, 3], [3, 3]]
     assert [row["key"] for row in page["differs"]["config"]] == ["train.lr"]
 
 

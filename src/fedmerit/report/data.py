@@ -14,10 +14,9 @@ from typing import Any
 from fedmerit.errors import FolderError, UserError
 from fedmerit.folder import open_ledger
 from fedmerit.ledger import Ledger
-from fedmerit.measures import SHARES, TARGETS
 from fedmerit.report.detail import has_groups, run_detail
 from fedmerit.report.events import group_events
-from fedmerit.report.folders import Row, expand, make_rows
+from fedmerit.report.folders import Meant, Row, expand, make_rows
 from fedmerit.report.measured import measure_run
 from fedmerit.report.rows import Played, row_data
 from fedmerit.report.settings import Settings, differences, environment_of, settings_of, toml_lines
@@ -41,17 +40,18 @@ def collect(given: Sequence[Path], room: int, pack: Callable[[Any], str]) -> tup
 
     The first runs of all rows come first, then the second ones; the first of all is there whatever its size.
     """
-    found, waiting = expand(given)
-    runs = [_open(one.folder) for one in found]
-    rows = make_rows(found, [run.config for run in runs])
+    meant = expand(given)
+    runs = [_open(one.folder, meant) for one in meant.runs]
+    rows = make_rows(meant.runs, [run.config for run in runs])
     details: dict[int, str] = {}
     for place in _first_seeds_first(rows):
-        with _reading(found[place].folder) as ledger:
+        with _reading(runs[place].folder) as ledger:
             packed = pack(run_detail(ledger, ledger.rounds()))
         if details and sum(map(len, details.values())) + len(packed) > room:
             break
         details[place] = packed
-    return {"waiting": waiting, **_page(rows, runs, details)}, details
+    about = {"waiting": meant.waiting, "targets": meant.targets, "shares": meant.shares}
+    return about | _page(rows, runs, details), details
 
 
 def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
@@ -63,8 +63,6 @@ def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str
     around = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
     row_of = {place: number for number, row in enumerate(rows) for place in row.runs}
     return {
-        "targets": TARGETS,
-        "shares": SHARES,
         "rows": [
             {
                 "label": row.label,
@@ -108,7 +106,7 @@ def _reading(folder: Path) -> Iterator[Ledger]:
         ) from None
 
 
-def _open(folder: Path) -> Opened:
+def _open(folder: Path, meant: Meant) -> Opened:
     with _reading(folder) as ledger:
         meta, rounds = ledger.meta(), ledger.rounds()
         config = _config(meta)
@@ -118,7 +116,7 @@ def _open(folder: Path) -> Opened:
             len(ledger.names()),
             run.get("rounds"),
             _costs(rounds),
-            measure_run(ledger, rounds),
+            measure_run(ledger, rounds, meant.targets, meant.shares),
             group_events(ledger.events()),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]

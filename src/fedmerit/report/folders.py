@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedmerit.errors import FolderError
 from fedmerit.folder import FREE_KEYS, LEDGER
+from fedmerit.measures import SHARES, TARGETS
 from fedmerit.report.settings import SEED, Line, Settings, toml_lines
 from fedmerit.study.layout import RUNS, STUDY, members, read_plan
 
@@ -38,23 +39,34 @@ class Row:
     runs: tuple[int, ...]
 
 
-def expand(given: Sequence[Path]) -> tuple[list[Found], int]:
-    """The runs that are meant, a study standing for those that it has begun; and how many it has not."""
-    found: list[Found] = []
-    waiting = 0
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The runs that are meant; how many more their studies ask for; the targets and shares that these have set."""
+
+    runs: Sequence[Found]
+    waiting: int
+    targets: Sequence[float]
+    shares: Sequence[float]
+
+
+def expand(given: Sequence[Path]) -> Meant:
+    """A study's folder stands for the runs that it has begun, any other for one run."""
+    runs: list[Found] = []
+    waiting, targets, shares = 0, set[float](), set[float]()
     for folder in given:
         if not (folder / STUDY).is_file():
-            found.append(_run(folder))
+            runs.append(_run(folder))
             continue
-        planned = members(read_plan(folder), folder)
+        plan = read_plan(folder)
+        planned = members(plan, folder)
         begun = [Found(one.folder, one.row, folder.resolve()) for one in planned if one.begun]
         if not begun:
-            raise FolderError(
-                f"the study in {folder} has no run yet: {folder / RUNS} holds none; let it play some first"
-            )
-        found += begun
+            raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; play it first")
+        runs += begun
         waiting += len(planned) - len(begun)
-    return found, waiting
+        targets |= {*plan.targets}
+        shares |= {*plan.shares}
+    return Meant(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES))
 
 
 def _run(folder: Path) -> Found:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.ledger import Ledger
-from fedmerit.measures import SHARES, TARGETS, rounds_to_target, spread, worst_mean
+from fedmerit.measures import rounds_to_target, spread, worst_mean
 from fedmerit.server import SERVER
 from fedmerit.types import Vector
 
@@ -40,7 +40,9 @@ class Measured:
     final: Sequence[float]
 
 
-def measure_run(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Measured:
+def measure_run(
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float]
+) -> Measured:
     """All of it empty before the first evaluated round."""
     tested, local = ledger.local_accuracy()
     evaluated = [row for row in rounds if row["accuracy"] is not None]
@@ -52,7 +54,7 @@ def measure_run(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Measured
         Measure("spread"): _by_round(tested, [spread(row) for row in local]),
         **dict(_audits(ledger)),
     }
-    reached = [[rounds_to_target(tested, local, target, share) for share in SHARES] for target in TARGETS]
+    reached = [[rounds_to_target(tested, local, target, share) for share in shares] for target in targets]
     return Measured(curves, reached, distribution(local[-1]))
 
 

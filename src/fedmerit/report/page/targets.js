@@ -29,7 +29,7 @@ function byRow(rows, target, slowest) {
 
 function targetTable(caption, corner, lines) {
   const over = el("th", { colspan: DATA.shares.length, scope: "colgroup" }, "share of devices, in %");
-  const shares = DATA.shares.map((share) => el("th", { scope: "col" }, String(Math.round(share * 100))));
+  const shares = DATA.shares.map((share) => el("th", { scope: "col" }, shareText(share).replace(" %", "")));
   const head = el("thead", el("tr", el("th", { scope: "col", rowspan: 2 }, corner), over), el("tr", shares));
   const shown = el("table", { class: "targets" }, el("caption", caption), head, el("tbody", lines));
   return el("div", { class: "scroll" }, shown);
