@@ -24,7 +24,7 @@ def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: 
     made = run(replace(one, settings={"small": few}), tmp_path / "a", 1, ("FedVal, unranked",))
     values, differences = made.told.tables
     assert [line[0] for line in values.rows] == ["FedAvg", "FedVal, unranked"]
-    assert values.title == "poisoned 50 %: measured"
+    assert values.title == "Measured (poisoned 50 %)"
     study = made.studies["poisoned-50"]
     measured = measure(study)
     fedavg, fedval = measured["FedAvg"], measured["FedVal, unranked"]

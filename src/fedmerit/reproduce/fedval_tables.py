@@ -76,13 +76,13 @@ def _weight(run: Run) -> float:
 
 def _values(part: str, study: Study, found: Found) -> TextTable:
     rows = tuple((row, *(mean_cell(values, 3) for values in found[row].values())) for row in study.rows)
-    return TextTable(_title(part, "measured"), ("row", *MEASURES), rows)
+    return TextTable(_title(part, "Measured"), ("row", *MEASURES), rows)
 
 
 def _differences(part: str, study: Study, found: Found) -> TextTable:
     base = found[study.plan.against]
     rows = tuple(_changes(row, found[row], base) for row in study.rows if row != study.plan.against)
-    return TextTable(_title(part, f"differences to {study.plan.against}, paired by seed"), ("row", *MEASURES), rows)
+    return TextTable(_title(part, f"Differences to {study.plan.against}, paired by seed"), ("row", *MEASURES), rows)
 
 
 def _changes(row: str, mine: Mapping[str, Vector], base: Mapping[str, Vector]) -> tuple[str, ...]:
@@ -90,4 +90,4 @@ def _changes(row: str, mine: Mapping[str, Vector], base: Mapping[str, Vector]) -
 
 
 def _title(part: str, what: str) -> str:
-    return f"{part.replace('-', ' ')} %: {what}" if part else what.capitalize()
+    return f"{what} ({part.replace('-', ' ')} %)" if part else what

@@ -78,7 +78,7 @@ def _tables(made: Reproduced, path: Path) -> Iterator[str]:
     for table in made.told.tables:
         yield f"{table.markdown()}"
     for figure in made.told.figures:
-        yield from (f"![{figure}]({picture_name(path, figure)})", "")
+        yield from (f"![{made.reproduction.name}: {figure}]({picture_name(path, figure)})", "")
     yield from (f"- unfinished: {run}, {rounds}" for run, rounds in made.unfinished.items())
     for run, why in made.failed.items():
         yield f"- failed: {run}: {why}"
