@@ -124,6 +124,7 @@ def deploy(recipes: Sequence[str]) -> None:
 def cost() -> None:
     """Seconds of a run on one deployment, the quickstart with FedAvg and with Merit; and of the aggregation alone."""
     took: dict[str, dict[str, float]] = {"aggregation": {str(size): aggregation(size) for size in SIZES}}
+    (RUNS / "cost.json").write_text(json.dumps(took))
     print(took, flush=True)
     shutil.rmtree(RUNS / "cost", ignore_errors=True)
     with loopback(RUNS / "cost", NODES) as made:
@@ -135,7 +136,7 @@ def cost() -> None:
                 made.processes[run].wait(3000)
                 took.setdefault(name, {})[str(turn)] = seconds(made.log(run))
                 print(name, took[name], flush=True)
-    (RUNS / "cost.json").write_text(json.dumps(took))
+                (RUNS / "cost.json").write_text(json.dumps(took))
 
 
 def quickstart(app: Path, *, patched: bool) -> Path:
@@ -221,7 +222,7 @@ def _cost() -> list[str]:
     took = json.loads(path.read_text())
     lines = ["| | seconds of 5 rounds, first turn | second turn |", "| --- " * 3 + "|"]
     for name in ("FedAvg", "Merit"):
-        cells = " | ".join(f"{one:.1f}" for one in took[name].values())
+        cells = " | ".join(f"{one:.1f}" for one in took.get(name, {}).values()) or "not run | not run"
         lines += [f"| the quickstart with {name} | {cells} |"]
     lines += ["", "| parameters | Merit's aggregation more than FedAvg's, ms per client and round |", "| --- | --- |"]
     return lines + [f"| {int(size):,} | {value:.2f} |" for size, value in took["aggregation"].items()]
