@@ -46,6 +46,9 @@ def test_every_panel_is_there_and_drawn(opened: Opened) -> None:
     opened.drawn("groups-plot")
     assert opened.page.locator("#targets-tables table").count() == 4
     assert opened.page.locator("#runs-table tbody tr").count() == 4
+    grouped = opened.page.locator("#runs-table tr", has_text="grouped").inner_text()
+    assert "Product" in grouped  # what the recipe does, not what the settings leave at its default
+    assert "normalise max" in grouped
 
 
 def test_runs_that_differ_in_the_seed_are_a_line_with_a_band(opened: Opened, runs: Path) -> None:

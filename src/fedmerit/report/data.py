@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ class Opened:
     config: Settings
     meta: Mapping[str, str]
     orders: Sequence[Sequence[str]]
+    scores: Sequence[str]
     played: Played
     has: Sequence[str]
     """Which panels it has something for, beyond those of every run."""
@@ -120,7 +122,8 @@ def _open(folder: Path, meant: Meant) -> Opened:
             group_events(ledger.events()),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
-        return Opened(folder, config, meta, orders, played, list(_has(ledger, rounds)))
+        scores = [*dict.fromkeys(row["score"] for row in rounds if row["score"])]
+        return Opened(folder, config, meta, orders, scores, played, list(_has(ledger, rounds)))
 
 
 def _config(meta: Mapping[str, str]) -> Settings:
@@ -138,14 +141,16 @@ def _has(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _recipe(runs: Sequence[Opened]) -> dict[str, Any]:
-    """What was run: the recipe's parts; None where unknown."""
+    """What was run; score and normalise as the recipe has them, for it may know better than the settings say."""
     recipe = runs[0].config.get("recipe") or {}
     orders = [list(order) for order in dict.fromkeys(tuple(order) for run in runs for order in run.orders)]
+    scores = [*dict.fromkeys(score for run in runs for score in run.scores)]
+    normalise = re.search(r"\bnormalise='(\w+)'", runs[0].meta.get("recipe", ""))
     return {
         "recipe": recipe.get("name"),
         "priorities": orders or [recipe.get("priority") or []],
-        "normalise": recipe.get("normalise"),
-        "score": (recipe.get("score") or {}).get("name"),
+        "normalise": normalise[1] if normalise else None,
+        "score": " or ".join(scores) or None,
     }
 
 

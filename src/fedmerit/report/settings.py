@@ -28,9 +28,8 @@ def settings_of(runs: Sequence[Sequence[Line]]) -> list[Line]:
 def environment_of(runs: Sequence[Mapping[str, str]]) -> list[Line]:
     """Versions, machine and the recipe as Python prints it: all the ledgers say of the runs but their settings."""
     keys = {key for meta in runs for key in meta} - {"config"}
-    ordered = sorted(keys, key=lambda key: (key == "recipe", key))  # the recipe is long: last
-    values = {key: dict.fromkeys(meta.get(key, "not known") for meta in runs) for key in ordered}
-    return [(key, key, ", ".join(values[key])) for key in ordered]
+    values = {key: dict.fromkeys(meta.get(key, "not known") for meta in runs) for key in sorted(keys)}
+    return [(key, key, ", ".join(found)) for key, found in values.items()]
 
 
 def differences(runs: Sequence[Sequence[Line]]) -> list[dict[str, Any]]:

@@ -51,7 +51,7 @@ function criteriaTable(priority, rows, mine) {
 
 // score = a + a * b + a * b * c, shown only where it is how this score was made.
 function scoreTerms(run, mine) {
-  if (mine.norm.length < 2 || (ROWS[run.row].score ?? "prioritized") !== "prioritized") return "";
+  if (mine.norm.length < 2 || ROWS[run.row].score !== "Prioritized()") return "";
   const products = mine.norm.map((_, i) => mine.norm.slice(0, i + 1).reduce((all, value) => all * value, 1));
   const sum = products.reduce((all, value) => all + value, 0);
   if (Math.abs(sum - mine.score) > 0.01 * mine.score + 1e-9) return "";

@@ -75,7 +75,8 @@ function auditTable(rows, audits) {
     brief(name, 32),
     ...[...WHERE.keys()].map((at) => value(row, name, at)),
   ];
-  const lines = rows.flatMap((row) => names.map((name) => line(row, name)));
+  const told = (row, name) => [...WHERE.keys()].some((at) => linesOf(row, { name, at }));
+  const lines = rows.flatMap((row) => names.filter((name) => told(row, name)).map((name) => line(row, name)));
   const caption = "Audits after the last evaluated round";
   return [caption, table(caption, ["", "objective", ...WHERE.values()], lines, (i) => i > 1)];
 }

@@ -1,13 +1,7 @@
 // Overview: what is compared, and the key figures of each row.
 
-const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "priority"].concat([
-  "normalise",
-  "score",
-  "down",
-  "up",
-  "time",
-]);
-const WORDS = new Set(["recipe", "priority", "normalise", "score"]); // all other columns are numbers
+const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "score", "sent", "time"];
+const WORDS = new Set(["recipe", "score"]); // all other columns are numbers
 const NOISE = "One seed is a single run: a difference between two can be noise until it holds over several seeds.";
 
 function swatch(row) {
@@ -63,7 +57,6 @@ const endOf = (lines) => lines.map(lastOf);
 
 function figureCells(row) {
   const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(lines), "%"));
-  const mean = (name, show) => show(row.costs[name][0]);
   return [
     [swatch(row), brief(row.label, 26)],
     el("strong", end("accuracy")),
@@ -72,15 +65,14 @@ function figureCells(row) {
     roundsCell(row),
     String(row.clients),
     seedsText(row.seeds),
-    known(row.recipe, shorten),
-    priorityText(row),
-    known(row.normalise, shorten),
-    known(row.score, shorten),
-    mean("bytes_down", bytesText),
-    mean("bytes_up", bytesText),
-    mean("seconds", secondsText),
+    [known(row.recipe, shorten), el("small", priorityText(row))],
+    [known(row.score, scoreText), el("small", `normalise ${known(row.normalise, shorten)}`)],
+    [`${bytesText(row.costs.bytes_down[0])} down`, el("small", `${bytesText(row.costs.bytes_up[0])} up`)],
+    secondsText(row.costs.seconds[0]),
   ];
 }
+
+const scoreText = (score) => brief(score.replace("()", ""), 26);
 
 function bestCell({ accuracy, round: [mean, first, last] }) {
   const when = first === undefined || first === last ? `round ${mean}` : `rounds ${first} – ${last}`;
@@ -95,7 +87,8 @@ function seedsText(seeds) {
 }
 
 function priorityText(row) {
-  const [first, ...more] = row.priorities.map((names) => names.map((name) => shorten(name, 24)).join(" > "));
+  const order = (names) => shorten(names.map((name) => shorten(name, 24)).join(" > "), 44);
+  const [first, ...more] = row.priorities.map(order);
   return more.length ? `${first} and ${plural(more.length, "other order")}` : first || "–";
 }
 

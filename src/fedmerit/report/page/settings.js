@@ -30,9 +30,14 @@ function configOf(row, marked) {
     row.config.map((line) => configLine(line, marked)),
   );
   const body = row.config.length ? lines : el("p", { class: "empty" }, "The ledger keeps no settings.");
+  const recipe = keptIn(row, "recipe");
+  const python = recipe ? el("details", el("summary", "as Python has it"), el("code", clean(recipe))) : null;
   const open = ROWS.length <= 3 && !narrow();
-  return el("details", { open }, el("summary", swatch(row), brief(row.label)), body);
+  return el("details", { open }, el("summary", swatch(row), brief(row.label)), body, python);
 }
+
+// What the ledgers of a row say of where they were made.
+const keptIn = (row, key) => row.environment.find(([name]) => name === key)?.[2];
 
 function configLine([key, name, value], marked) {
   const text = clean(value ? `${name} = ${value}` : name);
@@ -42,11 +47,10 @@ function configLine([key, name, value], marked) {
 function showEnvironment() {
   const keys = [...new Set(ROWS.flatMap((row) => row.environment.map(([key]) => key)))];
   const marked = new Set(DATA.differs.environment);
-  const told = (row, key) => row.environment.find(([name]) => name === key)?.[2];
-  const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(told(row, key), clean));
+  const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(keptIn(row, key), clean));
   const value = (row, key) => (key === "folder" ? foldersOf(row) : cell(row, key));
-  const ordered = [...keys.filter((key) => key !== "recipe"), "folder", ...(keys.includes("recipe") ? ["recipe"] : [])];
-  $("environment").replaceChildren(crossed(null, "", ordered, value));
+  const shown = keys.filter((key) => key !== "recipe"); // long, and no matter of where: it stands with the settings
+  $("environment").replaceChildren(crossed(null, "", [...shown, "folder"], value));
 }
 
 function foldersOf(row) {
