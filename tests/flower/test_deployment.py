@@ -30,6 +30,7 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
         made.wait_for("run", "fedmerit: round 1", 300)
         made.kill("node2")
         made.wait_for("run", "kept in", 600)
+    assert left_behind(tmp_path) == []
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
     assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)
     assert [one.id for one in theirs.explain(1)] == [0, 1, 2, 3]
@@ -39,3 +40,16 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
     assert named == {2}
     assert [one.id for one in theirs.explain(3)] == [0, 1, 3]
     assert np.isfinite(theirs.model).all()
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Processes of a deployment that still live, by the home for Flower that it gave them."""
+    mark, found = f"FLWR_HOME={folder}/home".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            if alive and mark in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it ended meanwhile
+            continue
+    return found

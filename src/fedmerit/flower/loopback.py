@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,18 +135,20 @@ class Loopback:
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
     def kill(self, name: str) -> None:
-        """SIGKILL to a process and its children: the group that we gave it."""
+        """SIGKILL to a process and all that it started, as when its machine dies."""
         process = self.processes.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        children = descendants(process.pid)
+        with suppress(ProcessLookupError):  # all of its group have ended by themselves
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid in children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
     def end(self) -> None:
         """End everything that we started."""
         for name in list(self.processes):
-            try:
-                self.kill(name)
-            except ProcessLookupError:  # it ended by itself
-                self.processes.pop(name, None)
+            self.kill(name)
 
 
 @contextmanager
@@ -173,6 +175,16 @@ def write_connection(home: Path, address: str, authority: Path | None) -> None:
     home.mkdir(parents=True, exist_ok=True)
     settings = {"superlink": {"default": NAME, NAME: {"address": address, **safety}}}
     (home / "config.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+
+
+def descendants(pid: int) -> list[int]:
+    """Children of a process, their children, and so on; Flower starts some in sessions of their own."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
+    found = [pid]
+    for one in found:  # grows while we go
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 def free_port() -> int:
