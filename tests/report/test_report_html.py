@@ -14,7 +14,7 @@ from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.report import html
-from fedmerit.report.html import PAGE, ROOM, SCRIPTS, STYLES, write_report
+from fedmerit.report.html import PAGE, ROOM, SCRIPTS, STYLES, called_at_once, write_report
 
 SECTIONS = (
     *("runs", "accuracy", "targets", "fairness", "weights", "explain"),
@@ -179,6 +179,13 @@ def test_plotly_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(ConfigError, match=r"pip install 'fedmerit\[report\]'"):
         write_report([make_run(tmp_path / "run")], tmp_path / "report.html")
+
+
+def test_a_script_is_put_in_parentheses_only_where_its_form_is_known() -> None:
+    known = "(function(root, make) { root.it = make(); } (this, () => {\nreturn 1;\n}));"
+    assert called_at_once(known) == "(function(root, make) { root.it = make(); } (this, (() => {\nreturn 1;\n})));\n"
+    for other in ("var it = 1;", known + " more", " " * 1000 + known):
+        assert called_at_once(other) == other
 
 
 def test_large_run_stays_small(tmp_path: Path) -> None:

@@ -71,7 +71,20 @@ def _plotly() -> str:
         raise ConfigError(
             "the HTML report needs plotly, which is not installed: pip install 'fedmerit[report]'"
         ) from None
-    return str(get_plotlyjs())
+    return called_at_once(str(get_plotlyjs()))
+
+
+def called_at_once(script: str) -> str:
+    """The script with its one large function, which is handed on to be called, in parentheses; else as it is.
+
+    Chromium reads a function twice, first to find its end, unless parentheses tell that it is called at once. For
+    plotly's 4.8 MB that is a sixth of the time to the first chart.
+    """
+    begin, end = ", () => {\n", "}));"
+    before, found, body = script.rstrip().partition(begin)
+    if not found or len(before) > 1000 or not body.endswith(end):
+        return script
+    return f"{before}, (() => {{\n{body.removesuffix(end)}}})));\n"
 
 
 def _join(names: Sequence[str]) -> str:
