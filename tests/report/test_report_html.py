@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import CommandLine, one_line
 from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
@@ -148,6 +149,15 @@ def test_ledger_cut_off_and_no_ledger_at_all(tmp_path: Path) -> None:
     ledger.write_text("no ledger")
     with pytest.raises(FolderError, match="is no ledger"):
         write_report([tmp_path / "run"], tmp_path / "report.html")
+
+
+def test_mistakes_on_the_command_line_are_one_line(cli: CommandLine, tmp_path: Path) -> None:
+    run, out = make_run(tmp_path / "run"), tmp_path / "report.html"
+    assert "no run in" in one_line(cli("report", run, tmp_path / "nothing", "--out", out))
+    assert "holds run folders" in one_line(cli("report", tmp_path, "--out", out))
+    (run / "ledger.db").write_bytes(b"x" * 10_000)
+    assert "is no ledger" in one_line(cli("report", run, "--out", out))
+    assert not out.exists()
 
 
 def test_never_writes_over_a_file(tmp_path: Path) -> None:
