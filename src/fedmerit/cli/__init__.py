@@ -1,0 +1,10 @@
+"""The command line: parse, call, print."""
+
+from fedmerit.cli.app import app, main
+
+# --help lists the commands in the order of these imports
+# isort: off
+from fedmerit.cli import runs, studies, flower, lists
+# isort: on
+
+__all__ = ["app", "flower", "lists", "main", "runs", "studies"]

@@ -1,0 +1,67 @@
+"""Commands that list the parts: tasks, recipes, scores, criteria, objectives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import typer
+
+from fedmerit.cli.app import Json, app, out_console
+from fedmerit.criteria import CRITERIA, Attribute
+from fedmerit.named_recipes import RECIPES
+from fedmerit.named_scores import SCORES
+from fedmerit.objectives import GROUPED, PLAIN
+
+
+@app.command(epilog="Example:  fedmerit tasks --json")
+def tasks(as_json: Json = False) -> None:
+    """List the tasks: data, partitions, models."""
+    from fedmerit.tasks import TASKS
+
+    rows = [(k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in TASKS.values()]
+    _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
+
+
+@app.command(epilog="Example:  fedmerit recipes")
+def recipes(as_json: Json = False) -> None:
+    """List the recipes."""
+    _list("Recipes (recipe.name)", ("recipe", "about"), [(n, r.about) for n, r in RECIPES.items()], as_json)
+
+
+@app.command(epilog="Example:  fedmerit scores --json")
+def scores(as_json: Json = False) -> None:
+    """List the scores: how criteria become one number."""
+    rows = [(name, score.about, ", ".join(score.options)) for name, score in SCORES.items()]
+    _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
+
+
+@app.command(epilog="Example:  fedmerit criteria")
+def criteria(as_json: Json = False) -> None:
+    """List the criteria, their family and the facts they need."""
+    known = [*CRITERIA.values(), Attribute("NAME")]
+    rows = [(c.name, str(c.family), ", ".join(c.needs) or "(server)", c.about) for c in known]
+    rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
+    _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
+
+
+@app.command(epilog="Example:  fedmerit objectives --json")
+def objectives(as_json: Json = False) -> None:
+    """List the objectives: what a server can ask of a model on rows of its own."""
+    plain = [(name, first_line(made)) for name, made in PLAIN.items()]
+    grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]
+    _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), [*plain, *grouped], as_json)
+
+
+def first_line(made: Callable[..., object]) -> str:
+    """What a function's docstring says first."""
+    return (made.__doc__ or "").partition("\n")[0]
+
+
+def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows]))
+        return
+    from fedmerit.report.screen import list_table
+
+    out_console.print(list_table(title, header, rows))

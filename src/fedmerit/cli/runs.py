@@ -1,0 +1,181 @@
+"""Commands on one run: run it, and ask why."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
+from fedmerit.config import load_config, make_config, parse_value
+from fedmerit.cores import cores
+from fedmerit.criteria_file import read_criteria
+from fedmerit.errors import ConfigError
+from fedmerit.measures import TARGETS
+from fedmerit.named_scores import make_score
+from fedmerit.weights import by_client
+from fedmerit.weights import weigh as weigh_table
+
+
+@app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="What to run.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder for the run.", show_default=False)] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the run in this folder instead.", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; default: one per core.", show_default=False)
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a federation and keep everything it did in a folder.
+
+    CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
+    round; --resume goes on, to the very bits of a run that was never stopped.
+    """
+    from fedmerit.folder import CONFIG, open_ledger
+    from fedmerit.report.screen import json_line, progress
+    from fedmerit.run import resume as go_on
+    from fedmerit.run import run_config
+
+    folder = out or resume
+    if folder is None or (out and resume) or (out and not config):
+        raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to go on with one")
+    done = 0
+    if resume:
+        with open_ledger(resume) as ledger:
+            done = ledger.last_round()
+    changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
+    settings = load_config(config or folder / CONFIG, changes)
+    start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    if settings.run.workers and settings.run.workers > cores():
+        err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
+    with stoppable(f"fedmerit run --resume {folder}"):
+        if as_json:
+            start(lambda record: typer.echo(json_line(record)))
+            return
+        with progress(out_console, settings.run.rounds, done=done) as on_record:
+            ended = start(on_record)
+    out_console.print(
+        f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
+    )
+    out_console.print(
+        f"next: fedmerit explain {folder} --round {settings.run.rounds}", style="dim", markup=False, soft_wrap=True
+    )
+
+
+@app.command(epilog="Example:  fedmerit weigh clients.csv --priority DS,CB,IS --normalise max")
+def weigh(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...")],
+    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
+    score: Annotated[
+        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
+    ] = "prioritized",
+    normalise: Annotated[str, typer.Option(help="sum, max, minmax, or none (values are degrees in 0..1).")] = "sum",
+    as_json: Json = False,
+) -> None:
+    """Turn a table of criteria into weights, without any training: what if?
+
+    FILE.csv has a header and a line per client, for example client,DS,CB,IS.
+    """
+    recipe = make_config({"recipe": {"priority": priority, "score": parse_value(score), "normalise": normalise}}).recipe
+    table = read_criteria(file)
+    if not recipe.priority:
+        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
+    raw = table.columns(recipe.priority)
+    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
+    fallback = sizes if sizes.any() else np.ones(len(raw))
+    result = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
+    if as_json:
+        values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
+        typer.echo(json.dumps({"clients": table.clients, **values}))
+        return
+    from fedmerit.report.screen import show_note, weights_table
+
+    rows = by_client(result, recipe.priority, range(len(raw)), {})
+    title = f"{' > '.join(recipe.priority)}   score {recipe.score.name}, normalise {recipe.normalise}"
+    out_console.print(weights_table(title, recipe.priority, rows, table.clients))
+    for note in result.notes:
+        show_note(err_console, note, "note: ")
+
+
+@app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
+def explain(
+    folder: RunFolder,
+    number: Annotated[int, typer.Option("--round", help="The round to explain.", show_default=False)],
+    client: Annotated[str | None, typer.Option(help="One client, by name or number.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Say why each client of a round got its weight.
+
+    DIR is a folder made by `fedmerit run`.
+    """
+    from fedmerit.folder import open_ledger
+    from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
+
+    with open_ledger(folder) as ledger:
+        who = None if client is None else find_client(ledger, client)
+        if as_json:
+            typer.echo(json.dumps(as_dict(ledger, number, who)))
+            return
+        for part in explain_round(ledger, number) if who is None else explain_client(ledger, number, who):
+            out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit show runs/first --target 0.9 --target 0.95")
+def show(
+    folder: RunFolder,
+    target: Annotated[
+        list[float] | None, typer.Option(help="A target accuracy in 0..1; repeatable. Default: 0.7 0.8 0.9 0.95.")
+    ] = None,
+    or_equal: Annotated[bool, typer.Option(help="Count devices at the target, not only above it.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Sum up a run: accuracy, percentiles over clients, rounds to target.
+
+    DIR is a folder made by `fedmerit run`.
+    """
+    from fedmerit.folder import open_ledger
+    from fedmerit.report.summary import summary, summary_tables
+
+    with open_ledger(folder) as ledger:
+        result = summary(ledger, target or TARGETS, or_equal=or_equal)
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    for part in summary_tables(result):
+        out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")
+def fairness(
+    folder: RunFolder,
+    level: Annotated[float, typer.Option(help="Local accuracy that counts as converged, in 0..1.")] = 0.9,
+    as_json: Json = False,
+) -> None:
+    """Compare what clients put in with what came of it: speed, accuracy, rewards.
+
+    DIR is a folder made by `fedmerit run`.
+    """
+    from fedmerit.fairness import fairness_of
+    from fedmerit.folder import open_ledger
+    from fedmerit.report.accounts import fairness_dict, fairness_tables
+
+    with open_ledger(folder) as ledger:
+        found, names = fairness_of(ledger, level), ledger.names()
+    if as_json:
+        typer.echo(json.dumps(fairness_dict(found, names)))
+        return
+    for part in fairness_tables(found, names, level):
+        out_console.print(part)

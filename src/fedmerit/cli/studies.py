@@ -1,0 +1,200 @@
+"""Commands on several runs: reports, studies, the papers' tables again, exports, errata."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedmerit.cli.app import Json, app, out_console, stoppable
+from fedmerit.errors import ConfigError
+
+
+@app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.", show_default=False)],
+) -> None:
+    """Write one HTML file that opens offline: curves, weights, reasons.
+
+    DIR... are one or several folders made by `fedmerit run` or `fedmerit compare`. Runs that differ in the seed alone
+    are drawn as one line with a band.
+    """
+    from fedmerit.report.html import write_report
+
+    write_report(folders, out)
+    out_console.print(f"report: {out}", markup=False)
+
+
+@app.command(epilog="Example:  fedmerit compare examples/study.toml --out runs/study")
+def compare(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Rows and seeds.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The study's folder: new, or the same again to go on.", show_default=False)],
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run rows x seeds, paired, and say which differences are real.
+
+    STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
+    clients. Ctrl-C stops; the same command goes on, also with more seeds or rows.
+    """
+    from fedmerit.study.compare import compare as run_study
+    from fedmerit.study.layout import members
+    from fedmerit.study.plan import load_plan
+    from fedmerit.study.screen import as_json as study_json
+    from fedmerit.study.screen import ending, progress
+
+    plan = load_plan(study)
+    with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
+        on_step = None if as_json else stack.enter_context(progress(out_console, members(plan, out)))
+        done = run_study(plan, out, jobs=jobs, on_step=on_step)
+    if as_json:
+        typer.echo(study_json(done))
+    else:
+        for part in ending(done):
+            out_console.print(part)
+        out_console.print(f"next: fedmerit report {out} --out report.html", style="dim", markup=False, soft_wrap=True)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example:  fedmerit reproduce pmcfl-table4 --out runs/table4 --page table4.md")
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="What to reproduce; --list has the names.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder: new, or the same again to go on.")] = None,
+    scale: Annotated[str, typer.Option(help="small (minutes), medium (hours) or paper (as published).")] = "small",
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every row: 1, 2, ...")] = 5,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Some rows only, and the baseline; repeatable.", show_default=False)
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    told: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
+    names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a published table or figure again, published and measured side by side.
+
+    Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command goes on.
+    See docs/reproduce.md.
+    """
+    from fedmerit.new_file import check_new_file
+    from fedmerit.reproduce import find_reproduction
+    from fedmerit.reproduce.entry import expected
+    from fedmerit.reproduce.go import reproduce as run_reproduction
+    from fedmerit.reproduce.go import so_far
+    from fedmerit.reproduce.page import write_page
+    from fedmerit.reproduce.screen import as_dict, ending, list_screen, listing, opening
+    from fedmerit.study.screen import progress
+
+    if names:
+        typer.echo(json.dumps(listing())) if as_json else out_console.print(list_screen())
+        return
+    if name is None or out is None:
+        raise ConfigError("give NAME and --out DIR, or --list, which has the names")
+    found = find_reproduction(name)
+    plans = found.plans(scale, seeds, rows or [])
+    if page is not None:
+        check_new_file(page, "another --page")
+    if not as_json and not told:
+        runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
+        for line in opening(found, scale, expected(plans, found.setting(scale), jobs), runs):
+            out_console.print(line, markup=False, soft_wrap=True)
+    options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
+    command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
+    watch = None if as_json else partial(progress, out_console)
+    with stoppable(command):
+        go = so_far if told else partial(run_reproduction, jobs=jobs, watch=watch)
+        made = go(found, scale, plans, out)
+    if page is not None:
+        write_page(made, page, command)
+    if as_json:
+        typer.echo(json.dumps(as_dict(made)))
+    else:
+        for part in ending(made):
+            out_console.print(part)
+    if made.failed:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
+    ],
+    leaf: Annotated[
+        Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a table to this new file.")] = None,
+    form: Annotated[str, typer.Option("--format", help="csv, parquet, latex or markdown.")] = "csv",
+    table: Annotated[
+        str | None, typer.Option(help="Which table; default: compared of a study, rounds of a run.")
+    ] = None,
+) -> None:
+    """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics.
+
+    Of a study: compared, reached, saved, agreement as latex or markdown; compared, reached, figures, curves, needed,
+    events as csv or parquet. Of a run, as csv or parquet: rounds, clients, weights, rewards, audits, tries, events.
+    """
+    from fedmerit.folder import open_ledger
+    from fedmerit.leaf import write_leaf_metrics
+    from fedmerit.study.export import check_run, write_export
+
+    if (out is None) == (leaf is None):
+        raise ConfigError("give --out FILE with --format, or --leaf FILE for LEAF's metrics")
+    if leaf is not None:
+        check_run(folder)
+        with open_ledger(folder) as ledger:
+            write_leaf_metrics(ledger, leaf)
+        out_console.print(f"LEAF metrics: {leaf}", markup=False)
+    elif out is not None:
+        out_console.print(f"{write_export(folder, out, form, table)}: {out}", markup=False)
+
+
+@app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
+def demo(
+    out: Annotated[Path, typer.Option(help="A new folder for the three runs and the report.")] = Path("demo"),
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
+    seed: Annotated[int, typer.Option(min=0, help="The seed all three runs share.")] = 1,
+) -> None:
+    """Compare FedAvg with two priorities on embedded data; prints a table, writes an HTML report."""
+    from fedmerit.report.demo import run_demo
+
+    run_demo(out_console, out, rounds, seed)
+
+
+@app.command(epilog="Example:  fedmerit errata finding-1 --plot finding1.svg")
+def errata(
+    name: Annotated[str | None, typer.Argument(help="One of them; --list has the names.", show_default=False)] = None,
+    names: Annotated[bool, typer.Option("--list", help="Print the names alone.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/errata.md.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="A new SVG file, for finding-1.", show_default=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what does not hold in the papers, recomputed from the numbers they print.
+
+    Without NAME a line for each with its verdict; with NAME the computation, step by step.
+    """
+    from fedmerit.errata import ERRATA, find_erratum
+    from fedmerit.report.errata import account, as_dict, overview, page, write_plot
+
+    if (name is not None) + names + markdown > 1 or (as_json and (names or markdown)):
+        raise ConfigError(
+            "give NAME, --list, --markdown or nothing, which is all; --json goes with NAME or with nothing"
+        )
+    found = None if name is None else find_erratum(name)
+    if plot is not None:
+        write_plot(plot, name)
+    if names or markdown:
+        typer.echo("\n".join(ERRATA) if names else page(), nl=names)
+    elif as_json:
+        typer.echo(json.dumps([as_dict(one) for one in ERRATA.values()] if found is None else as_dict(found)))
+    else:
+        for part in [overview()] if found is None else account(found):
+            out_console.print(part)
