@@ -17,6 +17,7 @@ from fedmerit.flower.loopback import Loopback, loopback
 from fedmerit.flower.new import write_app
 from fedmerit.ledger import Ledger
 
+pytestmark = pytest.mark.long
 NODES = 2
 
 
