@@ -43,8 +43,8 @@ def _settings(smallest: float, epochs: int | list[int], *differs: str) -> dict[S
     dense = "a network 784-64-10 in place of two convolutions"
     return {
         "small": Setting(_base("mnist-mlp", 150, 0.05, smallest, epochs), 0.5, (dense, few, UNSTATED, *differs)),
-        "medium": Setting(_base("m2f-cnn", 300, 0.01, smallest, epochs), 30, (fewer, UNSTATED, *differs)),
-        "paper": Setting(_base("m2f-cnn", 1500, 0.01, smallest, epochs), 150, (UNSTATED, *differs)),
+        "medium": Setting(_base("m2f-cnn", 300, 0.01, smallest, epochs), 20, (fewer, UNSTATED, *differs)),
+        "paper": Setting(_base("m2f-cnn", 1500, 0.01, smallest, epochs), 100, (UNSTATED, *differs)),
     }
 
 

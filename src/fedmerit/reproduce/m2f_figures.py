@@ -119,4 +119,4 @@ def _curves(runs: Runs, clients: Sequence[int]) -> Iterator[Curve]:
     if runs.get(FEDAVG):
         group = slice(0, 20) if clients[0] < 20 else slice(20, 40)
         means = np.array([np.nanmean(one.curves[:, group], axis=1) for one in runs[FEDAVG]])
-        yield Curve("FedAvg, mean of the group", means, GREY, "none")
+        yield Curve("FedAvg, group mean", means, GREY, "none")
