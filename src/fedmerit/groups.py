@@ -101,7 +101,7 @@ class ByCosine:
       there are at most half as many groups as clients; with no jump of at least `at` all are one group. Two clients
       alone are apart if they are farther than 1: they pull against each other.
     - `silhouette`: where the groups have the largest mean silhouette, among the same merges; all are one group where
-      that is below `at`. It finds planted groups more often than the gap (docs/results/groups.md).
+      that is below `at`. Steadier than the gap for clients that keep their training (docs/results/groups.md).
     - `quantile`: at that quantile of all pairs' distances.
     - `constant`: at that distance.
 
