@@ -151,7 +151,8 @@ def test_m2f_tells_clients_claims_and_curves(tmp_path: Path):
     assert again.seconds > made.seconds
     assert again.told.tables == made.told.tables
     other = find_reproduction("m2f-table3").tell(made.setting, made.studies)  # of the same runs
-    assert cells(other.tables[0], "39, published")[4:] == ("9", "9")
+    assert cells(other.tables[0], "39, published")[4:] == ("9§", "9")
+    assert cells(other.tables[0], "24, published‡")[0] == "1"
     figures = find_reproduction("m2f-figures").tell(made.setting, made.studies)
     assert [line[1] for line in figures.tables[-1].rows] == ["keep"] * 18 + ["reset"] * 18
     picture = figures.figures["figure2"]
