@@ -14,8 +14,10 @@ from safetensors.numpy import load_file
 
 from fedmerit import Run, run_config
 from fedmerit.config import dump_config, load_config
+from fedmerit.errors import RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import client, config_of, main
+from fedmerit.flower.loopback import Loopback
 from fedmerit.ledger import Ledger
 
 TOML = """
@@ -117,3 +119,25 @@ def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):
     assert "exists" in one_line(cli("flower", config, "--app", tmp_path / "there"))
     assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--app", tmp_path / "app"))
     assert "train.lr" in one_line(cli("flower", config, "--app", tmp_path / "app", "--set", "train.lr=-1"))
+    for options in (
+        ["--app", tmp_path / "app", "--secure"],
+        ["--loopback", "--insecure"],
+        ["--simulation", "--secure"],
+    ):
+        assert "goes with" in one_line(cli("flower", config, *options))
+    assert "give one of" in one_line(cli("flower", config))
+    assert "--root-certificates" in one_line(cli("flower", config, "--superlink", "127.0.0.1:1"))
+    assert "name of a connection" in one_line(cli("flower", config, "--superlink", "somewhere", "--insecure"))
+
+
+def test_a_process_that_is_started_again_is_waited_for_anew(tmp_path: Path):
+    made = Loopback(tmp_path)
+    try:
+        made.start("python", "python", "-c", "print('ready', flush=True); input()")
+        made.wait_for("python", "ready")
+        made.kill("python")
+        made.start("python", "python", "-c", "pass")
+        with pytest.raises(RunFailed, match="never said 'ready'"):
+            made.wait_for("python", "ready", 30)
+    finally:
+        made.end()

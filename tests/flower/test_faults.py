@@ -175,6 +175,57 @@ def test_nobody_answers_and_the_model_is_kept():
     assert record.weights is None
 
 
+def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
+    """On a deployment each exchange would wait for it, a minute each."""
+    made, asked = task(), list[str]()
+
+    class Grid(Meddling):
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            messages = list(messages)
+            asked.extend(one.metadata.message_type for one in messages if one.metadata.dst_node_id == 1000 + BAD)
+            return super().push_messages(messages)
+
+        def get_node_ids(self) -> Iterable[int]:
+            return [1000, 1001, 1002, 1003]  # the SuperLink takes a while to know
+
+    grid = Grid(made, lambda reply: [reply])
+    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet.meet(4)
+    away = grid._contexts.pop(1000 + BAD)
+    state, record = play(State(fleet.start(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert "node unavailable" in record.left_out[BAD]
+    assert asked == ["query.hello", "train"]
+    grid._contexts[1000 + BAD] = away
+    _, record = play(state, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert not record.left_out
+    assert asked == ["query.hello", "train", "query.hello", "train", "evaluate"]
+
+
+def test_an_answer_without_its_tag_is_left_out_altogether():
+    record = played(changed(lambda content: content.pop("config")))
+    assert "'own'" in record.left_out[BAD]
+    assert record.ids == (0, 1, 3)
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+def test_a_verdict_that_is_no_number_is_a_refusal(name: str):
+    def edit(content: RecordDict) -> None:
+        content[METRICS] = MetricRecord({**dict(content[METRICS]), name: [1.0, 2.0]})
+
+    record = played(changed(edit), m2f(DS, initial=0.0), kind="train.reward")
+    assert not record.handout.verdicts[BAD].accepted
+    assert "no numbers" in record.handout.verdicts[BAD].reason
+
+
+def test_the_in_process_grid_is_a_whole_grid():
+    grid = Meddling(task(), lambda reply: [reply])
+    assert [node.node_id for node in grid.get_nodes()] == [1000, 1001, 1002, 1003]
+    assert grid.run.run_id == 1
+    message = grid.create_message(pack(config={}), "query.hello", 1001, "round 1")
+    (reply,) = grid.send_and_receive([message])
+    assert reply.content["config"]["client"] == 1
+
+
 def test_waiting_for_clients_has_an_end():
     made = task()
     fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.learner, made.federation.names, timeout=0.3)

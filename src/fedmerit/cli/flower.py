@@ -48,6 +48,10 @@ def flower(
         raise ConfigError(f"this needs Flower ({error.name} is missing): pip install 'fedmerit[flower]'") from None
     if sum((folder is not None, superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --app DIR, --superlink NAME, --loopback and --simulation")
+    if (secure and not here) or ((authority or insecure) and not superlink):
+        raise ConfigError(
+            "--secure goes with --loopback; --root-certificates and --insecure go with --superlink HOST:PORT"
+        )
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:
         on_superlink(settings, out, superlink, authority, plain=insecure, say=say)

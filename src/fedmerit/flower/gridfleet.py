@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fedmerit.errors import ConfigError, RunFailed
@@ -30,6 +31,7 @@ from fedmerit.flower.records import (
     setting,
     tag_of,
     vector,
+    verdict,
 )
 from fedmerit.learn.base import ChanceLearner, LayeredLearner, Learner
 from fedmerit.objectives import Answers, Objective
@@ -48,6 +50,8 @@ class Exchange:
     contents: Mapping[ClientId, RecordDict]
     failed: Mapping[ClientId, str]
     seconds: Mapping[ClientId, float]
+    gone: Sequence[ClientId] = ()
+    """Those of the failed whose node is gone, says the grid."""
 
 
 @dataclass
@@ -123,11 +127,12 @@ class GridFleet:
         rows, failed, told = {}, dict(found.failed), {}
         for client, content in found.contents.items():
             try:
-                rows[client], told[client] = vector(content, "update", length), numbers(content)
-                self.told[client] = setting(content, "own", int)
+                update, tag = vector(content, "update", length), setting(content, "own", int)
             except Unfit as error:
                 failed[client] = str(error)
-        ids = tuple(sorted(client for client in rows if client in told))
+                continue
+            rows[client], told[client], self.told[client] = update, numbers(content), tag
+        ids = tuple(sorted(rows))
         matrix = np.stack([rows[client] for client in ids]) if ids else np.empty((0, length), dtype=np.float32)
         updates = Updates(matrix)
         for client in ids:
@@ -144,13 +149,7 @@ class GridFleet:
         found = self._ask({client: pack(part_arrays(part), config) for client, part in parts.items()}, REWARD)
         verdicts = {client: Verdict(False, reason=reason) for client, reason in found.failed.items()}
         for client, content in found.contents.items():
-            said = numbers(content)
-            before, after = (float(said.get(name, float("nan"))) for name in ("before", "after"))
-            try:
-                reason = setting(content, "reason", str)
-            except Unfit as error:
-                reason = str(error)
-            verdicts[client] = Verdict(said.get("accepted") == 1 and not reason, before, after, reason)
+            verdicts[client] = verdict(content)
             if verdicts[client].accepted and self.copies is not None:
                 self._book(client, parts[client].added_to(self.copies.rows.array[client]), index, REWARDED)
         for client in found.failed:
@@ -249,14 +248,16 @@ class GridFleet:
 
     def _own(self, client: ClientId, otherwise: Model) -> Model:
         """The client's own model as we know it, or another where it has none."""
-        known = self.copies is not None and client in self.copies
-        return np.array(self.copies.rows.array[client]) if self.copies is not None and known else otherwise
+        copies = self.copies
+        return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
         """One message for each client that is connected."""
         there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
         found = self._send(there, kind)
-        away = {client: "its node is not connected" for client in contents if client not in self.nodes}
+        for client in found.gone:
+            del self.nodes[client]  # not asked again, and waited for, before it is back
+        away = {client: "its node is not connected" for client in contents if client not in there}
         return Exchange(found.contents, {**away, **found.failed}, found.seconds)
 
     def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
@@ -268,6 +269,7 @@ class GridFleet:
         got: dict[int, RecordDict] = {}
         failed = {key: "its message could not be sent" for key in contents if key not in waiting.values()}
         seconds: dict[int, float] = {}
+        gone: list[int] = []
         while waiting:
             replies = list(self.grid.pull_messages(list(waiting)))
             for reply in replies:
@@ -277,6 +279,7 @@ class GridFleet:
                 seconds[key] = time.monotonic() - begun
                 if reply.has_error():
                     failed[key] = f"its node answered with an error: {reply.error.reason or reply.error.code}"
+                    gone += [key] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
                 else:
                     got[key] = reply.content
             if not replies and time.monotonic() - begun > self.timeout:
@@ -284,4 +287,4 @@ class GridFleet:
             if waiting and not replies:
                 time.sleep(POLL)
         failed |= dict.fromkeys(waiting.values(), f"no answer within {self.timeout:g} s")
-        return Exchange(got, failed, seconds)
+        return Exchange(got, failed, seconds, gone)

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 
 
@@ -19,7 +21,7 @@ class InProcessGrid(Grid):
 
     def __init__(self, app: ClientApp, nodes: int, run_config: Mapping[str, Any] | None = None) -> None:
         _name_this_process()
-        self._app, self._replies = app, dict[str, Message]()
+        self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
         self._contexts = {
             1000 + place: Context(
                 run_id=1,
@@ -31,25 +33,24 @@ class InProcessGrid(Grid):
             for place in range(nodes)
         }
 
-    def set_run(self, run: Any) -> None:
-        """There is one run."""
+    def set_run(self, run: Run) -> None:
+        """The run that its messages are of."""
+        self._run = run
 
     @property
-    def run(self) -> Any:
-        """There is one run."""
-        raise NotImplementedError("an in-process grid has no run")
+    def run(self) -> Run:
+        """The run that was set; an empty one before."""
+        return self._run
 
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        """Deprecated in Flower."""
-        raise NotImplementedError("make a flwr.app.Message instead")
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """As Message does it."""
+        return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
         """All nodes."""
         return list(self._contexts)
-
-    def get_nodes(self) -> Iterable[Any]:
-        """Not needed here."""
-        raise NotImplementedError("ask get_node_ids")
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Each message is answered at once."""
@@ -65,12 +66,15 @@ class InProcessGrid(Grid):
         """The node's reply, or an error with what it raised."""
         context = self._contexts.get(message.metadata.dst_node_id)
         if context is None:
-            return Message(error=Error(code=1, reason="node unavailable"), reply_to=message)
+            return Message(error=Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable"), reply_to=message)
         try:
             return self._app(message, context)
         except Exception as error:  # a ClientApp may raise anything; Flower's nodes answer with an error, too
             reason = error.__cause__ or error
-            return Message(error=Error(code=2, reason=f"{type(reason).__name__}: {reason}"), reply_to=message)
+            return Message(
+                error=Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=f"{type(reason).__name__}: {reason}"),
+                reply_to=message,
+            )
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """The replies, each once."""

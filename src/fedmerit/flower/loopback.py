@@ -44,6 +44,8 @@ class Loopback:
     port: int = field(default_factory=lambda: free_port())
     certificates: Certificates | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    begins: dict[str, int] = field(default_factory=dict)
+    """Where in its log each process begins: one that is started again goes on in the same file."""
 
     @property
     def address(self) -> str:
@@ -101,6 +103,7 @@ class Loopback:
     def start(self, name: str, *command: str) -> None:
         """Start a process in a group of its own; what it says goes on in its log."""
         with (self.folder / f"{name}.log").open("ab") as log:
+            self.begins[name] = log.tell()
             self.processes[name] = subprocess.Popen(
                 [str(BIN / command[0]), *command[1:]],
                 env=self.environment(),
@@ -131,8 +134,8 @@ class Loopback:
             time.sleep(0.1)
 
     def log(self, name: str) -> str:
-        """All that a process said."""
-        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        """All that a process said since it was started."""
+        return (self.folder / f"{name}.log").read_bytes()[self.begins[name] :].decode(errors="replace")
 
     def kill(self, name: str) -> None:
         """SIGKILL to a process and all that it started, as when its machine dies."""

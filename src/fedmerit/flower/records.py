@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedmerit.types import Model, Part
+from fedmerit.types import Model, Part, Verdict
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
@@ -111,3 +111,16 @@ def as_part(content: RecordDict) -> Part:
     """A reward from arrays, not yet checked against a model."""
     places = array(content, "places") if has_array(content, "places") else None
     return Part(array(content, "values"), places)
+
+
+def verdict(content: RecordDict) -> Verdict:
+    """A client's answer to a reward; one that does not fit is a refusal."""
+    said = numbers(content)
+    before, after = (said.get(name, float("nan")) for name in ("before", "after"))
+    try:
+        reason = setting(content, "reason", str)
+    except Unfit as error:
+        reason = str(error)
+    if not (isinstance(before, float | int) and isinstance(after, float | int)):
+        return Verdict(False, reason=reason or "its accuracies before and after the reward are no numbers")
+    return Verdict(said.get("accepted") == 1 and not reason, float(before), float(after), reason)
