@@ -198,7 +198,7 @@ def test_what_a_client_alone_gets_back(tmp_path: Path, training: str, exclude_ow
     config = make_config(values)
     run = run_config(config, tmp_path / "run")
     start = run.model
-    made = make_task(config.task, config.train, config.run.seed)
+    made = make_task(config)
     from fedmerit.seeds import derive
 
     update = made.learner.train(start, made.federation.samples(0), derive(4, "train", 1, 0), 1) - start
@@ -212,7 +212,7 @@ def test_the_initial_phase_averages_the_models_of_a_few(tmp_path: Path):
     without = run_config(settings({"reward": {"initial": 0.0}}, rounds=1), tmp_path / "without")
     assert not [event for event in without.events() if event.kind == "initial"]
     config = settings()
-    task = make_task(config.task, config.train, 4)
+    task = make_task(config)
     from fedmerit.seeds import derive
 
     start = task.learner.start(derive(4, "model"))

@@ -53,6 +53,16 @@ class Errors(NamedTuple):
         """Share of the images that the row's run has right."""
         return (self.ds_wrong + self.both_right) / sum(self)
 
+    @property
+    def ds_accuracy(self) -> float:
+        """Share of the images that DS has right."""
+        return (self.row_wrong + self.both_right) / sum(self)
+
+    @property
+    def both_wrong_if_unrelated(self) -> float:
+        """Images that two unrelated models of these accuracies would both have wrong."""
+        return (self.both_wrong + self.ds_wrong) * (self.both_wrong + self.row_wrong) / sum(self)
+
 
 class DaflRow(NamedTuple):
     """A row of DAFL's Table 1: rounds for each of DAFL_DEVICES, and the printed means of Low, Mid and High."""

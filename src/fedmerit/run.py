@@ -50,6 +50,8 @@ from fedmerit.types import Matrix, Model, Samples
 from fedmerit.weights import Earned
 
 OnRecord = Callable[[Record], None]
+Load = Callable[[Config], Task]
+"""How a run comes by its task; runs that share data may share its loading."""
 GIB = 2**30
 
 
@@ -143,18 +145,23 @@ def federate(
     return Run(ledger, model)
 
 
-def run_config(config: Config, out: Path, on_record: OnRecord | None = None) -> Run:
+def run_config(config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task) -> Run:
     """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors."""
     check_new(out)
     recipe = make_recipe(config.recipe)
-    task = make_task(config.task, config.train, config.run.seed)
+    task = load(config)
     check_task(task, recipe, make_selection(config.run), config.run.audit)
     with _disk(out, "start again"):
         make_folder(out, config, task.federation.names, repr(recipe))
     return _go_on(out, config, recipe, task, on_record)
 
 
-def resume(folder: Path, config: Config | None = None, on_record: OnRecord | None = None) -> Run:
+def resume(
+    folder: Path,
+    config: Config | None = None,
+    on_record: OnRecord | None = None,
+    load: Load = make_task,
+) -> Run:
     """Go on with a run that was stopped or killed, to the very bits of one that was not.
 
     A configuration may be given to make sure that it is the run's; only workers and memory may differ.
@@ -163,9 +170,7 @@ def resume(folder: Path, config: Config | None = None, on_record: OnRecord | Non
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # a kill may have come between the two
         return Run.load(folder)
-    return _go_on(
-        folder, config, make_recipe(config.recipe), make_task(config.task, config.train, config.run.seed), on_record
-    )
+    return _go_on(folder, config, make_recipe(config.recipe), load(config), on_record)
 
 
 def _go_on(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:

@@ -128,6 +128,19 @@ def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs
     assert opened.page.locator("#search-table tr.taken th").inner_text() == next(one.way for one in tried if one.chosen)
 
 
+def test_audits_that_are_too_many_are_named_as_such(browse: Browse, runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "audited"
+    shutil.copytree(runs / "audited", folder)
+    many = range(CLIENTS, 2_500)
+    with sqlite3.connect(folder / "ledger.db") as ledger:
+        ledger.executemany("INSERT INTO clients VALUES (?, ?)", ((client, f"more {client}") for client in many))
+        audits = ((index, client, f"o{i}", 0.5) for index in range(1, ROUNDS + 1) for client in many for i in range(21))
+        ledger.executemany("INSERT INTO audits VALUES (?, ?, ?, ?)", audits)
+    ledger.close()
+    write_report([folder], tmp_path / "report.html")
+    assert "too many for this page" in browse(tmp_path / "report.html").text("explain-body")
+
+
 def test_audits_are_measures_of_fairness(opened: Opened, runs: Path) -> None:
     with open_ledger(runs / "audited") as ledger:
         (at_server,) = [value for _, who, name, value in ledger.audits(ROUNDS) if (who, name) == (-1, "accuracy")]

@@ -94,7 +94,7 @@ def reproduce(
     from fedmerit.study.screen import progress
 
     if names:
-        typer.echo(json.dumps(listing())) if as_json else out_console.print(list_screen())
+        typer.echo(json.dumps(listing())) if as_json else out_console.print(*list_screen(), sep="\n")
         return
     if name is None or out is None:
         raise ConfigError("give NAME and --out DIR, or --list, which has the names")

@@ -16,11 +16,6 @@ from fedmerit.types import Matrix
 from fedmerit.weights import total_variation, weigh
 
 
-def unrelated(errors: Errors) -> float:
-    """Images that two unrelated models of these accuracies would both have wrong."""
-    return (errors.both_wrong + errors.ds_wrong) * (errors.both_wrong + errors.row_wrong) / sum(errors)
-
-
 def correlation(errors: Errors) -> float:
     """Of two models' errors, image by image: 0 for unrelated ones, 1 for the same."""
     a, b, c, d = errors
@@ -30,7 +25,11 @@ def correlation(errors: Errors) -> float:
 def _finding_3() -> Evidence:
     tables = published().pmcfl_errors
     steps = [
-        Step(f"Table {number}, {row}: images that both have wrong, if unrelated", unrelated(errors), errors.both_wrong)
+        Step(
+            f"Table {number}, {row}: images that both have wrong, if unrelated",
+            errors.both_wrong_if_unrelated,
+            errors.both_wrong,
+        )
         for number, matrices in tables.items()
         for row, errors in matrices.items()
     ]
@@ -39,12 +38,12 @@ def _finding_3() -> Evidence:
     highest = max(map(correlation, every))
     steps.append(Step(f"largest correlation of the errors in {len(every)} matrices", highest))
     shared = [errors.both_wrong for errors in mnist]
-    chance = [unrelated(errors) for errors in mnist]
+    chance = [errors.both_wrong_if_unrelated for errors in mnist]
     follows = (
         f"On MNIST two runs have {min(shared)} to {max(shared)} wrong images in common, unrelated models would have "
         f"{min(chance):.1f} to {max(chance):.1f}; on CelebA at most {most.both_wrong} where those would have "
-        f"{unrelated(most):.0f}. The correlation never passes {highest:.2f}, though two models on one test set share "
-        "most hard images: the lines did not belong to the same images. Only the accuracies can be used."
+        f"{most.both_wrong_if_unrelated:.0f}. The correlation never passes {highest:.2f}, though two models on one "
+        "test set share most hard images: the lines did not belong to the same images. Only the accuracies can be used."
     )
     return shown(highest < 0.1, follows, *steps)
 

@@ -35,8 +35,7 @@ def config_of(context: Context) -> Config:
 @lru_cache(maxsize=2)
 def _task(text: str) -> Task:
     """Loaded once per process."""
-    config = make_config(tomllib.loads(text))
-    return make_task(config.task, config.train, config.run.seed)
+    return make_task(make_config(tomllib.loads(text)))
 
 
 def _side(context: Context) -> ClientSide:

@@ -55,7 +55,7 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
 
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
     """Start a SuperLink and a SuperNode for each client on this machine, run, and end them."""
-    clients = len(make_task(config.task, config.train, config.run.seed).federation.names)
+    clients = len(make_task(config).federation.names)
     with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
         folder = Path(scratch)
         write_app(folder / "app", config, out)
@@ -71,7 +71,7 @@ def on_simulation(config: Config, out: Path) -> None:
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
-    clients = len(make_task(config.task, config.train, config.run.seed).federation.names)
+    clients = len(make_task(config).federation.names)
     server, client = apps_for(dump_config(config), out.absolute())
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)

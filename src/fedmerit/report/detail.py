@@ -17,7 +17,7 @@ from fedmerit.weights import Earned
 LEVEL = 0.9
 """The accuracy that a client converges to, as in `fedmerit fairness`."""
 MOST_AUDITS = 200_000
-"""Audits of single clients are left away where there are more: they would be most of the page."""
+"""Audits of single clients are left away, and the page says so, where there are more: they would be most of it."""
 
 
 def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -103,14 +103,16 @@ def _account_columns(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _audits(ledger: Ledger, clients: int) -> list[list[Any]]:
+def _audits(ledger: Ledger, clients: int) -> list[list[Any]] | None:
     """Each objective with the rounds in which clients were audited, and in each a value per client, None where unknown.
 
-    Empty where nobody was, or where it would be too much.
+    None where there are too many for a page.
     """
     found: dict[str, dict[int, list[float | None]]] = {}
     rows = [row for row in ledger.audits() if row[1] != SERVER]
-    for number, client, objective, value in rows if len(rows) <= MOST_AUDITS else []:
+    if len(rows) > MOST_AUDITS:
+        return None
+    for number, client, objective, value in rows:
         found.setdefault(objective, {}).setdefault(number, [None] * clients)[client] = value
     return [
         [objective, [*by_round], [pack(values, WEIGHT_DIGITS) for values in by_round.values()]]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from fedmerit.reproduce import svg
+from fedmerit import svg
 from fedmerit.study.statistics import interval
 from fedmerit.types import Vector
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.reproduce import svg
+from fedmerit import svg
 from fedmerit.types import Matrix, Vector
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 420, 56, 220, 40, 48

@@ -45,7 +45,7 @@ def measure(study: Study) -> Found:
     found = {row: {name: np.full(len(study.plan.seeds), np.nan) for name in MEASURES} for row in study.rows}
     for place, seed in enumerate(study.plan.seeds):
         config = next(one.config for one in study.runs if one.seed == seed)
-        task = make_task(config.task, config.train, seed)
+        task = make_task(config)
         for one in study.runs:
             if one.seed == seed and str(one) not in study.unfinished:
                 run = study.run(one.row, seed)

@@ -114,16 +114,14 @@ def _measured(study: Study, row: str, target: float, shares: Sequence[float]) ->
 
 
 def _errors(name: str, matrix: Errors, marks: Marks) -> tuple[str, ...]:
-    wrong, total = matrix.both_wrong + matrix.ds_wrong, sum(matrix)
-    unrelated = wrong * (matrix.both_wrong + matrix.row_wrong) / total
     counts = (matrix.both_wrong, matrix.ds_wrong, matrix.row_wrong, matrix.both_right)
     cells = [f"{count:,}" for count in counts]
     return (
         name,
         marks("finding-3", cells[0]),
         *cells[1:],
-        f"{unrelated:.1f}",
-        f"{1 - wrong / total:.4f}",
+        f"{matrix.both_wrong_if_unrelated:.1f}",
+        f"{matrix.ds_accuracy:.4f}",
         f"{matrix.accuracy:.4f}",
     )
 

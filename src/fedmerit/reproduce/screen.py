@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from fedmerit.report.screen import list_table
 from fedmerit.reproduce import REPRODUCTIONS
 from fedmerit.reproduce.entry import SCALES, SEEDS, Reproduction, expected, lasting
 from fedmerit.reproduce.go import Reproduced
@@ -23,11 +23,18 @@ def listing() -> list[dict[str, str]]:
     ]
 
 
-def list_screen() -> Table:
-    """The same for people."""
-    header = ("name", "about", *SCALES)
-    rows = [tuple(line[key] for key in header) for line in listing()]
-    return list_table(f"Reproductions (fedmerit reproduce NAME), time with {SEEDS} seeds on these cores", header, rows)
+def list_screen() -> Iterator[RenderableType]:
+    """The same for people: times side by side, then what each is, at the full width of the screen."""
+    lines = listing()
+    times = Table("", *SCALES, title=f"Time with {SEEDS} seeds on these cores", box=SIMPLE_HEAD, title_justify="left")
+    for line in lines:
+        times.add_row(line["name"], *(line[scale].removeprefix("about ") for scale in SCALES))
+    yield times
+    about = Table.grid(padding=(0, 2))
+    for line in lines:
+        about.add_row(f"[bold]{line['name']}[/]", line["about"])
+    yield about
+    yield "\nTo run one: fedmerit reproduce NAME --scale SCALE --out DIR"
 
 
 def opening(one: Reproduction, scale: str, seconds: float, runs: int) -> Iterator[str]:

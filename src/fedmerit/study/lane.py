@@ -11,13 +11,14 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from fedmerit.config import Config
+from fedmerit.config import Config, TaskConfig
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.named_recipes import make_recipe
 from fedmerit.round import Record
-from fedmerit.run import Run, check_task, make_selection, resume, run_config
+from fedmerit.run import check_task, make_selection, resume, run_config
 from fedmerit.study.agreement import find_right, write_right
-from fedmerit.tasks.task import make_task
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.task import Task, make_federation, make_learner
 
 STOP = "stop"
 
@@ -66,8 +67,9 @@ def live(connection: Connection) -> None:
     jobs: SimpleQueue[Job] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, jobs, stop), daemon=True).start()
+    load = Loader()
     while True:
-        connection.send(_do(jobs.get(), connection, stop))
+        connection.send(_do(jobs.get(), connection, stop, load))
 
 
 def _listen(connection: Connection, jobs: SimpleQueue[Job], stop: threading.Event) -> None:
@@ -83,12 +85,12 @@ def _listen(connection: Connection, jobs: SimpleQueue[Job], stop: threading.Even
         os._exit(1)
 
 
-def _do(job: Job, connection: Connection, stop: threading.Event) -> Ended:
+def _do(job: Job, connection: Connection, stop: threading.Event, load: Loader) -> Ended:
     try:
         if isinstance(job, Check):
-            _check(job.rows)
+            _check(job.rows, load)
         else:
-            _go(job, connection, stop)
+            _go(job, connection, stop, load)
     except RunStopped:
         return Ended(stopped=True)
     except FedmeritError as error:
@@ -98,10 +100,24 @@ def _do(job: Job, connection: Connection, stop: threading.Event) -> Ended:
     return Ended()
 
 
-def _check(rows: Mapping[str, Config]) -> None:
+class Loader:
+    """Tasks whose data is loaded once for the runs that share it: the rows of a seed come one after the other."""
+
+    def __init__(self) -> None:
+        self._data: tuple[TaskConfig, int, Federation] | None = None
+
+    def __call__(self, config: Config) -> Task:
+        """The task of a run, its learner new."""
+        learner, seed = make_learner(config.task, config.train), config.run.seed
+        if self._data is None or self._data[:2] != (config.task, seed):
+            self._data = None  # two federations need not fit into memory
+            self._data = config.task, seed, make_federation(config.task, seed)
+        return Task(self._data[2], learner)
+
+
+def _check(rows: Mapping[str, Config], load: Loader) -> None:
     """Load the data once and ask it for all."""
-    first = next(iter(rows.values()))
-    task = make_task(first.task, first.train, first.run.seed)
+    task = load(next(iter(rows.values())))
     for name, config in rows.items():
         try:
             check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
@@ -109,7 +125,7 @@ def _check(rows: Mapping[str, Config]) -> None:
             raise ConfigError(f"row {name!r}: {error}") from None
 
 
-def _go(job: Go, connection: Connection, stop: threading.Event) -> None:
+def _go(job: Go, connection: Connection, stop: threading.Event, load: Loader) -> None:
     """Begin a run or go on with it; it stops after a round where the study asks for that."""
     last = job.config.run.rounds
 
@@ -118,11 +134,8 @@ def _go(job: Go, connection: Connection, stop: threading.Event) -> None:
         if stop.is_set() and record.index < last:
             raise RunStopped(f"stopped after round {record.index} of {last}")
 
-    run = resume(job.folder, job.config, tell) if job.folder.exists() else run_config(job.config, job.folder, tell)
+    begun, config = job.folder.exists(), job.config
+    run = resume(job.folder, config, tell, load) if begun else run_config(config, job.folder, tell, load)
     run.ledger.close()
     if job.right is not None and not job.right.exists():
-        _keep_right(run, job.config, job.right)
-
-
-def _keep_right(run: Run, config: Config, path: Path) -> None:
-    write_right(path, find_right(make_task(config.task, config.train, config.run.seed), run.model))
+        write_right(job.right, find_right(load(config), run.model))

@@ -23,17 +23,28 @@ class Task:
 
 def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = None, **settings: Any) -> Task:
     """A task by name: load_task("digits", partition="dirichlet", clients=20, train={"lr": 0.2})."""
-    config: Config = make_config({"task": {"data": data, **settings}, "train": dict(train or {})})
-    return make_task(config.task, config.train, seed)
+    values = {"task": {"data": data, **settings}, "train": dict(train or {}), "run": {"seed": seed}}
+    return make_task(make_config(values))
 
 
-def make_task(config: TaskConfig, train: TrainConfig, seed: int) -> Task:
+def make_task(config: Config) -> Task:
     """The task that a configuration names: its data spread over clients, and its learner."""
+    learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
+    return Task(make_federation(config.task, config.run.seed), learner)
+
+
+def make_federation(config: TaskConfig, seed: int) -> Federation:
+    """The data of a task, spread over clients."""
+    return find_task(config.data).load(config, seed)
+
+
+def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
+    """The learner of a task, with the model that the configuration names."""
     kind = find_task(config.data)
     if config.model != "default" and config.model not in kind.models:
         raise UnknownName(f"model of task {kind.name}", config.model, kind.models)
     model = kind.models[0] if config.model == "default" else config.model
-    return Task(kind.load(config, seed), (kind.learner or _torch_learner)(model, train))
+    return (kind.learner or _torch_learner)(model, train)
 
 
 def _torch_learner(model: str, train: TrainConfig) -> Learner:

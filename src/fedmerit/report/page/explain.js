@@ -76,12 +76,17 @@ function factsList(mine) {
 // What it got back, and how the model does on its own test rows.
 function afterwards(run) {
   const reward = rewardOf(run, state.round, state.client);
-  const audits = auditsOf(run, state.round, state.client);
-  const told = audits.map(([name, value]) => `${shorten(name)} ${fourText(value)}`);
+  const audits = auditsText(run, state.round, state.client);
   return [
     reward ? el("p", { class: "aside" }, el("strong", "Reward: "), rewardText(reward)) : null,
-    told.length ? el("p", { class: "aside" }, el("strong", "Audit on its test rows: "), listText(told)) : null,
+    audits ? el("p", { class: "aside" }, el("strong", "Audit on its test rows: "), audits) : null,
   ].filter(Boolean);
+}
+
+function auditsText(run, round, client) {
+  if (run.audits === null) return "too many for this page; `fedmerit explain` shows each.";
+  const told = auditsOf(run, round, client).map(([name, value]) => `${shorten(name)} ${fourText(value)}`);
+  return told.length ? listText(told) : null;
 }
 
 function auditsOf(run, round, client) {

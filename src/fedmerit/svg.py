@@ -7,7 +7,7 @@ from html import escape
 
 from fedmerit.types import Vector
 
-INK, GRID = "#222", "#ddd"
+INK, SOFT, GRID, MARK = "#222", "#666", "#ddd", "#999"
 
 
 def picture(width: int, height: int, title: str, parts: Iterable[str]) -> str:
@@ -23,14 +23,20 @@ def text(x: float, y: float, words: str, colour: str = INK, anchor: str = "start
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def line(x1: float, y1: float, x2: float, y2: float, colour: str = GRID) -> str:
+def line(x1: float, y1: float, x2: float, y2: float, colour: str = GRID, dash: str = "none") -> str:
     """A straight line."""
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>'
+    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line {ends} stroke="{colour}" stroke-dasharray="{dash}"/>'
 
 
 def bar(x: float, y: float, width: float, height: float, colour: str) -> str:
     """A filled rectangle."""
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"/>'
+
+
+def dot(x: float, y: float, colour: str) -> str:
+    """A filled circle."""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
 
 
 def curve(xs: Sequence[float] | Vector, ys: Sequence[float] | Vector, colour: str, dash: str = "none") -> str:
