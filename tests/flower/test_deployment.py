@@ -18,7 +18,7 @@ NODES = 4
 def settings(rounds: int) -> Config:
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
     recipe = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
-    run = {"rounds": rounds, "fraction": 1.0, "workers": 1}
+    run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds}  # an exchange takes seconds
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 
 

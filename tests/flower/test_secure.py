@@ -55,10 +55,12 @@ def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, q
         for name, how in ends.items():
             assert how.startswith("refused"), (name, how)
         assert "CERTIFICATE_VERIFY_FAILED" in ends["wrong authority"]
+        settings = quickstart / "pyproject.toml"
+        settings.write_text(settings.read_text().replace("rounds = 3", "rounds = 2"))  # an exchange takes seconds
         made.run(quickstart)
         made.processes["run"].wait(600)
         said = made.log("run")
-    assert re.findall(r"^round (\d): accuracy", said, re.MULTILINE) == ["1", "2", "3"], said[-2000:]
+    assert re.findall(r"^round (\d): accuracy", said, re.MULTILINE) == ["1", "2"], said[-2000:]
     assert "Recipe: " in said  # the summary names it
 
 
