@@ -136,7 +136,8 @@ class Merit(FedAvg):
         """Trained models as updates; a reply belongs to the message it replies to, and counts once."""
         sent = {message.metadata.message_id: message.metadata.dst_node_id for message in self._messages}
         assert self._state is not None
-        rows: dict[ClientId, Model] = {}
+        start, rows = self._state.model, dict[ClientId, int]()
+        matrix = np.empty((len(sent), len(start)), np.float32)
         told: dict[ClientId, Mapping[str, Any]] = {}
         failed: dict[ClientId, str] = {}
         self._contents = {}
@@ -144,18 +145,20 @@ class Merit(FedAvg):
             node = sent.pop(message.metadata.reply_to_message_id, None)
             if node is None:
                 continue
+            row = matrix[len(rows)]
             try:
-                rows[node], told[node] = self._read(message)
-                self._contents[node] = message.content
+                told[node] = self._read(message, row)
+                row -= start
+                rows[node], self._contents[node] = len(rows), message.content
             except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
                 failed[node] = str(error)
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
-        start = self._state.model
-        matrix = np.stack([rows[node] - start for node in ids]) if ids else np.empty((0, len(start)), np.float32)
-        return Replies(ids, Updates(matrix), tuple(told[node] for node in ids), failed)
+        places = np.array([rows[node] for node in ids], dtype=np.intp)
+        return Replies(ids, Updates(matrix, places), tuple(told[node] for node in ids), failed)
 
-    def _read(self, message: Message) -> tuple[Model, dict[str, Any]]:
+    def _read(self, message: Message, row: Model) -> dict[str, Any]:
+        """What a node told; its model goes into the row."""
         if message.has_error():
             raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
@@ -164,7 +167,8 @@ class Merit(FedAvg):
         found = dict(metrics[0])
         if self.weighted_by_key in found:
             found["samples"] = found[self.weighted_by_key]
-        return flat(arrays[0], self._like), found
+        flat(arrays[0], self._like, row)
+        return found
 
     @property
     def largest_share(self) -> float:
@@ -226,20 +230,21 @@ def _told(reply: Message) -> dict[str, Any]:
     return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
 
 
-def flat(arrays: ArrayRecord, like: ArrayRecord | None = None) -> Model:
-    """All arrays as one float32 row, in the order of `like`, whose names and shapes they must have."""
+def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
+    """All arrays as one float32 row, a new one or `out`, in the order of `like`, whose names and shapes they have."""
     names = list(arrays) if like is None else list(like)
     if like is not None and set(arrays) != set(names):
         raise ValueError(f"arrays are {sorted(arrays)[:5]}, the model has {sorted(names)[:5]}")
-    parts: list[NDArray[np.float32]] = []
+    parts: list[NDArray[Any]] = []
     for name in names:
         array = arrays[name].numpy()
         if like is not None and tuple(array.shape) != tuple(like[name].shape):
             raise ValueError(f"array {name!r} has shape {array.shape}, the model {tuple(like[name].shape)}")
         if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
             raise ValueError(f"array {name!r} has dtype {array.dtype}, not numbers")
-        parts.append(array.astype(np.float32).reshape(-1))
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+        parts.append(array.reshape(-1))
+    out = np.empty(sum(len(part) for part in parts), np.float32) if out is None else out
+    return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
 
 
 def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:
