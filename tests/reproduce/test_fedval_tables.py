@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tiny import run
 
 from fedmerit.reproduce import find_reproduction
 from fedmerit.reproduce.entry import Setting
 from fedmerit.reproduce.fedval_tables import measure
+from fedmerit.reproduce.go import reproduce
+from fedmerit.study.screen import progress
 
 
 def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: Callable[[str], Path], tmp_path: Path):
@@ -33,3 +37,22 @@ def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: 
     change = float(np.mean(fedval["accuracy"] - fedavg["accuracy"]))
     assert float(differences.rows[0][1].rstrip("*")) == pytest.approx(change, abs=5e-4)
     assert (tmp_path / "a" / "bars.svg").read_text().count("<rect") == 1 + 3 * 2
+
+
+def test_runs_of_one_name_in_two_parts_are_counted_and_named_apart(data_folder: Callable[[str], Path], tmp_path: Path):
+    data_folder("compas")
+    one = find_reproduction("fedval-ratios")
+    base = one.setting("small").bases["poisoned-60"]
+    task = base["task"] | {"data": "compas", "model": "compas-mlp", "clients": 4}
+    few = base | {"run": base["run"] | {"rounds": 1}}
+    parts = {
+        f"poisoned-{10 * tenths}": few | {"task": task | {"kinds": {"poisoned": tenths / 10}}} for tenths in (0, 5)
+    }
+    one = replace(one, settings={"small": Setting(parts, 0.1)})
+    plans, said = one.plans("small", 1, ("FedVal, unranked",)), StringIO()
+    console = Console(file=said, width=200)
+    made = reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=lambda runs: progress(console, runs))
+    counts = [line.partition(":")[0] for line in said.getvalue().splitlines()]
+    assert counts == [f"{number} of 4 runs" for number in (1, 2, 3, 4)]
+    later = {part: replace(study, failed={"FedAvg, seed 1": part}) for part, study in made.studies.items()}
+    assert list(replace(made, studies=later).failed) == ["poisoned-0: FedAvg, seed 1", "poisoned-50: FedAvg, seed 1"]

@@ -10,7 +10,7 @@ from time import monotonic
 
 from fedmerit.errors import FolderError
 from fedmerit.new_file import write_new_file
-from fedmerit.reproduce.entry import Reproduction, Setting, Studies, Told
+from fedmerit.reproduce.entry import WHOLE, Reproduction, Setting, Studies, Told
 from fedmerit.study.compare import OnStep, compare
 from fedmerit.study.layout import Member, check_folder, members
 from fedmerit.study.plan import Plan
@@ -36,8 +36,8 @@ class Reproduced:
     def unfinished(self) -> dict[str, str]:
         """Runs that were begun, and how far they are."""
         return {
-            run: f"{rounds:,} of {study.horizon:,} rounds"
-            for study in self.studies.values()
+            _in_part(part, run): f"{rounds:,} of {study.horizon:,} rounds"
+            for part, study in self.studies.items()
             for run, rounds in study.unfinished.items()
             if rounds
         }
@@ -45,7 +45,12 @@ class Reproduced:
     @property
     def failed(self) -> dict[str, str]:
         """Runs that failed, and why."""
-        return {run: why for study in self.studies.values() for run, why in study.failed.items()}
+        return {_in_part(part, run): why for part, study in self.studies.items() for run, why in study.failed.items()}
+
+
+def _in_part(part: str, run: str) -> str:
+    """Parts have runs of the same names."""
+    return run if part == WHOLE else f"{part}: {run}"
 
 
 def reproduce(

@@ -47,19 +47,19 @@ def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
 
 
 class _Account:
-    """How many rounds are done of how many, over all runs."""
+    """How many rounds are done of how many, over all runs; by folder, as parts of a study have runs of one name."""
 
     def __init__(self, runs: Sequence[Member]) -> None:
-        self._rounds = {str(one): one.rounds for one in runs}
-        self._ended = {str(one) for one in runs if one.complete}
+        self._rounds = {one.folder: one.rounds for one in runs}
+        self._ended = {one.folder for one in runs if one.complete}
         self.total, self._number = sum(one.config.run.rounds for one in runs), len(runs)
         self._before, self._began = self.done, monotonic()
 
     def __call__(self, step: Step) -> None:
         if isinstance(step.answer, Played):
-            self._rounds[str(step.member)] = step.answer.round
+            self._rounds[step.member.folder] = step.answer.round
         elif not step.answer.stopped:
-            self._ended.add(str(step.member))
+            self._ended.add(step.member.folder)
 
     @property
     def done(self) -> int:
