@@ -94,8 +94,10 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
     assert made.studies[""].rows == ["DS", "CB", "CB>DS>IS"]
     table, errors = made.told.tables[0], made.told.tables[-1]
     assert len(table.header) == 1 + 8 + 1
-    assert cells(table, "CB, published")[-1] == "+7.67‡"
-    assert cells(table, "CB>DS>IS, published")[4] == "+6¶"
+    assert cells(table, "CB, published§")[-1] == "+7.67†‡"
+    assert cells(table, "CB>DS>IS, published§")[4] == "+6¶"
+    for sign, text in ((line[0], line) for line in (*table.below, *errors.below) if line[0] in "†‡§¶"):
+        assert any(sign in cell for shown in (table, errors) for row in shown.rows for cell in row), text
     assert any(line.startswith("‡ see fedmerit errata pmcfl-averages") for line in table.below)
     assert [line[0] for line in errors.rows] == ["CB, published‡", "measured", "CB>DS>IS, published‡", "measured"]
     with pytest.raises(FolderError, match="holds another study"):

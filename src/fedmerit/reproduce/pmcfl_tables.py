@@ -42,7 +42,7 @@ class Tables:
             line
             for row in study.rows
             for line in (
-                (f"{row}, published", *_printed(table, self.number, row, place, marks)),
+                (_name(row, marks, self.number == 6), *_printed(table, self.number, row, place, marks)),
                 ("measured", *_measured(study, row, target, shares)),
             )
         ]
@@ -102,8 +102,8 @@ def _printed(table: RoundsTable, number: int, row: str, place: int, marks: Marks
         text = printed(gain, "+d")
         falls = number == 6 and place == 0 and (column, row) in LATER
         yield marks("pmcfl-falling-rounds", text) if falls else text
-    average = f"{table.averages[row][place]:+.2f}"
-    yield marks("pmcfl-averages" if number == 6 else "finding-4", average)
+    average = marks("finding-4", f"{table.averages[row][place]:+.2f}")
+    yield marks("pmcfl-averages", average) if number == 6 else average
 
 
 def _measured(study: Study, row: str, target: float, shares: Sequence[float]) -> Iterator[str]:
