@@ -34,6 +34,10 @@ BARE = (
     "document.documentElement.dataset.drawn = Math.round(performance.now()); }});</script>"
 )
 """Plotly and three points: what no page with its charts can be faster than."""
+TAIL = """
+The first row is the floor: plotly itself takes that long to start, whatever is on the page, and no chart is there before.
+So the report shows its text first, and draws the charts in sight while the detail of a run, most of the file, is folded.
+"""
 HEAD = """\
 # The report: how large, how soon
 
@@ -65,7 +69,7 @@ def main() -> None:
         cores = environment()["cores"]
         text = HEAD.format(clients=CLIENTS, rounds=ROUNDS, times=TIMES, version=browser.version, cores=cores)
         browser.close()
-    PAGE.write_text(text + "\n".join(lines) + "\n")
+    PAGE.write_text(text + "\n".join(lines) + "\n" + TAIL)
     print("\n".join(lines))
 
 
