@@ -35,8 +35,9 @@ BARE = (
 )
 """Plotly and three points: what no page with its charts can be faster than."""
 TAIL = """
-The first row is the floor: plotly itself takes that long to start, whatever is on the page, and no chart is there before.
-So the report shows its text first, and draws the charts in sight while the detail of a run, most of the file, is folded.
+The first row is the floor: plotly itself takes that long to start, whatever is on the page, and no chart comes before.
+So the report shows its text first, and draws the charts in sight while the detail of a run, most of the file, is not
+unfolded yet.
 """
 HEAD = """\
 # The report: how large, how soon
