@@ -292,9 +292,9 @@ DEEPER = ("recipe.search", "recipe.server", "recipe.groups", "recipe.reward", "r
 """Sections inside sections."""
 
 
-def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file and apply `key=value` overrides such as `train.lr=0.05`."""
-    values = read_toml(Path(path))
+def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file, or begin with the defaults, and apply `key=value` overrides such as `train.lr=0.05`."""
+    values = {} if path is None else read_toml(Path(path))
     for override in overrides:
         _apply(values, override)
     return make_config(values)

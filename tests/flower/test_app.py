@@ -53,7 +53,7 @@ def context_of(app: Path) -> Context:
 
 
 def start(cli: CommandLine, config: Path, folder: Path) -> Context:
-    answer = cli("flower", config, "--app", folder / "app", "--out", folder / "run")
+    answer = cli("flower", "new", folder / "app", "--config", config, "--out", folder / "run")
     assert answer.code == 0
     assert "flwr run" in answer.out
     return context_of(folder / "app")
@@ -114,16 +114,27 @@ class Dying(InProcessGrid):
         return super().push_messages(messages)
 
 
+def test_a_new_app_without_a_configuration_runs_the_embedded_digits(cli: CommandLine, tmp_path: Path):
+    answer = cli("flower", "new", tmp_path / "app", "--set", "task.clients=3", "--set", "run.rounds=1")
+    assert answer.code == 0
+    assert config_of(context_of(tmp_path / "app")) == load_config(None, ["task.clients=3", "run.rounds=1"])
+
+
+def test_run_may_be_named_or_left_out(cli: CommandLine, config: Path):
+    for named in ((), ("run",)):
+        assert "give one of" in one_line(cli("flower", *named, config))
+        assert "goes with" in one_line(cli("flower", *named, "--simulation", "--secure", config))
+    assert "new" in cli("flower", "--help").out
+
+
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):
     (tmp_path / "there").mkdir()
-    assert "exists" in one_line(cli("flower", config, "--app", tmp_path / "there"))
-    assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--app", tmp_path / "app"))
-    assert "train.lr" in one_line(cli("flower", config, "--app", tmp_path / "app", "--set", "train.lr=-1"))
-    for options in (
-        ["--app", tmp_path / "app", "--secure"],
-        ["--loopback", "--insecure"],
-        ["--simulation", "--secure"],
-    ):
+    assert "exists" in one_line(cli("flower", "new", tmp_path / "there"))
+    absent = ("--config", tmp_path / "none.toml")
+    assert "no configuration file" in one_line(cli("flower", "new", tmp_path / "app", *absent))
+    assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--loopback"))
+    assert "train.lr" in one_line(cli("flower", "new", tmp_path / "app", "--set", "train.lr=-1"))
+    for options in (["--loopback", "--insecure"], ["--simulation", "--secure"]):
         assert "goes with" in one_line(cli("flower", config, *options))
     assert "give one of" in one_line(cli("flower", config))
     assert "--root-certificates" in one_line(cli("flower", config, "--superlink", "127.0.0.1:1"))
