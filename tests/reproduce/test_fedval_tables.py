@@ -16,6 +16,7 @@ from fedmerit.reproduce import find_reproduction
 from fedmerit.reproduce.entry import Setting
 from fedmerit.reproduce.fedval_tables import measure
 from fedmerit.reproduce.go import reproduce
+from fedmerit.reproduce.page import write_page
 from fedmerit.study.screen import progress
 
 
@@ -54,5 +55,7 @@ def test_runs_of_one_name_in_two_parts_are_counted_and_named_apart(data_folder: 
     made = reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=lambda runs: progress(console, runs))
     counts = [line.partition(":")[0] for line in said.getvalue().splitlines()]
     assert counts == [f"{number} of 4 runs" for number in (1, 2, 3, 4)]
+    write_page(made, tmp_path / "page.md", "fedmerit reproduce fedval-ratios")
+    assert "`poisoned-50`: the same with `task.kinds.poisoned = 0.5`" in (tmp_path / "page.md").read_text()
     later = {part: replace(study, failed={"FedAvg, seed 1": part}) for part, study in made.studies.items()}
     assert list(replace(made, studies=later).failed) == ["poisoned-0: FedAvg, seed 1", "poisoned-50: FedAvg, seed 1"]

@@ -11,6 +11,7 @@ import tomli_w
 
 from fedmerit.folder import environment
 from fedmerit.new_file import write_new_file
+from fedmerit.report.settings import differences, toml_lines
 from fedmerit.reproduce.entry import WHOLE, expected, lasting
 from fedmerit.reproduce.go import Reproduced
 from fedmerit.study.text import MARKDOWN
@@ -85,11 +86,14 @@ def _tables(made: Reproduced, path: Path) -> Iterator[str]:
 
 
 def _settings(made: Reproduced) -> Iterator[str]:
-    """What all rows of a part share, then the rows, which all parts have in common."""
+    """What all rows of the first part share, in what the other parts differ, then the rows, which all parts have."""
     yield from ("## Settings", "", "Keys that are left out have their defaults (docs/configuration.md).", "")
-    for part, study in made.studies.items():
-        yield from (f"`{part}`:", "") if part else ()
-        yield from ("```toml", tomli_w.dumps(study.plan.base).strip(), "```", "")
-    study = next(iter(made.studies.values()))
+    (first, study), *others = made.studies.items()
+    yield from (f"`{first}`:", "") if first else ()
+    yield from ("```toml", tomli_w.dumps(study.plan.base).strip(), "```", "")
+    for part, other in others:
+        changed = differences([toml_lines(study.plan.base), toml_lines(other.plan.base)])
+        found = ", ".join(f"`{one['key']} = {one['values'][1]}`" for one in changed)
+        yield from (f"`{part}`: the same with {found}", "")
     yield from (f"- row `{row.name}`: `{json.dumps(row.recipe)}`" for row in study.plan.rows)
     yield ""
