@@ -62,6 +62,21 @@ class Ended:
 Answer: TypeAlias = Played | Ended
 
 
+class Loader:
+    """Tasks whose data is loaded once for the runs that share it: the rows of a seed come one after the other."""
+
+    def __init__(self) -> None:
+        self._data: tuple[TaskConfig, int, Federation] | None = None
+
+    def __call__(self, config: Config) -> Task:
+        """The task of a run, its learner new."""
+        learner, seed = make_learner(config.task, config.train), config.run.seed
+        if self._data is None or self._data[:2] != (config.task, seed):
+            self._data = None  # two federations need not fit into memory
+            self._data = config.task, seed, make_federation(config.task, seed)
+        return Task(self._data[2], learner)
+
+
 def live(connection: Connection) -> None:
     """A lane's life: jobs until the study is gone."""
     jobs: SimpleQueue[Job] = SimpleQueue()
@@ -98,21 +113,6 @@ def _do(job: Job, connection: Connection, stop: threading.Event, load: Loader) -
     except Exception as error:  # whatever a task of one's own raises is that run's failure, not the study's
         return Ended(f"{type(error).__name__}: {error}")
     return Ended()
-
-
-class Loader:
-    """Tasks whose data is loaded once for the runs that share it: the rows of a seed come one after the other."""
-
-    def __init__(self) -> None:
-        self._data: tuple[TaskConfig, int, Federation] | None = None
-
-    def __call__(self, config: Config) -> Task:
-        """The task of a run, its learner new."""
-        learner, seed = make_learner(config.task, config.train), config.run.seed
-        if self._data is None or self._data[:2] != (config.task, seed):
-            self._data = None  # two federations need not fit into memory
-            self._data = config.task, seed, make_federation(config.task, seed)
-        return Task(self._data[2], learner)
 
 
 def _check(rows: Mapping[str, Config], load: Loader) -> None:
