@@ -39,6 +39,13 @@ def samples(ledger: Ledger) -> dict[int, float]:
     return {one.id: one.facts["samples"] for round in range(1, 7) for one in ledger.earned(round)}
 
 
+def test_the_data_of_a_seed_is_loaded_once_for_all_its_rows(tmp_path: Path):
+    """Rows that train otherwise included, and the test rows that each final model is asked about."""
+    base = BASE | {"task": BASE["task"] | {"source": str(tmp_path / "loaded")}}
+    compare(small_plan(base=base, row=ROWS[:3]), tmp_path / "study", jobs=1)
+    assert (tmp_path / "loaded").read_text().split() == ["3", "4"]
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_rows_of_a_seed_share_data_first_model_and_draws(study: Study, seed: int):
     base = ledger(study, "FedAvg", seed)

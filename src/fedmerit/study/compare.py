@@ -38,7 +38,10 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         write_plan(plan, out)
         return Study.load(out)
     with Lanes(left[0].config) as lanes:
-        new = {one.row: one.config for one in left if not one.begun}
+        new: dict[str, Config] = {}
+        for one in left:
+            if not one.begun:
+                new.setdefault(one.row, one.config)  # of its first seed, whose data the first run needs too
         if new:
             lanes.check(new)
         make_folder(out)
