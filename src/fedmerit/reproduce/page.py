@@ -40,13 +40,13 @@ def _head(made: Reproduced, command: str) -> Iterator[str]:
     one = made.reproduction
     plans = {part: study.plan for part, study in made.studies.items()}
     study = next(iter(made.studies.values()))
-    runs = sum(len(study.runs) - len(study.unfinished) for study in made.studies.values())
+    runs = sum(len(study.runs) for study in made.studies.values())
     yield from (f"# {one.name} at scale `{made.scale}`", "", f"{one.about}. {one.paper}.", "", f"    {command}", "")
-    seeds = ", ".join(map(str, study.plan.seeds))
-    yield f"{runs} runs of {made.setting.rounds} rounds: {len(study.rows)} rows"
+    seeds = f"{'seeds' if len(study.plan.seeds) > 1 else 'seed'} {', '.join(map(str, study.plan.seeds))}"
+    yield f"{_count(runs, 'run')} of {made.setting.rounds:,} rounds: {_count(len(study.rows), 'row')}"
     if WHOLE not in plans:
         yield f"in each of {len(plans)} parts ({', '.join(plans)}),"
-    yield f"with the seeds {seeds}; for a seed all rows share data, first model and draws of clients. {_time(made)}"
+    yield f"with the {seeds}; for a seed all rows share data, first model and draws of clients. {_time(made)}"
     yield f"Expected on {_cores()} that do nothing else: {lasting(expected(plans, made.setting))}. {_machine()}"
     if made.setting.differs:
         yield from ("", "What differs from the paper:", "", *(f"- {what}" for what in made.setting.differs))
@@ -58,7 +58,13 @@ def _head(made: Reproduced, command: str) -> Iterator[str]:
 def _time(made: Reproduced) -> str:
     inside = sum(float(study.figures["seconds"].sum()) for study in made.studies.values())
     call, rounds = (str(timedelta(seconds=round(seconds))) for seconds in (made.seconds, inside))
+    if not made.seconds:  # the clock is kept when a call ends, and none has yet
+        return f"The rounds of all runs add up to {rounds} (h:mm:ss)."
     return f"Took {call} by the clock (h:mm:ss); the rounds of all runs add up to {rounds}."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _cores() -> str:
@@ -81,8 +87,8 @@ def _tables(made: Reproduced, path: Path) -> Iterator[str]:
     for figure in made.told.figures:
         yield from (f"![{made.reproduction.name}: {figure}]({picture_name(path, figure)})", "")
     yield from (f"- unfinished: {run}, {rounds}" for run, rounds in made.unfinished.items())
-    for run, why in made.failed.items():
-        yield f"- failed: {run}: {why}"
+    yield from (f"- failed: {run}: {why}" for run, why in made.failed.items())
+    yield ""
 
 
 def _settings(made: Reproduced) -> Iterator[str]:
