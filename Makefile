@@ -33,7 +33,7 @@ check: setup  ## ruff, mypy --strict, tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
-test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every recipe on simulation and deployment (half an hour)
+test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every recipe on simulation and deployment (40 minutes)
 	$(BIN)/python -m pytest -m long tests/flower
 
 flower-secure: setup  ## a deployment on loopback with TLS and node keys: who is refused, and a run

@@ -33,11 +33,11 @@ BARE = (
     '<script>Plotly.newPlot("plot", [{{ y: [1, 3, 2] }}]).then(() => {{'
     "document.documentElement.dataset.drawn = Math.round(performance.now()); }});</script>"
 )
-"""Plotly and three points: what no page with its charts can be faster than."""
+"""Plotly as it comes and three points: what a page has to wait for."""
 TAIL = """
-The first row is the floor: plotly itself takes that long to start, whatever is on the page, and no chart comes before.
-So the report shows its text first, and draws the charts in sight while the detail of a run, most of the file, is not
-unfolded yet.
+The first row is plotly's own start, which is most of the time to the first chart of any page that has it as it comes;
+the report's is a little sooner there (`called_at_once` in report/html.py). So the report shows its text first, and
+draws the charts in sight while the detail of a run, most of the file, is not unfolded yet.
 """
 HEAD = """\
 # The report: how large, how soon

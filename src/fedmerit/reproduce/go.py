@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from fedmerit.errors import FolderError
+from fedmerit.errors import FolderError, RunStopped
 from fedmerit.new_file import write_new_file
 from fedmerit.reproduce.entry import WHOLE, Reproduction, Setting, Studies, Told
 from fedmerit.study.compare import OnStep, compare
@@ -66,8 +66,12 @@ def reproduce(
     began = monotonic()
     check_parts(plans, out)
     runs = [run for part, plan in plans.items() for run in members(plan, out / part)]
-    with watch(runs) if watch else nullcontext() as on_step:
-        studies = {part: compare(plan, out / part, jobs=jobs, on_step=on_step) for part, plan in plans.items()}
+    try:
+        with watch(runs) if watch else nullcontext() as on_step:
+            studies = {part: compare(plan, out / part, jobs=jobs, on_step=on_step) for part, plan in plans.items()}
+    except RunStopped:
+        _clock(out, monotonic() - began)
+        raise
     return _told(reproduction, scale, studies, out, _clock(out, monotonic() - began))
 
 
@@ -88,7 +92,7 @@ def _told(reproduction: Reproduction, scale: str, studies: Studies, out: Path, s
 
 
 def _clock(out: Path, seconds: float) -> float:
-    """The seconds of all calls for this folder that came to an end, this one included; kept in the folder."""
+    """The seconds of all calls for this folder that ended or were stopped, this one included; kept in the folder."""
     path = out / CLOCK
     try:
         before = float(path.read_text(encoding="utf-8"))

@@ -58,7 +58,7 @@ def _head(made: Reproduced, command: str) -> Iterator[str]:
 def _time(made: Reproduced) -> str:
     inside = sum(float(study.figures["seconds"].sum()) for study in made.studies.values())
     call, rounds = (str(timedelta(seconds=round(seconds))) for seconds in (made.seconds, inside))
-    if not made.seconds:  # the clock is kept when a call ends, and none has yet
+    if not made.seconds:  # the clock is kept when a call ends; none has yet, or it was killed
         return f"The rounds of all runs add up to {rounds} (h:mm:ss)."
     return f"Took {call} by the clock (h:mm:ss); the rounds of all runs add up to {rounds}."
 

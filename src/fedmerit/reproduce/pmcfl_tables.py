@@ -49,7 +49,8 @@ class Tables:
         header = ("rounds" if study.rows == [DS] else "DS: rounds; others: gain", *(f"{share:.0%}" for share in shares))
         title = f"Table {self.number}: rounds until a share of the devices is above {table.targets[place]} %"
         other = "" if round(100 * target) == table.targets[place] else f" (measured: above {100 * target:g} %)"
-        return TextTable(title + other, (*header, "mean"), tuple(lines), marks.below)
+        below = () if study.rows == [DS] else marks.below  # all errata are about gains
+        return TextTable(title + other, (*header, "mean"), tuple(lines), below)
 
     def _marks(self, place: int) -> Marks:
         if self.number != 6:
