@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedmerit import DS, LD, Task, federate, load_task, prioritized
-from fedmerit.seeds import derive, generator
+from fedmerit.core.seeds import derive, generator
 
 
 def by_hand(task: Task, rounds: int, fraction: float, seed: int) -> np.ndarray:

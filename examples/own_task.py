@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from torch import nn
 
-from fedmerit import DS, Attribute, Federation, Learner, Split, Task, TaskKind, fedavg, federate, prioritized
-from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit import DS, Attribute, Federation, Learner, Split, Task, TaskSpec, fedavg, federate, prioritized
+from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.sgd import TorchLearner
 
 CLIENTS = 12
@@ -53,7 +53,7 @@ def learner(model: str, train: TrainConfig) -> Learner:
     return TorchLearner(network, train)
 
 
-MOONS = TaskKind("moons", "two moons measured by good and bad instruments", load, ("network",), learner=learner)
+MOONS = TaskSpec("moons", "two moons measured by good and bad instruments", load, ("network",), learner=learner)
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from flwr.serverapp.strategy import FedAvg
 from safetensors.numpy import load_file
 
 from fedmerit import DS, LD, Run, prioritized, run_config
-from fedmerit.config import Config, dump_config, make_config
+from fedmerit.config.schema import Config, dump_config, make_config
 from fedmerit.flower import InProcessGrid, Merit
 from fedmerit.flower.app import client
 from fedmerit.flower.app import main as serve

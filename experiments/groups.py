@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from fedmerit import Run, load_config, resume, run_config
-from fedmerit.types import Matrix
+from fedmerit.core.types import Matrix
 
 ROOT = Path(__file__).parents[1]
 RUNS, PAGE = ROOT / "runs" / "groups", ROOT / "docs" / "results" / "groups.md"

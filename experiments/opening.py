@@ -14,14 +14,14 @@ import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 from plotly.offline import get_plotlyjs
 
-from fedmerit.config import make_config
-from fedmerit.folder import LEDGER, environment
-from fedmerit.ledger import Ledger
+from fedmerit.config.schema import make_config
+from fedmerit.core.round import Record
+from fedmerit.core.scores import Prioritized
+from fedmerit.core.types import Evaluation
+from fedmerit.core.weights import weigh
 from fedmerit.report.html import write_report
-from fedmerit.round import Record
-from fedmerit.scores import Prioritized
-from fedmerit.types import Evaluation
-from fedmerit.weights import weigh
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.run_folder import LEDGER, environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "report.md"
 CLIENTS, ROUNDS, TIMES = 1000, 500, 9

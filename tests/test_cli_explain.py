@@ -8,7 +8,7 @@ import pytest
 from helpers import CommandLine, contents, one_line
 
 from fedmerit import Run, run_config
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 
 
 @pytest.fixture(scope="module")

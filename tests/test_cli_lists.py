@@ -9,10 +9,10 @@ import typer
 from helpers import CommandLine
 
 from fedmerit.cli import app
-from fedmerit.criteria import CRITERIA
-from fedmerit.named_recipes import RECIPES
-from fedmerit.named_scores import SCORES
-from fedmerit.objectives import GROUPED, PLAIN
+from fedmerit.config.recipes import RECIPES
+from fedmerit.config.scores import SCORES
+from fedmerit.core.criteria import CRITERIA
+from fedmerit.core.objectives import GROUPED, PLAIN
 from fedmerit.tasks import TASKS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)

@@ -134,7 +134,7 @@ def test_a_folder_below_a_file_is_a_mistake(cli: CommandLine, settings: Path):
 
 
 OWN_TASK = """
-from fedmerit import Federation, Split, TaskKind
+from fedmerit import Federation, Split, TaskSpec
 import numpy as np
 
 def load(config, seed):
@@ -144,7 +144,7 @@ def split():
     x = np.random.default_rng(0).normal(size=(12, 64)).astype(np.float32)
     return Split(x, np.arange(12) % 10, np.array([0, 6, 12]))
 
-TASK = TaskKind("own", "mine", load, models=("digits-linear",))
+TASK = TaskSpec("own", "mine", load, models=("digits-linear",))
 """
 
 

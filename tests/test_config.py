@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedmerit import Config, UserError, load_config
-from fedmerit.config import dump_config, make_config
+from fedmerit.config.schema import dump_config, make_config
 
 FULL = """
 [task]

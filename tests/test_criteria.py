@@ -13,23 +13,23 @@ from fedmerit import (
     LD,
     MW,
     Attribute,
+    Cohort,
     Family,
     History,
-    Round,
     Sharpness,
     Updates,
     UserError,
     fedavg,
     prioritized,
 )
-from fedmerit.criteria import CRITERIA, find_priority
+from fedmerit.core.criteria import CRITERIA, find_priority
 
 ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
 
 
-def a_round(updates: list[list[float]], **facts: list[float]) -> Round:
+def a_round(updates: list[list[float]], **facts: list[float]) -> Cohort:
     columns = {name: np.array(values) for name, values in facts.items()}
-    return Round(1, tuple(range(len(updates))), Updates(np.array(updates, dtype=np.float32)), columns)
+    return Cohort(1, tuple(range(len(updates))), Updates(np.array(updates, dtype=np.float32)), columns)
 
 
 @pytest.mark.parametrize("criterion", [c for c in ALL if c is not MW], ids=lambda c: c.name)

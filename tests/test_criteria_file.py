@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedmerit import UserError
-from fedmerit.criteria_file import read_criteria
+from fedmerit.cli.criteria_file import read_criteria
 
 
 def table(folder: Path, content: str | bytes) -> Path:

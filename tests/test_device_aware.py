@@ -22,19 +22,19 @@ from fedmerit import (
     Run,
     Task,
     Uniform,
-    Way,
     WeightedMean,
+    Weighting,
     device_aware,
     federate,
     play,
     resume,
     run_config,
 )
-from fedmerit.config import Config, make_config
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.candidates import not_worse
+from fedmerit.core.round import State
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.round import State
-from fedmerit.trial import not_worse
 
 SIZES = (4, 40, 9, 25, 60, 14, 8, 31)
 
@@ -172,9 +172,9 @@ def test_one_criterion_has_nothing_to_search_for():
 
 def test_scores_and_normalisations_can_be_searched():
     among = (
-        Way(("DS", "LD", "MW"), Prioritized(), "sum"),
-        Way(("LD",), Prioritized(), "max"),
-        Way(("DS", "LD", "MW"), WeightedMean((0.2, 0.2, 0.6)), "max"),
+        Weighting(("DS", "LD", "MW"), Prioritized(), "sum"),
+        Weighting(("LD",), Prioritized(), "max"),
+        Weighting(("DS", "LD", "MW"), WeightedMean((0.2, 0.2, 0.6)), "max"),
     )
     done = run(among=among, orders="all")
     labels = ["DS > LD > MW", "DS > LD > MW, sum", "LD", f"DS > LD > MW by {among[2].score!r}"]

@@ -10,9 +10,17 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
-from fedmerit.config import Config, GroupsConfig, RewardConfig, ScheduleConfig, ScoreConfig, SearchConfig, ServerConfig
-from fedmerit.measures import SHARES, TARGETS
-from fedmerit.named_scores import SCORES
+from fedmerit.config.schema import (
+    Config,
+    GroupsConfig,
+    RewardConfig,
+    ScheduleConfig,
+    ScoreConfig,
+    SearchConfig,
+    ServerConfig,
+)
+from fedmerit.config.scores import SCORES
+from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.study.plan import Plan, Row
 
 ROOT = Path(__file__).parents[1]

@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit.config import TaskConfig
-from fedmerit.errata import ERRATA, pmcfl_tables
-from fedmerit.errata.counts import parameters
-from fedmerit.errata.facts import MNIST_LABELS
-from fedmerit.errata.finding1 import change, sweep
-from fedmerit.errata.plot import draw
-from fedmerit.errata.pmcfl import labels_of_two_shards
+from fedmerit.config.schema import TaskConfig
+from fedmerit.core.weights import normalised
 from fedmerit.learn.models import find_model
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.published import published
-from fedmerit.report.errata import page
+from fedmerit.papers.errata import ERRATA, pmcfl_tables
+from fedmerit.papers.errata.counts import parameters
+from fedmerit.papers.errata.facts import MNIST_LABELS
+from fedmerit.papers.errata.finding1 import change, sweep
+from fedmerit.papers.errata.plot import draw
+from fedmerit.papers.errata.pmcfl import labels_of_two_shards
+from fedmerit.papers.errata_page import page
+from fedmerit.papers.published import published
 from fedmerit.tasks import find_task
-from fedmerit.weights import normalised
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from fedmerit import DS, LD, federate, load_plan, load_task, prioritized, run_config
-from fedmerit.config import load_config
-from fedmerit.named_recipes import make_recipe
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import load_config
 from fedmerit.tasks import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

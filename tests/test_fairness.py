@@ -10,7 +10,7 @@ from helpers import small_task
 
 from fedmerit import Schedule, fairness_of, fedavg, federate, rank_correlation
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.fairness import Convergence, convergence
+from fedmerit.study.fairness import Convergence, convergence
 
 # epochs, size, rate, accuracy, convergent iteration: M2F's Tables 2 and 3
 TABLE_2 = (
@@ -94,7 +94,7 @@ def test_many_counts_become_three_classes():
 
 
 def test_a_run_without_tests_has_no_fairness():
-    from fedmerit.ledger import Ledger
+    from fedmerit.store.ledger import Ledger
 
     with pytest.raises(UserError, match="no evaluated round"):
         fairness_of(Ledger.create(None, ["a"], {}))

@@ -31,13 +31,13 @@ from fedmerit import (
     resume,
     run_config,
 )
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.models import dense
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks import TaskKind
-from fedmerit.tasks.kinds import plant
+from fedmerit.tasks import TaskSpec
+from fedmerit.tasks.attacks import plant
 
 FEATURES, CLIENTS = 5, 6
 
@@ -88,13 +88,13 @@ def learner(model: str, train: Any) -> TorchLearner:
     return TorchLearner(build, train)
 
 
-TINY = TaskKind("tiny", "for tests", load, ("tiny",), learner=learner)
+TINY = TaskSpec("tiny", "for tests", load, ("tiny",), learner=learner)
 
 
 @pytest.mark.parametrize("rho", [0.5, 1.0, "1/K"])
 def test_weights_are_the_servers_scores_of_the_merged_models(rho: Any):
     """Everything once more by hand: train, merge, predict, score."""
-    from fedmerit.seeds import derive
+    from fedmerit.core.seeds import derive
 
     made = task()
     run = federate(made, fedval("accuracy", "parity:sex", gamma=(3, 1), rho=rho), rounds=1, fraction=1.0, seed=5)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from helpers import SoftmaxLearner, small_task
 
-from fedmerit import Parcel, Samples, Task, fedavg, federate
+from fedmerit import Download, Samples, Task, fedavg, federate
 from fedmerit.fleet.local import LocalFleet
 
 
-def parcels(task: Task, *clients: int) -> dict[int, Parcel]:
-    return {client: Parcel(task.learner.start(0)) for client in clients}
+def parcels(task: Task, *clients: int) -> dict[int, Download]:
+    return {client: Download(task.learner.start(0)) for client in clients}
 
 
 def test_an_update_is_the_trained_model_minus_the_received_one():

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
-from fedmerit import ByCosine, Groups, Meetings, OneGroup, Updates
+from fedmerit import ByCosine, Groups, OneGroup, PairDistances, Updates
+from fedmerit.core.groups import silhouette
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.groups import silhouette
 
-NOBODY = Meetings()
+NOBODY = PairDistances()
 LINKAGES = ("average", "complete", "single", "centroid")
 many = settings(max_examples=60, deadline=None)
 
 
-def grouped(grouping: ByCosine | OneGroup, rows: Updates, met: Meetings = NOBODY) -> Groups:
+def grouped(grouping: ByCosine | OneGroup, rows: Updates, met: PairDistances = NOBODY) -> Groups:
     return grouping(rows, range(len(rows)), met)
 
 

@@ -10,8 +10,8 @@ from helpers import small_task
 
 from fedmerit import Record, State, Uniform, UserError, fedavg, play
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.leaf import LeafMetric, leaf_metrics, write_leaf_metrics
-from fedmerit.ledger import Ledger
+from fedmerit.store.leaf import LeafMetric, leaf_metrics, write_leaf_metrics
+from fedmerit.store.ledger import Ledger
 
 NAMES = ("f0424_27", "nobody", 'a "quoted", name', "ü")
 

@@ -12,7 +12,7 @@ from helpers import CannedFleet, small_task
 
 from fedmerit import CB, DS, MW, Record, State, Uniform, UserError, play, prioritized
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.ledger import Ledger
+from fedmerit.store.ledger import Ledger
 
 NAMES = ("client 0", "client 1", "client 2", "client 3")
 RECIPE = prioritized(CB, DS, MW)

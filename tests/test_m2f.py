@@ -32,10 +32,10 @@ from fedmerit import (
     resume,
     run_config,
 )
-from fedmerit.checkpoint import read_model
-from fedmerit.config import Config, make_config
-from fedmerit.criteria import REPORTED_COMPUTATION
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.criteria import REPORTED_COMPUTATION
 from fedmerit.errors import ConfigError
+from fedmerit.store.model_files import read_model
 from fedmerit.tasks.task import make_task
 
 GROUPS = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
@@ -199,7 +199,7 @@ def test_what_a_client_alone_gets_back(tmp_path: Path, training: str, exclude_ow
     run = run_config(config, tmp_path / "run")
     start = run.model
     made = make_task(config)
-    from fedmerit.seeds import derive
+    from fedmerit.core.seeds import derive
 
     update = made.learner.train(start, made.federation.samples(0), derive(4, "train", 1, 0), 1) - start
     assert np.frombuffer(own(tmp_path / "run")["0"], np.float32) == pytest.approx(start + times * update, abs=1e-6)
@@ -213,7 +213,7 @@ def test_the_initial_phase_averages_the_models_of_a_few(tmp_path: Path):
     assert not [event for event in without.events() if event.kind == "initial"]
     config = settings()
     task = make_task(config)
-    from fedmerit.seeds import derive
+    from fedmerit.core.seeds import derive
 
     start = task.learner.start(derive(4, "model"))
     assert (without.model == start).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmerit import Evaluation, UserError
-from fedmerit.measures import percentiles, rounds_to_target
+from fedmerit.core.measures import percentiles, rounds_to_target
 
 NAN = np.nan
 ROUNDS = [2, 4, 6]

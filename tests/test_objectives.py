@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
 
+from fedmerit.core.objectives import GROUPED, PLAIN, Gated, Predictions, find_objective
 from fedmerit.errors import ConfigError, DataError, UserError
-from fedmerit.objectives import GROUPED, PLAIN, Answers, Gated, find_objective
 
 many = settings(max_examples=40, deadline=None)
 
 
-def answers(seed: int = 0, rows: int = 60, models: int = 3, classes: int = 2) -> Answers:
+def answers(seed: int = 0, rows: int = 60, models: int = 3, classes: int = 2) -> Predictions:
     random = np.random.default_rng(seed)
     chances = random.dirichlet([1.0] * classes, size=(models, rows)).astype(np.float32)
     attributes = {"sex": random.integers(0, 2, rows), "race": random.integers(0, 3, rows), "one": np.zeros(rows, int)}
-    return Answers(random.integers(0, classes, rows), classes, attributes, chances.argmax(axis=2), chances)
+    return Predictions(random.integers(0, classes, rows), classes, attributes, chances.argmax(axis=2), chances)
 
 
-def each(name: str, given: Answers, oracle: object) -> None:
+def each(name: str, given: Predictions, oracle: object) -> None:
     """Our objective of each model against a function of (y, predicted)."""
     found = find_objective(name)(given)
     assert found == pytest.approx([oracle(given.y, predicted) for predicted in given.predicted], abs=1e-6)  # type: ignore[operator]
@@ -85,19 +85,21 @@ def test_every_objective_lies_in_0_to_1(seed: int):
 
 def test_calibration_compares_what_groups_are_promised():
     chances = np.array([[0.6, 0.4], [0.6, 0.4], [0.2, 0.8], [0.2, 0.8]], np.float32)[np.newaxis]
-    told = Answers(np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, chances.argmax(axis=2), chances)
+    told = Predictions(np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, chances.argmax(axis=2), chances)
     assert find_objective("calibration:sex")(told) == pytest.approx([1 - 0.4])
 
 
 def test_a_group_without_positives_leaves_the_objective_unknown():
-    told = Answers(np.array([0, 0, 1, 0]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[0, 1, 1, 0]]))
+    told = Predictions(np.array([0, 0, 1, 0]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[0, 1, 1, 0]]))
     assert np.isnan(find_objective("opportunity:sex")(told)).all()
     assert np.isnan(find_objective("odds:sex")(told)).all()
     assert find_objective("parity:sex")(told) == pytest.approx([1.0])
 
 
 def test_a_constant_model_looks_fair_and_the_gate_sees_it():
-    told = Answers(np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[1, 1, 1, 1], [0, 1, 0, 1]]))
+    told = Predictions(
+        np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[1, 1, 1, 1], [0, 1, 0, 1]])
+    )
     parity = find_objective("parity:sex")
     assert parity(told).tolist() == [1, 1]
     assert Gated(parity, 0.6)(told).tolist() == [0, 1]
@@ -129,7 +131,7 @@ def test_two_classes_are_needed(name: str):
 def test_probabilities_are_needed(name: str):
     told = answers()
     with pytest.raises(DataError, match="probabilities"):
-        find_objective(name)(Answers(told.y, 2, told.attributes, told.predicted))
+        find_objective(name)(Predictions(told.y, 2, told.attributes, told.predicted))
 
 
 @pytest.mark.parametrize("name", ["fairness", "parity", "accuracy:sex", "", "parity:"])

@@ -18,8 +18,8 @@ from fedmerit import (
     orness,
     weigh,
 )
-from fedmerit.config import ScoreConfig
-from fedmerit.named_scores import make_score
+from fedmerit.config.schema import ScoreConfig
+from fedmerit.config.scores import make_score
 
 NAN = float("nan")
 

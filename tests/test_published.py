@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit.published import DAFL_DEVICES, published
+from fedmerit.papers.published import DAFL_DEVICES, published
 
 
 def papers() -> Path:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmerit import Acceptance, Part, TopShare, Updates, Whole
+from fedmerit import Acceptance, SparseUpdate, TopShare, Updates, Whole
+from fedmerit.core.rewards import entries, top, wrong_part
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.rewards import entries, top, wrong_part
 
 many = settings(max_examples=100, deadline=None)
 vectors = st.lists(st.integers(-4, 4), min_size=1, max_size=40).map(lambda v: np.array(v, dtype=np.float32))
@@ -24,11 +24,11 @@ def no_updates(n: int, d: int) -> Updates:
 
 def give(
     reward: TopShare | Whole, aggregate: np.ndarray, weights: np.ndarray, layers: tuple[int, ...] = ()
-) -> list[Part]:
+) -> list[SparseUpdate]:
     return reward(aggregate, weights, no_updates(len(weights), len(aggregate)), layers or (len(aggregate),))
 
 
-def rebuilt(part: Part, length: int) -> np.ndarray:
+def rebuilt(part: SparseUpdate, length: int) -> np.ndarray:
     return part.added_to(np.zeros(length, dtype=np.float32))
 
 
@@ -153,8 +153,8 @@ def test_unknown_options_are_refused(settings: dict[str, str]):
         TopShare(**settings)  # type: ignore[arg-type]
 
 
-def part(values: object, places: object = None, kind: type = np.float32, whole: type = np.uint32) -> Part:
-    return Part(np.array(values, dtype=kind), None if places is None else np.array(places, dtype=whole))
+def part(values: object, places: object = None, kind: type = np.float32, whole: type = np.uint32) -> SparseUpdate:
+    return SparseUpdate(np.array(values, dtype=kind), None if places is None else np.array(places, dtype=whole))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def part(values: object, places: object = None, kind: type = np.float32, whole: 
         (part([[1], [2]], [[0], [1]]), "float32"),
     ],
 )
-def test_a_client_refuses_what_does_not_fit(sent: Part, says: str):
+def test_a_client_refuses_what_does_not_fit(sent: SparseUpdate, says: str):
     assert says in wrong_part(sent, 5)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import DS, MW, Family, History, Round, State, Uniform, Updates, fedavg, play, prioritized
+from fedmerit import DS, MW, Cohort, Family, History, State, Uniform, Updates, fedavg, play, prioritized
+from fedmerit.core.selection import draw
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.selection import draw
 
 
 def drawn(clients: int, fraction: float, seed: int = 0, index: int = 1) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ def test_long_updates_are_combined_and_measured_as_short_ones():
     kept, weights = rows[[3, 0, 4]].astype(np.float64), np.array([0.2, 0.3, 0.5])
     assert len(updates) == 3
     np.testing.assert_allclose(updates.combine(weights), weights @ kept, rtol=1e-4, atol=1e-6)
-    diverged = MW(Round(1, (0, 3, 4), updates, {}), History())
+    diverged = MW(Cohort(1, (0, 3, 4), updates, {}), History())
     np.testing.assert_allclose(diverged, 1 / np.sqrt(np.linalg.norm(kept, axis=1) + 1), rtol=1e-6)
 
 
@@ -109,7 +109,7 @@ class Newcomers:
     degree: bool = True
     about: str = "1 / (1 + rounds taken part in)"
 
-    def __call__(self, round: Round, history: History) -> np.ndarray:
+    def __call__(self, round: Cohort, history: History) -> np.ndarray:
         return np.array([1 / (1 + history.participations.get(client, 0)) for client in round.ids])
 
 

@@ -10,7 +10,7 @@ from helpers import small_task
 from safetensors.numpy import load_file
 
 from fedmerit import CB, DS, Config, Run, Task, UserError, fedavg, federate, load_task, prioritized, run_config
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 
 
 def digits_config(**run: int) -> Config:

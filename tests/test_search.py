@@ -9,24 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import CB, DS, LC, LD, MW, Backtracking, Prioritized, Way, device_aware
+from fedmerit import CB, DS, LC, LD, MW, Backtracking, Prioritized, Weighting, device_aware
+from fedmerit.core.search import Answer, distinct, kendall
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.search import Answer, distinct, kendall
 
-OWN = Way(("DS", "LD", "MW"), Prioritized(), "sum")
+OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")
 ALL = Backtracking().ways(OWN)
 Short = dict[str, float]
 
 
-def short(way: Way) -> str:
+def short(way: Weighting) -> str:
     return "".join(name[0] for name in way.priority)
 
 
-def play(search: Backtracking, qualities: Short, reference: float, current: Way = OWN) -> tuple[str, list[list[str]]]:
+def play(
+    search: Backtracking, qualities: Short, reference: float, current: Weighting = OWN
+) -> tuple[str, list[list[str]]]:
     """The order chosen, and the orders asked about, exchange by exchange."""
     exchanges: list[list[str]] = []
 
-    def ask(ways: list[Way]) -> list[Answer]:
+    def ask(ways: list[Weighting]) -> list[Answer]:
         exchanges.append([short(way) for way in ways])
         return [Answer(qualities[short(way)], qualities[short(way)] >= reference) for way in ways]
 
@@ -148,7 +150,7 @@ def test_near_weightings_count_as_the_first_of_them():
 
 
 def test_ways_can_be_scores_as_well_as_orders():
-    owa, large = Way(("DS", "LD"), Prioritized(), "max"), Way(("LD",), Prioritized(), "sum")
+    owa, large = Weighting(("DS", "LD"), Prioritized(), "max"), Weighting(("LD",), Prioritized(), "sum")
     ways = Backtracking(among=(owa, large, OWN)).ways(OWN)
     assert ways == (OWN, owa, large)
     assert [way.label(OWN) for way in ways] == ["DS > LD > MW", "DS > LD, max", "LD"]
@@ -182,6 +184,6 @@ def test_too_many_criteria_to_go_through_all_orders():
 
 def test_a_way_names_criteria_of_the_recipe():
     with pytest.raises(ConfigError, match="names criteria of the recipe, DS, LD; got"):
-        device_aware(DS, LD, search=Backtracking(among=(Way(("CB",), Prioritized(), "sum"),)))
+        device_aware(DS, LD, search=Backtracking(among=(Weighting(("CB",), Prioritized(), "sum"),)))
     with pytest.raises(ConfigError, match=r"lie in 0\.\.1 by themselves; DS"):
-        device_aware(DS, LC, search=Backtracking(among=(Way(("DS",), Prioritized(), "none"),)))
+        device_aware(DS, LC, search=Backtracking(among=(Weighting(("DS",), Prioritized(), "none"),)))

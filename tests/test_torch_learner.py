@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit import Samples
-from fedmerit.config import TrainConfig
+from fedmerit.config.schema import TrainConfig
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense, two_convolutions
 from fedmerit.learn.sgd import TorchLearner

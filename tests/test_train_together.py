@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 from fedmerit import Federation, Samples, Split, Task, fedavg, federate
-from fedmerit.config import TrainConfig
+from fedmerit.config.schema import TrainConfig
 from fedmerit.learn.models import find_model
 from fedmerit.learn.sgd import TorchLearner
 
@@ -30,7 +30,7 @@ def test_together_is_one_by_one(model: str, batch: Any) -> None:
     clients = [samples(size, seed) for seed, size in enumerate([20, 1, 33, 7])]
     seeds = [5, 6, 7, 8]
     alone = [learner.train(*one) for one in zip(starts, clients, seeds, strict=True)]
-    together = learner.train_together(starts, clients, seeds, [None] * len(seeds))
+    together = learner.train_batched(starts, clients, seeds, [None] * len(seeds))
     for one, other in zip(alone, together, strict=True):
         assert np.allclose(one, other, atol=2e-5)
         assert not np.array_equal(one, start)
@@ -65,7 +65,7 @@ class Grouped:
             raise ValueError("bad rows")
         return model + np.float32(1)
 
-    def train_together(
+    def train_batched(
         self, models: Sequence[Any], samples: Sequence[Samples], seeds: Sequence[int], epochs: Sequence[Any]
     ) -> list[Any]:
         return [self.train(*one) for one in zip(models, samples, seeds, strict=True)]

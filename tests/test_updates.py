@@ -69,12 +69,12 @@ def test_several_weightings_in_one_pass_are_each_of_them(large: np.ndarray) -> N
 
 
 def test_a_mapped_file_is_let_go_of_while_it_is_read(large: np.ndarray) -> None:
-    import fedmerit.updates
+    import fedmerit.core.updates
 
     calls: list[int] = []
     updates = Updates(large, release=lambda: calls.append(1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedmerit.updates, "RELEASE_BYTES", large.nbytes // 4)
+        patch.setattr(fedmerit.core.updates, "RELEASE_BYTES", large.nbytes // 4)
         updates.combine(np.ones(12))
     assert 3 <= len(calls) <= 5
 

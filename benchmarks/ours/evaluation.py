@@ -13,7 +13,7 @@ from ours.rounds import WORKERS
 from ours.task import learner, load
 
 from fedmerit import Split, Task
-from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.fleet.local import LocalFleet
 from peers.common import Data, Job, answer, network
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit import Federation, Learner, Split, TaskKind
-from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit import Federation, Learner, Split, TaskSpec
+from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.models import Build, dense, find_model, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
 
@@ -41,4 +41,4 @@ def learner(model: str, train: TrainConfig) -> Learner:
     return TorchLearner(MODELS[model], train)
 
 
-SYNTHETIC = TaskKind("synthetic", "the bench's random images", load, tuple(MODELS), learner=learner)
+SYNTHETIC = TaskSpec("synthetic", "the bench's random images", load, tuple(MODELS), learner=learner)

@@ -1,8 +1,9 @@
 """fedmerit: federated learning in which a client's weight is earned."""
 
-from fedmerit.capacity import Capacity
-from fedmerit.config import Config, load_config
-from fedmerit.criteria import (
+from fedmerit.config.schema import Config, load_config
+from fedmerit.core.aggregation import Aggregation, Candidate, CandidateResult
+from fedmerit.core.capacity import Capacity
+from fedmerit.core.criteria import (
     CB,
     DS,
     IS,
@@ -22,21 +23,17 @@ from fedmerit.criteria import (
     Sharpness,
     Validated,
 )
-from fedmerit.decision import Decision, Option, Tried
-from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
-from fedmerit.facts import measure
-from fedmerit.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
-from fedmerit.fleet.base import Fleet
-from fedmerit.groups import ByCosine, Grouping, Groups, Meetings, OneGroup
-from fedmerit.handout import Handout
-from fedmerit.learn.base import Learner
-from fedmerit.objectives import Answers, ByGroup, Gated, Objective, Plain, find_objective
-from fedmerit.ranking import Ranked
-from fedmerit.recipes import Recipe, agnostic, device_aware, fedavg, fedval, m2f, prioritized, qffl
-from fedmerit.rewards import Acceptance, Reward, TopShare, Whole
-from fedmerit.round import Record, State, play
-from fedmerit.run import Run, federate, resume, run_config
-from fedmerit.scores import (
+from fedmerit.core.facts import measure
+from fedmerit.core.fleet import Fleet
+from fedmerit.core.groups import ByCosine, Grouping, Groups, OneGroup, PairDistances
+from fedmerit.core.handout import SentRewards
+from fedmerit.core.learner import Learner
+from fedmerit.core.objectives import ByGroup, Gated, Objective, Plain, Predictions, find_objective
+from fedmerit.core.ranking import Ranked
+from fedmerit.core.recipes import Recipe, agnostic, device_aware, fedavg, fedval, m2f, prioritized, qffl
+from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
+from fedmerit.core.round import Record, State, play
+from fedmerit.core.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
     MOST,
@@ -54,17 +51,20 @@ from fedmerit.scores import (
     dispersion,
     orness,
 )
-from fedmerit.search import Backtracking, Fixed, Standing, Way
-from fedmerit.selection import Schedule, Selection, Uniform
+from fedmerit.core.search import Backtracking, Fixed, SearchState, Weighting
+from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.types import Cohort, Download, Evaluation, History, Replies, Samples, SparseUpdate, Verdict
+from fedmerit.core.updates import Updates
+from fedmerit.core.weights import ClientWeight, Note, Weights, weigh
+from fedmerit.engine.run import Run, federate, resume, run_config
+from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
 from fedmerit.study.compare import compare
+from fedmerit.study.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
 from fedmerit.study.plan import Plan, load_plan
 from fedmerit.study.study import Study
-from fedmerit.tasks import TaskKind
+from fedmerit.tasks import TaskSpec
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task, load_task
-from fedmerit.types import Evaluation, History, Parcel, Part, Replies, Round, Samples, Verdict
-from fedmerit.updates import Updates
-from fedmerit.weights import Earned, Note, Weights, weigh
 
 __all__ = [
     "AS_MANY_AS_POSSIBLE",
@@ -79,22 +79,25 @@ __all__ = [
     "OWA",
     "Acceptance",
     "Account",
+    "Aggregation",
     "Agnostic",
-    "Answers",
     "Attribute",
     "Backtracking",
     "ByCosine",
     "ByGroup",
+    "Candidate",
+    "CandidateResult",
     "Capacity",
     "Choquet",
+    "ClientWeight",
+    "Cohort",
     "Computation",
     "Config",
     "Convergence",
     "Criterion",
     "DataRatio",
-    "Decision",
     "Divergence",
-    "Earned",
+    "Download",
     "Evaluation",
     "Fairness",
     "Family",
@@ -105,22 +108,19 @@ __all__ = [
     "Gated",
     "Grouping",
     "Groups",
-    "Handout",
     "History",
     "Learner",
     "Linear",
     "LossPower",
-    "Meetings",
     "Note",
     "Objective",
     "OneGroup",
-    "Option",
-    "Parcel",
-    "Part",
+    "PairDistances",
     "Participation",
     "Plain",
     "Plan",
     "Power",
+    "Predictions",
     "Prioritized",
     "PrioritizedAnd",
     "PrioritizedMean",
@@ -132,30 +132,30 @@ __all__ = [
     "Replies",
     "Reported",
     "Reward",
-    "Round",
     "Run",
     "RunFailed",
     "RunStopped",
     "Samples",
     "Schedule",
     "Score",
+    "SearchState",
     "Selection",
+    "SentRewards",
     "Sharpness",
+    "SparseUpdate",
     "Split",
-    "Standing",
     "State",
     "Study",
     "Task",
-    "TaskKind",
+    "TaskSpec",
     "TopShare",
-    "Tried",
     "Uniform",
     "Updates",
     "UserError",
     "Validated",
     "Verdict",
-    "Way",
     "WeightedMean",
+    "Weighting",
     "Weights",
     "Whole",
     "agnostic",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit import run_config
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 
 HOSTILE = (
     "<script>window.harmed = 1</script>",

@@ -13,8 +13,8 @@ import pytest
 from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
 from conftest import Opened
 
-from fedmerit.folder import open_ledger
 from fedmerit.report.html import write_report
+from fedmerit.store.run_folder import open_ledger
 
 Browse = Callable[..., Opened]
 PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")

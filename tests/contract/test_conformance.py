@@ -33,10 +33,10 @@ from fedmerit import (
     play,
     prioritized,
 )
-from fedmerit.criteria import SIMULATED_COMPUTATION
+from fedmerit.core.criteria import SIMULATED_COMPUTATION
+from fedmerit.core.round import begin
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
-from fedmerit.round import begin
 
 SIZES = (6, 40, 9, 25, 30, 14)
 PARITY = Validated(find_objective("accuracy"))

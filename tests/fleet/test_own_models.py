@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit import Parcel, Replies
-from fedmerit.checkpoint import write_checkpoint
+from fedmerit import Download, Replies
+from fedmerit.core.types import Own
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.types import Own
+from fedmerit.store.model_files import write_checkpoint
 
 SEED = 9
 CLIENTS = (0, 2, 5)
 
 
-def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Own = "keep") -> dict[int, Parcel]:
+def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Own = "keep") -> dict[int, Download]:
     """Everybody goes on from its own model; who has none starts from one of the server's."""
-    return {client: Parcel(fleet.start(client), own) for client in clients}
+    return {client: Download(fleet.start(client), own) for client in clients}
 
 
-def train(fleet: LocalFleet, index: int, sent: dict[int, Parcel]) -> Replies:
+def train(fleet: LocalFleet, index: int, sent: dict[int, Download]) -> Replies:
     return fleet.train(index, sent, ("samples",), SEED)
 
 
@@ -42,7 +42,7 @@ def test_the_next_round_goes_on_from_the_own_model():
         updates = train(fleet, 1, begun).updates.combine(np.eye(3))
         second = rows(train(fleet, 2, begun))
     with LocalFleet(toy.task()) as fleet:
-        sent = {client: Parcel(begun[client].model + update) for client, update in zip(CLIENTS, updates, strict=True)}
+        sent = {client: Download(begun[client].model + update) for client, update in zip(CLIENTS, updates, strict=True)}
         assert rows(train(fleet, 2, sent)) == second
 
 
@@ -58,7 +58,7 @@ def test_reset_leaves_the_own_model_where_it_started():
     with LocalFleet(toy.task()) as fleet:
         train(fleet, 1, parcels(fleet))
         once = rows(train(fleet, 2, parcels(fleet, own="reset")))
-        train(fleet, 2, {client: Parcel(fleet.start(77)) for client in CLIENTS})
+        train(fleet, 2, {client: Download(fleet.start(77)) for client in CLIENTS})
         assert rows(train(fleet, 2, parcels(fleet, own="reset"))) == once
         train(fleet, 2, parcels(fleet))
         assert rows(train(fleet, 2, parcels(fleet, own="reset"))) != once
@@ -67,7 +67,7 @@ def test_reset_leaves_the_own_model_where_it_started():
 def test_who_never_kept_training_starts_from_the_first_model_it_got():
     with LocalFleet(toy.task()) as fleet:
         once = rows(train(fleet, 1, parcels(fleet, own="reset")))
-        other = {client: Parcel(fleet.start(77), "reset") for client in CLIENTS}
+        other = {client: Download(fleet.start(77), "reset") for client in CLIENTS}
         assert rows(train(fleet, 1, other)) == once
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from fedmerit import Run, resume, run_config
-from fedmerit.config import Config, load_config, make_config
+from fedmerit.config.schema import Config, load_config, make_config
 from fedmerit.errors import FolderError
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit import Federation, Samples, Split, Task, TaskKind
-from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit import Federation, Samples, Split, Task, TaskSpec
+from fedmerit.config.schema import TaskConfig, TrainConfig
 
 CLIENTS, ROWS, FEATURES = 12, 5, 300
 
@@ -73,11 +73,11 @@ def slow_learner(model: str, train: TrainConfig) -> Toy:
     return Toy(pause=0.02)
 
 
-TOY = TaskKind("toy", "for tests", load, ("toy",), learner=slow_learner)
+TOY = TaskSpec("toy", "for tests", load, ("toy",), learner=slow_learner)
 
 
 def sleepy_learner(model: str, train: TrainConfig) -> Toy:
     return Toy(pause=60.0)
 
 
-SLEEPY = TaskKind("sleepy", "for tests of impatience", load, ("toy",), learner=sleepy_learner)
+SLEEPY = TaskSpec("sleepy", "for tests of impatience", load, ("toy",), learner=sleepy_learner)

@@ -13,12 +13,12 @@ from helpers import CommandLine, one_line
 from safetensors.numpy import load_file
 
 from fedmerit import Run, run_config
-from fedmerit.config import dump_config, load_config
+from fedmerit.config.schema import dump_config, load_config
 from fedmerit.errors import RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import client, config_of, main
 from fedmerit.flower.loopback import Loopback
-from fedmerit.ledger import Ledger
+from fedmerit.store.ledger import Ledger
 
 TOML = """
 [task]

@@ -269,7 +269,7 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
                 grid._contexts[2000] = replace(old, node_id=2000, state=RecordDict())
             state, record = play(state, m2f(DS, own=own), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
             assert fleet.copies is not None
-            assert fleet.evaluate_own(state.model).sizes.sum() == 24
+            assert fleet.evaluate_personal(state.model).sizes.sum() == 24
             for client, context in enumerate(sorted(grid._contexts.values(), key=partition)):
                 theirs = own_model(context)
                 assert theirs is not None

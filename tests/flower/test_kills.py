@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from fedmerit import Run, run_config
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import Loopback, loopback
 from fedmerit.flower.new import write_app
-from fedmerit.ledger import Ledger
+from fedmerit.store.ledger import Ledger
 
 pytestmark = pytest.mark.long
 NODES = 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmerit import Run, run_config
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.new import write_app
 

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fedmerit import CB, DS, LD, Answers, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import CB, DS, LD, Backtracking, Predictions, Recipe, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
 
@@ -182,9 +182,9 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
 
 
 def test_the_server_looks_at_models():
-    def look(models: Sequence[ArrayRecord]) -> Answers:
+    def look(models: Sequence[ArrayRecord]) -> Predictions:
         right = [[int(values(model)[0] > 2.0)] * 10 for model in models]
-        return Answers(np.ones(10, np.int64), 2, {}, np.array(right))
+        return Predictions(np.ones(10, np.int64), 2, {}, np.array(right))
 
     recipe = fedval("accuracy", rho=1.0)
     strategy = Merit(recipe, look=look, **SETTINGS)

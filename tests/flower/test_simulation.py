@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedmerit import Run, run_config
-from fedmerit.config import load_config
+from fedmerit.config.schema import load_config
 from fedmerit.flower.loopback import BIN
 
 NODES = 4

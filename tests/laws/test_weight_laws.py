@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
-from fedmerit import DS, History, Prioritized, Round, Updates, fedavg, prioritized, weigh
-from fedmerit.decision import earn
+from fedmerit import DS, Cohort, History, Prioritized, Updates, fedavg, prioritized, weigh
+from fedmerit.core.aggregation import earn
 
 
 def assert_shares(weights: np.ndarray) -> None:
@@ -72,7 +72,7 @@ def test_the_table_is_the_raw_values_on_one_scale(raw, normalise):
 def test_prioritized_by_size_alone_is_fedavg(sizes, normalise):
     samples = np.array(sizes, dtype=float)
     updates = Updates(np.zeros((len(sizes), 1), dtype=np.float32))
-    round = Round(1, tuple(range(len(sizes))), updates, {"samples": samples})
+    round = Cohort(1, tuple(range(len(sizes))), updates, {"samples": samples})
     for recipe in (prioritized(DS, normalise=normalise), fedavg()):
         assert earn(recipe, round, History()).weights == pytest.approx(samples / samples.sum())
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
-from fedmerit import CB, DS, History, Prioritized, Product, Round, Updates, UserError, prioritized, weigh
-from fedmerit.decision import earn
+from fedmerit import CB, DS, Cohort, History, Prioritized, Product, Updates, UserError, prioritized, weigh
+from fedmerit.core.aggregation import earn
 
 
 def kinds(result) -> list[str]:
@@ -49,10 +49,10 @@ def test_all_scores_zero_without_fallback_are_equal_weights():
     assert result.weights.tolist() == [0.25] * 4
 
 
-def one_class_round() -> Round:
+def one_class_round() -> Cohort:
     """Two clients, each with one class only: CB is 0 for both."""
     facts = {"samples": np.array([10.0, 30.0]), "balance": np.zeros(2)}
-    return Round(1, (0, 1), Updates(np.ones((2, 3), dtype=np.float32)), facts)
+    return Cohort(1, (0, 1), Updates(np.ones((2, 3), dtype=np.float32)), facts)
 
 
 def test_recipes_fall_back_to_samples():

@@ -12,15 +12,15 @@ from zlib import decompress
 
 import numpy as np
 
-from fedmerit.config import make_config
-from fedmerit.folder import LEDGER, environment
-from fedmerit.ledger import Ledger
+from fedmerit.config.schema import make_config
+from fedmerit.core.round import Record
+from fedmerit.core.scores import Prioritized
+from fedmerit.core.types import Evaluation
+from fedmerit.core.weights import weigh
 from fedmerit.report.data import collect
 from fedmerit.report.html import embed
-from fedmerit.round import Record
-from fedmerit.scores import Prioritized
-from fedmerit.types import Evaluation
-from fedmerit.weights import weigh
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.run_folder import LEDGER, environment
 
 PRIORITY = ("DS", "MW")
 HOSTILE = (

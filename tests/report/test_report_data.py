@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import PRIORITY, collected, make_run
 
-from fedmerit.folder import open_ledger
-from fedmerit.ledger import Ledger
-from fedmerit.measures import SHARES, TARGETS
+from fedmerit.core.measures import SHARES, TARGETS
+from fedmerit.core.weights import ClientWeight
 from fedmerit.report.columns import pack, pack_rounds, shorten
-from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import summary
-from fedmerit.weights import Earned
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.run_folder import open_ledger
+from fedmerit.store.settings import differences, toml_lines
 
 
 def ids(rounds: dict[str, Any], place: int) -> list[int]:
@@ -82,7 +82,9 @@ def test_short_numbers(value: float, short: float | None) -> None:
 
 def test_what_follows_from_another_column_is_not_repeated() -> None:
     facts = [{"samples": 10.0 * i, "labels": 3.0} for i in (1, 2)]
-    rows = [Earned(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)]
+    rows = [
+        ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
+    ]
     told = {"round": 1, "priority": ["DS"], "way": "DS", "groups": 1, "cut": None}
     packed = pack_rounds([told], [rows])
     assert packed["ids"] == [2]

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import collected, make_run
 
+from fedmerit.core.measures import spread, worst_mean
 from fedmerit.errors import FolderError
-from fedmerit.folder import open_ledger
-from fedmerit.measures import spread, worst_mean
 from fedmerit.report.folders import labels
 from fedmerit.report.measured import distribution
 from fedmerit.report.rows import band, median_round
+from fedmerit.store.run_folder import open_ledger
 
 OTHER = {"train": {"lr": 0.25}}
 

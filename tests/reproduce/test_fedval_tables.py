@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 from tiny import run
 
-from fedmerit.reproduce import find_reproduction
-from fedmerit.reproduce.entry import Setting
-from fedmerit.reproduce.fedval_tables import measure
-from fedmerit.reproduce.go import reproduce
-from fedmerit.reproduce.page import write_page
+from fedmerit.papers.reproduce import find_reproduction
+from fedmerit.papers.reproduce.entry import Setting
+from fedmerit.papers.reproduce.fedval_tables import measure
+from fedmerit.papers.reproduce.go import reproduce
+from fedmerit.papers.reproduce.page import write_page
 from fedmerit.study.screen import progress
 
 

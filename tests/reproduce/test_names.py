@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from helpers import CommandLine, one_line, spawn
 
-from fedmerit.errata import ERRATA
 from fedmerit.errors import UnknownName
-from fedmerit.published import published
-from fedmerit.reproduce import REPRODUCTIONS, find_reproduction
-from fedmerit.reproduce.entry import SCALES, WHOLE, expected, lasting
-from fedmerit.reproduce.marks import Marks
+from fedmerit.papers.errata import ERRATA
+from fedmerit.papers.published import published
+from fedmerit.papers.reproduce import REPRODUCTIONS, find_reproduction
+from fedmerit.papers.reproduce.entry import SCALES, WHOLE, expected, lasting
+from fedmerit.papers.reproduce.marks import Marks
 
 NAMES = (
     *("pmcfl-table2", "pmcfl-table4", "pmcfl-table6", "dafl-table1", "m2f-table2", "m2f-table3", "m2f-figures"),

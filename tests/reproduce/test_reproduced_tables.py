@@ -15,11 +15,11 @@ import pytest
 from tiny import run, tiny
 
 from fedmerit.errors import FolderError, RunStopped
-from fedmerit.reproduce import find_reproduction
-from fedmerit.reproduce.cells import Times, gain_cell, mean_cell, rounds_cell
-from fedmerit.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
-from fedmerit.reproduce.go import Reproduced, reproduce, so_far
-from fedmerit.reproduce.page import write_page
+from fedmerit.papers.reproduce import find_reproduction
+from fedmerit.papers.reproduce.cells import Times, gain_cell, mean_cell, rounds_cell
+from fedmerit.papers.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
+from fedmerit.papers.reproduce.go import Reproduced, reproduce, so_far
+from fedmerit.papers.reproduce.page import write_page
 from fedmerit.study.compare import OnStep
 from fedmerit.study.lane import Played
 from fedmerit.study.layout import Member

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmerit.reproduce import find_reproduction
-from fedmerit.reproduce.entry import WHOLE, Reproduction, Setting
-from fedmerit.reproduce.go import Reproduced, reproduce
+from fedmerit.papers.reproduce import find_reproduction
+from fedmerit.papers.reproduce.entry import WHOLE, Reproduction, Setting
+from fedmerit.papers.reproduce.go import Reproduced, reproduce
 
 DIGITS: dict[str, Any] = {
     "task": {"data": "digits", "partition": "iid", "clients": 10},

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from helpers import SoftmaxLearner, random_split
 
-from fedmerit import Federation, Samples, TaskKind
-from fedmerit.config import TaskConfig, TrainConfig
+from fedmerit import Federation, Samples, TaskSpec
+from fedmerit.config.schema import TaskConfig, TrainConfig
 
 CLIENTS = 8
 FAILS = {"momentum": 0.5}
@@ -50,4 +50,4 @@ def learner(model: str, train: TrainConfig) -> Small:
     return Small(lr=train.lr, epochs=train.epochs, fails=train.momentum > 0, pause=train.weight_decay)
 
 
-SMALL = TaskKind("small", "for tests", load, ("softmax",), learner=learner)
+SMALL = TaskSpec("small", "for tests", load, ("softmax",), learner=learner)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from small_study import BASE, ROWS, small_plan
 
 from fedmerit import Run, Study, UserError, compare
-from fedmerit.config import Config
+from fedmerit.config.schema import Config
 from fedmerit.errors import ConfigError, FolderError
-from fedmerit.ledger import Ledger
+from fedmerit.store.ledger import Ledger
 from fedmerit.study.compare import shared_out
 from fedmerit.study.lane import Ended, Played
 from fedmerit.study.lanes import Step
@@ -218,7 +218,7 @@ def test_a_run_on_other_data_is_no_run_of_the_study(study: Study, tmp_path: Path
 
 
 def test_two_studies_in_one_folder_at_once_are_refused(study: Study, tmp_path: Path):
-    from fedmerit.folder import held
+    from fedmerit.store.run_folder import held
 
     folder = tmp_path / "held"
     shutil.copytree(study.folder, folder)

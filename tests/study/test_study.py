@@ -11,8 +11,8 @@ import pytest
 from small_study import ROWS, small_plan
 
 from fedmerit import Run, Study, UserError, compare
+from fedmerit.core.measures import rounds_to_target
 from fedmerit.errors import FolderError
-from fedmerit.measures import rounds_to_target
 from fedmerit.study.agreement import Agreement, Right, agreement
 from fedmerit.study.layout import write_plan
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedmerit.config import TaskConfig, make_config
+from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.kind import MADE, TaskKind
 from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 
 def never(config: TaskConfig, seed: int) -> Federation:
     raise AssertionError("build does not load")
 
 
-KIND = TaskKind("mine", "numbered rows", never, ("any",), partitions=(*MADE, "natural"), clients=7)
+KIND = TaskSpec("mine", "numbered rows", never, ("any",), partitions=(*MADE, "natural"), clients=7)
 
 
 def numbered(rows: int, first: int = 0) -> Raw:
@@ -162,7 +162,7 @@ def test_client_that_has_only_test_rows() -> None:
 
 
 def test_partition_that_the_task_does_not_support() -> None:
-    kind = TaskKind("mine", "", never, ("any",), partitions=("natural",))
+    kind = TaskSpec("mine", "", never, ("any",), partitions=("natural",))
     with pytest.raises(ConfigError, match=r"task 'mine' cannot be spread by partition 'iid'; valid: natural"):
         build(numbered(60), None, TaskConfig(partition="iid"), kind, 0)
 

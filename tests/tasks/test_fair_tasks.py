@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from task_files import real_folder
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.tasks import find_task
+from fedmerit.tasks.attacks import KINDS, assign
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.kinds import KINDS, assign
 
 
 def adult(seed: int = 0, **settings: object) -> Federation:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from task_files import leaf_file, real_folder, save_writers, write_leaf, writer_arrays
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks import find_task
 from fedmerit.tasks.federation import Federation

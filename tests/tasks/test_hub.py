@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from task_files import picture
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks import find_task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from task_files import real_folder
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.tasks import find_task
 
 

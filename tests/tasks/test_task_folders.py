@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from task_files import ATTRIBUTES, face_arrays, write_idx, write_mnist, write_writers
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks import find_task
 

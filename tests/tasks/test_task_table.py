@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks import TASKS, TaskKind, find_task
+from fedmerit.tasks import TASKS, TaskSpec, find_task
 
 
 def test_names_models_and_defaults() -> None:
@@ -46,17 +46,17 @@ def test_unknown_task_lists_the_valid_ones() -> None:
 
 def test_a_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_task_module.py").write_text(
-        "from fedmerit.tasks import TaskKind, TASKS\n"
-        "MINE = TaskKind('mine', 'digits again', TASKS['digits'].load, ('digits-mlp',))\n"
+        "from fedmerit.tasks import TaskSpec, TASKS\n"
+        "MINE = TaskSpec('mine', 'digits again', TASKS['digits'].load, ('digits-mlp',))\n"
         "number = 3\n"
     )
     (tmp_path / "my_broken_module.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
     mine = find_task("my_task_module:MINE")
-    assert isinstance(mine, TaskKind)
+    assert isinstance(mine, TaskSpec)
     assert len(mine.load(TaskConfig(clients=3), 0).names) == 3
     for name, message in {
-        "my_task_module:number": "must be a fedmerit.tasks.TaskKind; got int",
+        "my_task_module:number": "must be a fedmerit.tasks.TaskSpec; got int",
         "my_task_module:none": "has no attribute 'none'",
         "my_absent_module:x": "No module named 'my_absent_module'; is its folder on PYTHONPATH",
         "my_broken_module:x": "importing my_broken_module failed: ZeroDivisionError",

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from fedmerit.cli.app import app, out_console
-from fedmerit.config import load_config
+from fedmerit.config.schema import load_config
 from fedmerit.errors import ConfigError
 
 RUN = "run"

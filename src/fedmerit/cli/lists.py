@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 import typer
 
 from fedmerit.cli.app import Json, app, out_console
-from fedmerit.criteria import CRITERIA, Attribute
-from fedmerit.named_recipes import RECIPES
-from fedmerit.named_scores import SCORES
-from fedmerit.objectives import GROUPED, PLAIN
+from fedmerit.config.recipes import RECIPES
+from fedmerit.config.scores import SCORES
+from fedmerit.core.criteria import CRITERIA, Attribute
+from fedmerit.core.objectives import GROUPED, PLAIN
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")

@@ -11,14 +11,14 @@ import numpy as np
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
-from fedmerit.config import load_config, make_config, parse_value
-from fedmerit.cores import cores
-from fedmerit.criteria_file import read_criteria
+from fedmerit.cli.criteria_file import read_criteria
+from fedmerit.config.schema import load_config, make_config, parse_value
+from fedmerit.config.scores import make_score
+from fedmerit.core.measures import TARGETS
+from fedmerit.core.system import cores
+from fedmerit.core.weights import by_client
+from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError
-from fedmerit.measures import TARGETS
-from fedmerit.named_scores import make_score
-from fedmerit.weights import by_client
-from fedmerit.weights import weigh as weigh_table
 
 
 @app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
@@ -44,10 +44,10 @@ def run(
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
     round; --resume goes on, to the very bits of a run that was never stopped.
     """
-    from fedmerit.folder import CONFIG, open_ledger
+    from fedmerit.engine.run import resume as go_on
+    from fedmerit.engine.run import run_config
     from fedmerit.report.screen import json_line, progress
-    from fedmerit.run import resume as go_on
-    from fedmerit.run import run_config
+    from fedmerit.store.run_folder import CONFIG, open_ledger
 
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
@@ -121,8 +121,8 @@ def explain(
 
     DIR is a folder made by `fedmerit run`.
     """
-    from fedmerit.folder import open_ledger
     from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
+    from fedmerit.store.run_folder import open_ledger
 
     with open_ledger(folder) as ledger:
         who = None if client is None else find_client(ledger, client)
@@ -146,8 +146,8 @@ def show(
 
     DIR is a folder made by `fedmerit run`.
     """
-    from fedmerit.folder import open_ledger
     from fedmerit.report.summary import summary, summary_tables
+    from fedmerit.store.run_folder import open_ledger
 
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
@@ -168,9 +168,9 @@ def fairness(
 
     DIR is a folder made by `fedmerit run`.
     """
-    from fedmerit.fairness import fairness_of
-    from fedmerit.folder import open_ledger
     from fedmerit.report.accounts import fairness_dict, fairness_tables
+    from fedmerit.store.run_folder import open_ledger
+    from fedmerit.study.fairness import fairness_of
 
     with open_ledger(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()

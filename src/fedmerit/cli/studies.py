@@ -84,13 +84,13 @@ def reproduce(
     Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command goes on.
     See docs/reproduce.md.
     """
-    from fedmerit.new_file import check_new_file
-    from fedmerit.reproduce import find_reproduction
-    from fedmerit.reproduce.entry import expected
-    from fedmerit.reproduce.go import reproduce as run_reproduction
-    from fedmerit.reproduce.go import so_far
-    from fedmerit.reproduce.page import write_page
-    from fedmerit.reproduce.screen import as_dict, ending, list_screen, listing, opening
+    from fedmerit.papers.reproduce import find_reproduction
+    from fedmerit.papers.reproduce.entry import expected
+    from fedmerit.papers.reproduce.go import reproduce as run_reproduction
+    from fedmerit.papers.reproduce.go import so_far
+    from fedmerit.papers.reproduce.page import write_page
+    from fedmerit.papers.reproduce.screen import as_dict, ending, list_screen, listing, opening
+    from fedmerit.store.files import check_new_file
     from fedmerit.study.screen import progress
 
     if names:
@@ -142,8 +142,8 @@ def export(
     Of a study: compared, reached, saved, agreement as latex or markdown; compared, reached, figures, curves, needed,
     events as csv or parquet. Of a run, as csv or parquet: rounds, clients, weights, rewards, audits, tries, events.
     """
-    from fedmerit.folder import open_ledger
-    from fedmerit.leaf import write_leaf_metrics
+    from fedmerit.store.leaf import write_leaf_metrics
+    from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.export import check_run, write_export
 
     if (out is None) == (leaf is None):
@@ -164,7 +164,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="The seed all three runs share.")] = 1,
 ) -> None:
     """Compare FedAvg with two priorities on embedded data; prints a table, writes an HTML report."""
-    from fedmerit.report.demo import run_demo
+    from fedmerit.cli.demo import run_demo
 
     run_demo(out_console, out, rounds, seed)
 
@@ -181,8 +181,8 @@ def errata(
 
     Without NAME a line for each with its verdict; with NAME the computation, step by step.
     """
-    from fedmerit.errata import ERRATA, find_erratum
-    from fedmerit.report.errata import account, as_dict, overview, page, write_plot
+    from fedmerit.papers.errata import ERRATA, find_erratum
+    from fedmerit.papers.errata_page import account, as_dict, overview, page, write_plot
 
     if (name is not None) + names + markdown > 1 or (as_json and (names or markdown)):
         raise ConfigError(

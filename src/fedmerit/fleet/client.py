@@ -9,9 +9,9 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.facts import LOSS, SECONDS, measure
-from fedmerit.learn.base import ChanceLearner, GroupLearner, Learner
-from fedmerit.types import Model, Samples
+from fedmerit.core.facts import LOSS, SECONDS, measure
+from fedmerit.core.learner import BatchedLearner, Learner, ProbabilisticLearner
+from fedmerit.core.types import Model, Samples
 
 LEAST_CHANCE = 1e-12
 """So that one row that a model is sure to get wrong does not make a loss infinite."""
@@ -52,11 +52,11 @@ def answers(learner: Learner, jobs: Sequence[Job], needs: Sequence[str]) -> list
 
 def mean_loss(learner: Learner, job: Job) -> float:
     """Cross-entropy of the received model on the client's rows; 0 without rows."""
-    if not isinstance(learner, ChanceLearner):
+    if not isinstance(learner, ProbabilisticLearner):
         raise ValueError("the fact `loss` needs a learner with a method `chances`")
     if not len(job.samples):
         return 0.0
-    chances = learner.chances(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
+    chances = learner.predict_proba(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
     return float(-np.log(np.maximum(chances.astype(np.float64), LEAST_CHANCE)).mean())
 
 
@@ -68,11 +68,11 @@ def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
 
 def group_size(learner: Learner) -> int:
     """How many clients the learner wants at once."""
-    return learner.together if isinstance(learner, GroupLearner) else 1
+    return learner.together if isinstance(learner, BatchedLearner) else 1
 
 
 def _train(learner: Learner, jobs: Sequence[Job]) -> list[Model]:
-    if len(jobs) > 1 and isinstance(learner, GroupLearner):
+    if len(jobs) > 1 and isinstance(learner, BatchedLearner):
         columns = ([job.start for job in jobs], [job.samples for job in jobs], [job.seed for job in jobs])
-        return learner.train_together(*columns, [job.epochs for job in jobs])
+        return learner.train_batched(*columns, [job.epochs for job in jobs])
     return [learner.train(job.start, job.samples, job.seed, *([job.epochs] if job.epochs else [])) for job in jobs]

@@ -13,19 +13,19 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.learner import LayeredLearner
+from fedmerit.core.objectives import Objective, Predictions
+from fedmerit.core.rewards import Acceptance, wrong_part
+from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
+from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import group_size
-from fedmerit.fleet.own import OwnModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
 from fedmerit.fleet.worker import OWN, Place, Rows, Said, SharedSplit, Worker
-from fedmerit.learn.base import LayeredLearner
-from fedmerit.objectives import Answers, Objective
-from fedmerit.rewards import Acceptance, wrong_part
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.task import Task
-from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Verdict
-from fedmerit.updates import Updates
 
 Facts: TypeAlias = dict[str, float]
 OwnTest: TypeAlias = tuple[ClientId, int]
@@ -57,7 +57,7 @@ class LocalFleet:
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
-        self._own: OwnModels | None = None
+        self._own: PersonalModels | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +79,7 @@ class LocalFleet:
         """The learner's first model."""
         return self._learner.start(seed)
 
-    def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
+    def train(self, index: int, parcels: Mapping[ClientId, Download], needs: Sequence[str], seed: int) -> Replies:
         """Every client trains from its parcel, those with most rows first; who fails is named with the reason."""
         ids = sorted(parcels)
         if any(parcel.own for parcel in parcels.values()):
@@ -129,7 +129,9 @@ class LocalFleet:
         learner = self._learner
         return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
 
-    def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
+    def reward(
+        self, index: int, parts: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    ) -> Mapping[ClientId, Verdict]:
         """Each client tests its own model without and with its part, and takes it or leaves it."""
         own, verdicts = (
             self._make_own(),
@@ -150,7 +152,7 @@ class LocalFleet:
         own.release()
         return verdicts
 
-    def _wrong(self, client: ClientId, parts: Mapping[ClientId, Part]) -> str:
+    def _wrong(self, client: ClientId, parts: Mapping[ClientId, SparseUpdate]) -> str:
         if not self._has_own(client):
             return "it has no model of its own to add a reward to"
         return wrong_part(parts[client], self._make_own().rows.array.shape[1])
@@ -159,7 +161,7 @@ class LocalFleet:
         """Whether the task sets some apart."""
         return "server" in self._asked
 
-    def validate(self, models: Iterable[Model]) -> Answers:
+    def validate(self, models: Iterable[Model]) -> Predictions:
         """A few models at a time, each in a job of its own."""
         if not self.has_server_rows():
             raise ConfigError("the server has no rows to score models on; set task.server = 1000")
@@ -192,12 +194,12 @@ class LocalFleet:
             said[job[2], job[3]] = result
         return {key: said[key] for key in models}
 
-    def _answers(self, on: str, client: ClientId, said: Sequence[Said]) -> Answers:
+    def _answers(self, on: str, client: ClientId, said: Sequence[Said]) -> Predictions:
         split = self._asked[on].split()
         rows = split.rows(client)
         attributes = {name: column[rows] for name, column in split.attributes.items()}
         chances = [one for _, one in said if one is not None]
-        return Answers(
+        return Predictions(
             split.y[rows],
             self._classes,
             attributes,
@@ -205,7 +207,7 @@ class LocalFleet:
             np.stack(chances) if chances else None,
         )
 
-    def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
+    def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """One job per client."""
         self._equip([model], 1)
         models = [(client, OWN if self._has_own(client) else 0) for client in range(len(self._names))]
@@ -213,13 +215,13 @@ class LocalFleet:
         right = self._own_right(on, models)
         return Evaluation(np.array([right[key] for key in models], dtype=np.int64), sizes)
 
-    def _own_accuracy(self, on: Asked, models: Sequence[OwnTest]) -> dict[OwnTest, float]:
+    def _own_accuracy(self, on: SplitName, models: Sequence[OwnTest]) -> dict[OwnTest, float]:
         """The share of its rows that each client gets right; NaN where it has none."""
         sizes = np.diff(self._asked[on].offsets.array)
         right = self._own_right(on, models)
         return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
 
-    def _own_right(self, on: Asked, models: Sequence[OwnTest]) -> dict[OwnTest, int]:
+    def _own_right(self, on: SplitName, models: Sequence[OwnTest]) -> dict[OwnTest, int]:
         """How many of its rows each client gets right with its own model (OWN) or with one of the models sent."""
         right: dict[OwnTest, int] = {}
         for job, result in self._pool.map([("test own", on, client, model) for client, model in models]):
@@ -239,18 +241,18 @@ class LocalFleet:
             return True
         return self._make_own().load(run, round)
 
-    def _make_own(self) -> OwnModels:
+    def _make_own(self) -> PersonalModels:
         """Rows for own models, made when first asked for: most runs have none."""
         if self._own is None:
             length = len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
-            self._own = OwnModels(self._block(len(self._names), length, self._memory - taken))
+            self._own = PersonalModels(self._block(len(self._names), length, self._memory - taken))
         return self._own
 
     def _has_own(self, client: ClientId) -> bool:
         return self._own is not None and client in self._own
 
-    def _book_own(self, index: int, places: Sequence[Place], parcels: Mapping[ClientId, Parcel]) -> None:
+    def _book_own(self, index: int, places: Sequence[Place], parcels: Mapping[ClientId, Download]) -> None:
         """Book the clients' own models: here, so that a worker that dies leaves nothing half done."""
         worker, own = self._worker, self._own
         if worker is None or own is None:
@@ -264,7 +266,7 @@ class LocalFleet:
         own.release()
 
     def evaluate(
-        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
+        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
     ) -> Sequence[Evaluation]:
         """One pass over the clients' rows per model, then a count per client; no loop over clients."""
         worker = self._equip(models, 1)

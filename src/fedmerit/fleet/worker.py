@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.learner import Learner, ProbabilisticLearner
+from fedmerit.core.seeds import derive
+from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, answers
-from fedmerit.learn.base import ChanceLearner, Learner
-from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.types import Asked, ClientId, Model
 
 OWN = -1
 Said: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
@@ -101,7 +101,7 @@ class Worker:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in told]
 
-    def test_own(self, on: Asked, client: ClientId, model: int) -> int:
+    def test_own(self, on: SplitName, client: ClientId, model: int) -> int:
         """How many of its own rows the client gets right with its own model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
@@ -111,9 +111,9 @@ class Worker:
         """The classes that a model predicts for a client's rows and, where the learner knows them, all chances."""
         split = self.asked[on].split()
         x, values = split.x[split.rows(client)], self._model(client, model)
-        if not isinstance(self.learner, ChanceLearner):
+        if not isinstance(self.learner, ProbabilisticLearner):
             return self.learner.predict(values, x), None
-        return self.learner.predict(values, x), self.learner.chances(values, x)
+        return self.learner.predict(values, x), self.learner.predict_proba(values, x)
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != OWN:
@@ -121,7 +121,7 @@ class Worker:
         assert self.own is not None  # the fleet sends OWN only to clients that have one
         return np.asarray(self.own.array[client], dtype=np.float32)
 
-    def test_rows(self, on: Asked, models: int, ranges: Sequence[Rows]) -> None:
+    def test_rows(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])

@@ -15,12 +15,12 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedmerit.config import Config, make_config
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.round import Record
+from fedmerit.engine.run import check_task, make_selection, run_on
 from fedmerit.flower.clientapp import ClientSide, make_client_app
 from fedmerit.flower.gridfleet import GridFleet
-from fedmerit.named_recipes import make_recipe
-from fedmerit.round import Record
-from fedmerit.run import check_task, make_selection, run_on
 from fedmerit.tasks.task import Task, make_task
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"

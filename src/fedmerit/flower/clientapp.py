@@ -10,6 +10,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedmerit.core.learner import Learner, ProbabilisticLearner
+from fedmerit.core.objectives import Predictions, find_objective
+from fedmerit.core.rewards import Acceptance, wrong_part
+from fedmerit.core.seeds import derive
+from fedmerit.core.types import ClientId, Model, Samples
 from fedmerit.fleet.client import Job, answers
 from fedmerit.flower.records import (
     ARRAYS,
@@ -22,13 +27,8 @@ from fedmerit.flower.records import (
     setting,
     tag_of,
 )
-from fedmerit.learn.base import ChanceLearner, Learner
-from fedmerit.objectives import Answers, find_objective
-from fedmerit.rewards import Acceptance, wrong_part
-from fedmerit.seeds import derive
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task
-from fedmerit.types import ClientId, Model, Samples
 
 OWN, TAG = "own model", "own tag"
 """Where the client's own model lies in its state, and which state of it that is."""
@@ -163,7 +163,11 @@ def audit_model(side: ClientSide, content: RecordDict, context: Context) -> Reco
     """Objectives of a model on the client's test rows; only these numbers leave the client."""
     model, rows = _asked(content, context), side.test
     predicted = side.learner.predict(model, rows.x)[np.newaxis]
-    chances = side.learner.chances(model, rows.x)[np.newaxis] if isinstance(side.learner, ChanceLearner) else None
-    told = Answers(rows.y, rows.classes, rows.attributes, predicted, chances)
+    chances = (
+        side.learner.predict_proba(model, rows.x)[np.newaxis]
+        if isinstance(side.learner, ProbabilisticLearner)
+        else None
+    )
+    told = Predictions(rows.y, rows.classes, rows.attributes, predicted, chances)
     names = setting(content, "objectives", list)
     return pack(metrics={name: float(find_objective(name)(told)[0]) for name in names} if len(rows) else {})

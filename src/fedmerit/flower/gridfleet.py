@@ -12,9 +12,24 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedmerit.core.learner import LayeredLearner, Learner, ProbabilisticLearner
+from fedmerit.core.objectives import Objective, Predictions
+from fedmerit.core.rewards import Acceptance
+from fedmerit.core.types import (
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    Samples,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
+from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.own import OwnModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, any_saved
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -33,11 +48,6 @@ from fedmerit.flower.records import (
     vector,
     verdict,
 )
-from fedmerit.learn.base import ChanceLearner, LayeredLearner, Learner
-from fedmerit.objectives import Answers, Objective
-from fedmerit.rewards import Acceptance
-from fedmerit.types import Asked, ClientId, Evaluation, Model, Parcel, Part, Replies, Samples, Verdict
-from fedmerit.updates import Updates
 
 POLL = 0.2
 """Seconds between looks for replies."""
@@ -69,7 +79,7 @@ class GridFleet:
     server: Samples | None = None
     timeout: float = 3600.0
     nodes: dict[ClientId, int] = field(default_factory=dict)
-    copies: OwnModels | None = None
+    copies: PersonalModels | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its own model each client should have, and which it says it has; see `records.tag_of`."""
     told: dict[ClientId, int] = field(default_factory=dict)
@@ -110,7 +120,7 @@ class GridFleet:
             if 0 <= client < len(self.client_names):
                 self.nodes[client], self.told[client] = node, tag
 
-    def train(self, index: int, parcels: Mapping[ClientId, Parcel], needs: Sequence[str], seed: int) -> Replies:
+    def train(self, index: int, parcels: Mapping[ClientId, Download], needs: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
         self._ask_new_nodes()
         starts = {c: self._own(c, parcel.model) if parcel.own else parcel.model for c, parcel in parcels.items()}
@@ -143,7 +153,9 @@ class GridFleet:
         down = sum(starts[client].nbytes for client in sent)
         return Replies(ids, updates, tuple(told[client] for client in ids), failed, found.seconds, down, updates.nbytes)
 
-    def reward(self, index: int, parts: Mapping[ClientId, Part], acceptance: Acceptance) -> Mapping[ClientId, Verdict]:
+    def reward(
+        self, index: int, parts: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    ) -> Mapping[ClientId, Verdict]:
         """Each client tests its own model without and with its part."""
         config = {"round": index, "sigma": float(acceptance.sigma)}
         found = self._ask({client: pack(part_arrays(part), config) for client, part in parts.items()}, REWARD)
@@ -158,7 +170,7 @@ class GridFleet:
         return verdicts
 
     def evaluate(
-        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[ClientId] | None = None
+        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
     ) -> Sequence[Evaluation]:
         """All models in one message per client; who does not answer counts as without rows."""
         asked = range(len(self.client_names)) if clients is None else clients
@@ -166,7 +178,7 @@ class GridFleet:
         config = {"on": on, "models": len(models)}
         return self._tested({client: pack(arrays, config) for client in asked}, len(models))
 
-    def evaluate_own(self, model: Model, on: Asked = "test") -> Evaluation:
+    def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """Each client its own model; one is sent along to who has none."""
         config = {"on": on, "models": 1}
         contents = {
@@ -191,7 +203,7 @@ class GridFleet:
         """Whether the server was given some."""
         return self.server is not None
 
-    def validate(self, models: Iterable[Model]) -> Answers:
+    def validate(self, models: Iterable[Model]) -> Predictions:
         """Scored here: the server's rows never leave it."""
         rows, learner = self.server, self.learner
         if rows is None:
@@ -199,9 +211,9 @@ class GridFleet:
         predicted, chances = [], []
         for model in models:
             predicted.append(learner.predict(model, rows.x))
-            chances += [learner.chances(model, rows.x)] if isinstance(learner, ChanceLearner) else []
+            chances += [learner.predict_proba(model, rows.x)] if isinstance(learner, ProbabilisticLearner) else []
         known = np.stack(chances) if chances else None
-        return Answers(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
+        return Predictions(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
 
     def audit(
         self, model: Model, objectives: Sequence[Objective], *, own: bool
@@ -231,10 +243,10 @@ class GridFleet:
         self.tags = {}
         return self._make_copies(len(self.learner.start(0))).load(run, round)
 
-    def _make_copies(self, length: int) -> OwnModels:
+    def _make_copies(self, length: int) -> PersonalModels:
         """Rows for the copies, made when first asked for: most runs have none."""
         if self.copies is None:
-            self.copies = OwnModels(Block((len(self.client_names), length), np.float32))
+            self.copies = PersonalModels(Block((len(self.client_names), length), np.float32))
         return self.copies
 
     def _book(self, client: ClientId, model: Model, index: int, stage: int) -> None:

@@ -16,25 +16,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from fedmerit.check import check
-from fedmerit.decision import decide, weigh_ways
+from fedmerit.core.aggregation import decide, make_candidates
+from fedmerit.core.check import check
+from fedmerit.core.facts import ATTRIBUTE, NO_TRAINING, measure
+from fedmerit.core.objectives import Predictions
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.round import Record, State, remember
+from fedmerit.core.seeds import generator
+from fedmerit.core.types import ClientId, Evaluation, Model, Replies, Samples, SplitName
+from fedmerit.core.updates import Updates
+from fedmerit.core.validation import validate
+from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
-from fedmerit.facts import ATTRIBUTE, NO_TRAINING, measure
-from fedmerit.objectives import Answers
-from fedmerit.recipes import Recipe
-from fedmerit.round import Record, State, remember
-from fedmerit.seeds import generator
-from fedmerit.server import validate
-from fedmerit.types import Asked, ClientId, Evaluation, Model, Replies, Samples
-from fedmerit.updates import Updates
-from fedmerit.weights import Earned, by_client
 
 log = logging.getLogger("flwr")
 SAMPLES = "num-examples"
 """What Flower calls our fact `samples`."""
 OF_LABELS = ("labels", "coverage", "balance")
 
-Look = Callable[[Sequence[ArrayRecord]], Answers]
+Look = Callable[[Sequence[ArrayRecord]], Predictions]
 
 
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
@@ -100,7 +100,7 @@ class Merit(FedAvg):
             log.info("\t> node %d left out: %s", client, reason)
         random = generator(self.seed, "search", server_round)
         groups = recipe.grouping(round.updates, round.ids, state.met)
-        options = weigh_ways(recipe, state.standing, round, state.history, groups, random) if round.ids else []
+        options = make_candidates(recipe, state.standing, round, state.history, groups, random) if round.ids else []
         found = decide(recipe, groups, options, state.standing, state.model, round.updates, self, random)  # type: ignore[arg-type]
         self.records.append(
             Record(
@@ -180,7 +180,7 @@ class Merit(FedAvg):
         found = [record.weights.weights for record in self.records if record.weights is not None]
         return max((float(len(weights) * weights.max()) for weights in found), default=1.0)
 
-    def explain(self, round: int) -> list[Earned]:
+    def explain(self, round: int) -> list[ClientWeight]:
         """How each node of a round came to its weight; `id` is Flower's number of the node."""
         record = next((record for record in self.records if record.index == round), None)
         if record is None or record.weights is None:
@@ -192,13 +192,13 @@ class Merit(FedAvg):
         """The connected nodes, as a search counts them."""
         return [str(node) for node in sorted(self._grid.get_node_ids())]
 
-    def validate(self, models: Iterable[Model]) -> Answers:
+    def validate(self, models: Iterable[Model]) -> Predictions:
         """The server's look at models."""
         assert self.look is not None  # checked at the start
         return self.look([unflat(model, self._like) for model in models])
 
     def evaluate(
-        self, models: Sequence[Model], on: Asked = "test", clients: Sequence[int] | None = None
+        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[int] | None = None
     ) -> Sequence[Evaluation]:
         """Every candidate on every node, in one exchange, by the app's own evaluate function."""
         nodes = sorted(self._grid.get_node_ids())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomli_w
 
-from fedmerit.config import Config, dump_config
+from fedmerit.config.schema import Config, dump_config
 from fedmerit.errors import FolderError
 
 README = """# A Flower app made by fedmerit

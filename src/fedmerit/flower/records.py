@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedmerit.types import Model, Part, Verdict
+from fedmerit.core.types import Model, SparseUpdate, Verdict
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
@@ -102,15 +102,15 @@ def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
     return cast(Sequence[int], value)
 
 
-def part_arrays(part: Part) -> dict[str, NDArray[Any]]:
+def part_arrays(part: SparseUpdate) -> dict[str, NDArray[Any]]:
     """A reward as arrays: its values, and their places where they are not all."""
     return {"values": part.values} | ({} if part.places is None else {"places": part.places})
 
 
-def as_part(content: RecordDict) -> Part:
+def as_part(content: RecordDict) -> SparseUpdate:
     """A reward from arrays, not yet checked against a model."""
     places = array(content, "places") if has_array(content, "places") else None
-    return Part(array(content, "values"), places)
+    return SparseUpdate(array(content, "values"), places)
 
 
 def verdict(content: RecordDict) -> Verdict:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fedmerit.config import Config, dump_config
+from fedmerit.config.schema import Config, dump_config
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
 from fedmerit.flower.new import write_app
-from fedmerit.folder import MODEL
+from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.task import make_task
 
 Say = Callable[[str], None]

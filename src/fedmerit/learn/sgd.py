@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from fedmerit.config import TrainConfig
+from fedmerit.config.schema import TrainConfig
+from fedmerit.core.types import Model, Samples
+from fedmerit.learn.batched import is_dense_stack, train_batched
 from fedmerit.learn.flat import FlatModule
-from fedmerit.learn.together import is_dense_stack, train_together
-from fedmerit.types import Model, Samples
 
 GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
@@ -61,7 +61,7 @@ class TorchLearner:
         with _quiet_torch(0):
             return _flat(self.build).lengths
 
-    def train_together(
+    def train_batched(
         self,
         models: Sequence[Model],
         samples: Sequence[Samples],
@@ -74,14 +74,14 @@ class TorchLearner:
                 list(_batches(len(part), passes or self.config.epochs, self.config.batch, seed))
                 for part, seed, passes in zip(samples, seeds, epochs, strict=True)
             ]
-            return train_together(_flat(self.build), self.config.lr, models, samples, batches)
+            return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
 
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
         decided = self._outputs(model, x, _decide)
         return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
 
-    def chances(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
+    def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """Softmax of the outputs; for a single output, of its sigmoid and the rest."""
         found = self._outputs(model, x, _chances)
         return torch.cat(found).numpy() if found else np.empty((0, 2), dtype=np.float32)

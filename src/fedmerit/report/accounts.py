@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from fedmerit.fairness import Account, Fairness
 from fedmerit.report.screen import list_table
+from fedmerit.study.fairness import Account, Fairness
 
 HEADER = ("client", "rounds", "contribution", "taken", "entries", "reached", "converged", "average", "final")
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from fedmerit.groups import FARTHEST
-from fedmerit.weights import Earned
+from fedmerit.core.groups import FARTHEST
+from fedmerit.core.weights import ClientWeight
 
 Number: TypeAlias = int | float | None
 Numbers: TypeAlias = list[Number] | Number
@@ -19,7 +19,7 @@ NEAR = 1e-5
 """Values that are this near, relatively, look the same with the digits that are shown."""
 
 
-def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[Earned]]) -> dict[str, Any]:
+def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[ClientWeight]]) -> dict[str, Any]:
     """All rounds, column by column: what is alike from round to round then stands side by side and compresses well."""
     packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, earned, strict=True)]
     plain = ("ids", "group", "weight", "score", "total")
@@ -31,7 +31,7 @@ def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[E
     }
 
 
-def _pack_round(priority: Sequence[str], rows: Sequence[Earned]) -> dict[str, Any]:
+def _pack_round(priority: Sequence[str], rows: Sequence[ClientWeight]) -> dict[str, Any]:
     """One round; rows in client order."""
     names = dict.fromkeys(name for row in rows for name in row.facts)
     facts = {name: pack([row.facts.get(name) for row in rows], VALUE_DIGITS) for name in names}
@@ -78,7 +78,7 @@ def shorten(value: float | None, digits: int) -> Number:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def _criterion(name: str, rows: Sequence[Earned], facts: Mapping[str, Numbers]) -> tuple[Any, Any]:
+def _criterion(name: str, rows: Sequence[ClientWeight], facts: Mapping[str, Numbers]) -> tuple[Any, Any]:
     """Raw and normalised values; the name of a fact for raw values that are that fact."""
     raw = pack([row.criteria[name] for row in rows], VALUE_DIGITS)
     norm = _multiple(raw, [row.normalised[name] for row in rows])

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.errors import FolderError, UserError
-from fedmerit.folder import open_ledger
-from fedmerit.ledger import Ledger
 from fedmerit.report.detail import has_groups, run_detail
 from fedmerit.report.events import group_events
 from fedmerit.report.folders import Meant, Row, expand, make_rows
 from fedmerit.report.measured import measure_run
 from fedmerit.report.rows import Played, row_data
-from fedmerit.report.settings import Settings, differences, environment_of, settings_of, toml_lines
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.run_folder import open_ledger
+from fedmerit.store.settings import Settings, differences, environment_of, settings_of, toml_lines
 
 
 @dataclass(frozen=True, slots=True)

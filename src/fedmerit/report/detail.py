@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedmerit.fairness import Account, fairness_of
-from fedmerit.ledger import Ledger, Rewarded
+from fedmerit.core.validation import SERVER
+from fedmerit.core.weights import ClientWeight
 from fedmerit.report.columns import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.report.events import group_events
 from fedmerit.report.lineages import lineages
-from fedmerit.server import SERVER
-from fedmerit.weights import Earned
+from fedmerit.store.ledger import Ledger, Rewarded
+from fedmerit.study.fairness import Account, fairness_of
 
 LEVEL = 0.9
 """The accuracy that a client converges to, as in `fedmerit fairness`."""
@@ -72,7 +72,7 @@ def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:
 
 
 def _accounts(
-    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[Earned]]
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[ClientWeight]]
 ) -> dict[str, Any] | None:
     """What each client put in and what came of it; None where no round was evaluated or nobody said its rows."""
     tested = any(row["accuracy"] is not None for row in rounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedmerit.ledger import Event
+from fedmerit.store.ledger import Event
 
 
 def group_events(events: Sequence[Event]) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import RenderableType
 from rich.markup import escape
 
+from fedmerit.core.scores import Prioritized
+from fedmerit.core.types import ClientId
+from fedmerit.core.validation import SERVER
+from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import UserError, did_you_mean
-from fedmerit.ledger import Ledger, Rewarded
 from fedmerit.report.screen import list_table, weights_table
-from fedmerit.scores import Prioritized
-from fedmerit.server import SERVER
-from fedmerit.types import ClientId
-from fedmerit.weights import Earned
+from fedmerit.store.ledger import Ledger, Rewarded
 
 
 def find_client(ledger: Ledger, text: str) -> ClientId:
@@ -147,13 +147,13 @@ def _reward_text(reward: Rewarded) -> str:
     return got + f"accuracy {reward.before:.4f} -> {reward.after:.4f}: {'taken' if reward.accepted else 'not taken'}"
 
 
-def _criterion_line(criterion: str, mine: Earned, rows: list[Earned]) -> tuple[str, str, str, str]:
+def _criterion_line(criterion: str, mine: ClientWeight, rows: list[ClientWeight]) -> tuple[str, str, str, str]:
     rank = 1 + sum(row.criteria[criterion] > mine.criteria[criterion] for row in rows)
     value, normalised = mine.criteria[criterion], mine.normalised[criterion]
     return criterion, f"{value:.5g}", f"{normalised:.4f}", f"{rank} of {len(rows)}"
 
 
-def _score_line(score: str, priority: list[str], mine: Earned, total: float) -> str:
+def _score_line(score: str, priority: list[str], mine: ClientWeight, total: float) -> str:
     values = [mine.normalised[criterion] for criterion in priority]
     terms = [" * ".join(f"{value:.4f}" for value in values[: i + 1]) for i in range(len(values))]
     made = f"{' + '.join(terms)} = " if score == repr(Prioritized()) and len(values) > 1 else ""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
-from fedmerit.folder import FREE_KEYS, LEDGER
-from fedmerit.measures import SHARES, TARGETS
-from fedmerit.report.settings import SEED, Line, Settings, toml_lines
+from fedmerit.store.run_folder import FREE_KEYS, LEDGER
+from fedmerit.store.settings import SEED, Line, Settings, toml_lines
 from fedmerit.study.layout import RUNS, STUDY, members, read_plan
 
 SEEDED = re.compile(r"(?P<row>.+)-seed\d+")

@@ -13,8 +13,8 @@ from typing import Any
 from zlib import compress
 
 from fedmerit.errors import ConfigError, FolderError
-from fedmerit.new_file import check_new_file, write_new_file
 from fedmerit.report.data import collect
+from fedmerit.store.files import check_new_file, write_new_file
 
 PAGE = "report.html"
 DETAIL = '<script type="text/plain" id="run-{}">{}</script>'

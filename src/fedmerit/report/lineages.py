@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from fedmerit.types import ClientId
+from fedmerit.core.types import ClientId
 
 
 def lineages(rounds: Sequence[Mapping[ClientId, int]]) -> list[list[int]]:

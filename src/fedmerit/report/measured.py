@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.ledger import Ledger
-from fedmerit.measures import rounds_to_target, spread, worst_mean
-from fedmerit.server import SERVER
-from fedmerit.types import Vector
+from fedmerit.core.measures import rounds_to_target, spread, worst_mean
+from fedmerit.core.types import Vector
+from fedmerit.core.validation import SERVER
+from fedmerit.store.ledger import Ledger
 
 MARKS = ("p10", "p50", "p90")
 STEPS = 50

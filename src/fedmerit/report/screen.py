@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedmerit.measures import percentiles
-from fedmerit.round import Record
-from fedmerit.run import OnRecord
-from fedmerit.weights import Earned, Note
+from fedmerit.core.measures import percentiles
+from fedmerit.core.round import Record
+from fedmerit.core.weights import ClientWeight, Note
+from fedmerit.engine.run import OnRecord
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def weights_table(title: str, priority: Sequence[str], rows: Iterable[Earned], names: Sequence[str]) -> Table:
+def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeight], names: Sequence[str]) -> Table:
     """Criteria -> score -> weight, a line per client."""
     grid = Table(title=escape(title), title_justify="left", caption="value (normalised)", caption_justify="left")
     grid.add_column("client", no_wrap=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from fedmerit.core.measures import SHARES, rounds_to_target
+from fedmerit.core.validation import SERVER
 from fedmerit.errors import UserError
-from fedmerit.ledger import Ledger
-from fedmerit.measures import SHARES, rounds_to_target
 from fedmerit.report.screen import list_table
-from fedmerit.server import SERVER
+from fedmerit.store.ledger import Ledger
 
 
 def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.types import Model
 from fedmerit.errors import FolderError
 from fedmerit.fleet.local import TEST_ROWS
-from fedmerit.new_file import write_new_file
+from fedmerit.store.files import write_new_file
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.task import Task
-from fedmerit.types import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from fedmerit.config import Config
-from fedmerit.cores import cores
+from fedmerit.config.schema import Config
+from fedmerit.core.system import cores
+from fedmerit.engine.run import GIB
+from fedmerit.engine.stopping import Stopping
 from fedmerit.errors import ConfigError, RunStopped
 from fedmerit.fleet.local import quarter_of_ram
-from fedmerit.folder import held
-from fedmerit.run import GIB
-from fedmerit.stopping import Stopping
+from fedmerit.store.run_folder import held
 from fedmerit.study.lane import Ended
 from fedmerit.study.lanes import Lanes, Step
 from fedmerit.study.layout import RUNS, Member, check_folder, make_folder, members, write_plan

@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedmerit.frames import Frame, Line, make_frame
+from fedmerit.core.types import Vector
+from fedmerit.store.frames import Frame, Line, make_frame
 from fedmerit.study.figures import MEASURES, Better, better
 from fedmerit.study.plan import Plan
 from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
-from fedmerit.types import Vector
 
 ROUNDS = "rounds"
 FEWEST = 5

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fedmerit.errors import ConfigError, FolderError, UnknownName
-from fedmerit.folder import LEDGER, open_ledger
-from fedmerit.frames import FRAMES, Frame, run_frame
-from fedmerit.new_file import check_new_file, write_new_file
+from fedmerit.store.files import check_new_file, write_new_file
+from fedmerit.store.frames import FRAMES, Frame, run_frame
+from fedmerit.store.run_folder import LEDGER, open_ledger
 from fedmerit.study.layout import RUNS, STUDY
 from fedmerit.study.study import Study
 from fedmerit.study.tables import TABLES

@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.frames import Line
-from fedmerit.ledger import Ledger
-from fedmerit.measures import percentiles, rounds_to_target, spread, worst_mean
-from fedmerit.server import SERVER
-from fedmerit.types import Vector
+from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
+from fedmerit.core.types import Vector
+from fedmerit.core.validation import SERVER
+from fedmerit.store.frames import Line
+from fedmerit.store.ledger import Ledger
 
 Better: TypeAlias = Literal["higher", "lower"]
 MEASURES: Mapping[str, Better] = {

@@ -11,11 +11,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from fedmerit.config import Config, TaskConfig
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import Config, TaskConfig
+from fedmerit.core.round import Record
+from fedmerit.engine.run import check_task, make_selection, resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
-from fedmerit.named_recipes import make_recipe
-from fedmerit.round import Record
-from fedmerit.run import check_task, make_selection, resume, run_config
 from fedmerit.study.agreement import find_right, write_right
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.task import Task, make_federation, make_learner

@@ -9,7 +9,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from typing import Self
 
-from fedmerit.config import Config
+from fedmerit.config.schema import Config
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.pool import ensure_forkserver
 from fedmerit.study.lane import STOP, Answer, Check, Ended, Go, Job, live

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmerit.checkpoint import read_model
-from fedmerit.config import Config
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import Config
 from fedmerit.errors import FolderError
-from fedmerit.folder import MODEL, config_to_resume, differences, open_ledger
-from fedmerit.named_recipes import make_recipe
-from fedmerit.new_file import write_new_file
+from fedmerit.store.files import write_new_file
+from fedmerit.store.model_files import read_model
+from fedmerit.store.run_folder import MODEL, config_to_resume, differences, open_ledger
 from fedmerit.study.plan import Plan, dump_plan, load_plan
 
 STUDY, RUNS, RIGHT = "study.toml", "runs", "right"

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Self, TypeAlias
 import tomli_w
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fedmerit.config import Config, Section, make_config, read_toml, validate
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import Config, Section, make_config, read_toml, validate
+from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
-from fedmerit.measures import SHARES, TARGETS
-from fedmerit.named_recipes import make_recipe
 
 MOST_SEEDS = 10_000
 SHARED = ("task", "run")

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fedmerit.frames import Frame
+from fedmerit.store.frames import Frame
 from fedmerit.study.compare import OnStep
 from fedmerit.study.lane import Ended, Played
 from fedmerit.study.lanes import Step

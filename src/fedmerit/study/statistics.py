@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from fedmerit.core.types import Vector
 from fedmerit.errors import ConfigError
-from fedmerit.types import Vector
 
 LEVEL, ALPHA, POWER = 0.95, 0.05, 0.8
 RESAMPLES = 9999

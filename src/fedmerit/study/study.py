@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from fedmerit.config import make_config
+from fedmerit.config.schema import make_config
+from fedmerit.engine.run import Run
 from fedmerit.errors import FolderError, UnknownName
-from fedmerit.folder import BITS_DEPEND_ON, differences, open_ledger
-from fedmerit.frames import Frame, Line, make_frame, pandas, run_frame
-from fedmerit.run import Run
+from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
+from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, open_ledger
 from fedmerit.study.agreement import Agreement, agreement, read_right
 from fedmerit.study.compared import compare_rows, of_figures, of_reached
 from fedmerit.study.figures import FIGURES, Reading, read

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fedmerit.frames import Frame
+from fedmerit.store.frames import Frame
 from fedmerit.study.compared import BASELINE, NEVER, NOISE, ROUNDS, SAME, TOO_FEW
 from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
 from fedmerit.study.study import STEPS, Study

@@ -11,20 +11,20 @@ from fedmerit.tasks.celeba import CELEBA
 from fedmerit.tasks.compas import COMPAS
 from fedmerit.tasks.digits import DIGITS
 from fedmerit.tasks.femnist import FEMNIST
-from fedmerit.tasks.kind import TaskKind, import_kind
 from fedmerit.tasks.mnist import FASHION, MNIST, TWO
+from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
-__all__ = ["TASKS", "TaskKind", "find_task"]
+__all__ = ["TASKS", "TaskSpec", "find_task"]
 
-TASKS: Mapping[str, TaskKind] = MappingProxyType(
+TASKS: Mapping[str, TaskSpec] = MappingProxyType(
     {kind.name: kind for kind in (DIGITS, MNIST, TWO, FASHION, CELEBA, FEMNIST, ADULT, COMPAS)}
 )
 
 
-def find_task(name: str) -> TaskKind:
+def find_task(name: str) -> TaskSpec:
     """The task of that name, or the user's own that `module:attribute` names."""
     if name in TASKS:
         return TASKS[name]
     if ":" in name:
-        return import_kind(name)
+        return import_spec(name)
     raise UnknownName("task", name, [*TASKS, "module:attribute"])

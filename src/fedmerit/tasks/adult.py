@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file
 from fedmerit.tasks.hub import hub_name, read_words
-from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
 from fedmerit.tasks.raw import Raw
 from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 NAMES = (
     *("age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation", "relationship"),
@@ -80,7 +80,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
     return build(*_encoded(columns, fixed_split(len(columns["age"]), TRAIN_SHARE)), settled(config, ADULT), ADULT, seed)
 
 
-ADULT = TaskKind(
+ADULT = TaskSpec(
     name="adult",
     about="48,842 people of the 1994 US census: above 50,000 dollars a year? Attributes sex, white, race, age",
     load=_load,

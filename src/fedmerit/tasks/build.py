@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
+from fedmerit.core.seeds import generator
+from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.seeds import generator
+from fedmerit.tasks.attacks import plant
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.kind import TaskKind
-from fedmerit.tasks.kinds import plant
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
 from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.testsets import Way, common, given, own
+from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.testsets import TestWay, common, given, own
 from fedmerit.tasks.validation import keep
-from fedmerit.types import Samples
 
 
 def build(
-    train: Raw, test: Raw | None, config: TaskConfig, kind: TaskKind, seed: int, random_share: float | None = None
+    train: Raw, test: Raw | None, config: TaskConfig, kind: TaskSpec, seed: int, random_share: float | None = None
 ) -> Federation:
     """The federation that [task] asks for; without a test set, each client's own rows are split.
 
@@ -32,7 +32,10 @@ def build(
     if test is None:
         train_rows, test_rows = _own(train, parts, config, seed, random_share)
     else:
-        train_rows, test_rows = parts.rows, common([train.y[rows] for rows in parts.rows], test.y, _way(config), seed)
+        train_rows, test_rows = (
+            parts.rows,
+            common([train.y[rows] for rows in parts.rows], test.y, _test_way(config), seed),
+        )
     train_rows, validation_rows = _keep(train_rows, config.validation, seed)
     federation = Federation(
         names=parts.names,
@@ -57,7 +60,7 @@ def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples 
     return train.take(rest), Samples(train.x[rows], train.y[rows], train.classes, attributes)
 
 
-def settled(config: TaskConfig, kind: TaskKind) -> TaskConfig:
+def settled(config: TaskConfig, kind: TaskSpec) -> TaskConfig:
     """The settings with the task's own in place of `default`, if it can be sampled and spread in that way.
 
     Asked before anything is loaded.
@@ -74,7 +77,7 @@ def settled(config: TaskConfig, kind: TaskKind) -> TaskConfig:
     )
 
 
-def _not_sampled(config: TaskConfig, kind: TaskKind) -> ConfigError:
+def _not_sampled(config: TaskConfig, kind: TaskSpec) -> ConfigError:
     from fedmerit.tasks import TASKS  # the table imports the tasks, and these import this file
 
     having = ", ".join(name for name, other in TASKS.items() if other.sampled)
@@ -91,11 +94,11 @@ def _own(
     if train.for_test is not None and config.partition == "natural" and config.test == "slices":
         return given(parts.rows, parts.names, train.for_test)
     if random_share is None:
-        return own(parts.rows, train.y, _way(config), seed)
+        return own(parts.rows, train.y, _test_way(config), seed)
     return own(parts.rows, train.y, "random" if config.test == "slices" else "matched", seed, random_share)
 
 
-def _way(config: TaskConfig) -> Way:
+def _test_way(config: TaskConfig) -> TestWay:
     return "matched" if config.test == "matched" else "slices"
 
 
@@ -110,7 +113,7 @@ def _keep(rows: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], li
     return trains, kept
 
 
-def _clients(train: Raw, config: TaskConfig, kind: TaskKind) -> int | None:
+def _clients(train: Raw, config: TaskConfig, kind: TaskSpec) -> int | None:
     """How many clients: as set, else the task's own number, else all people in the data."""
     if config.clients is not None or config.partition == "natural":
         return config.clients

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file, read_npz
 from fedmerit.tasks.hub import flags, hub_name, integers, open_all, pictures
 from fedmerit.tasks.images import decode, face, stack
-from fedmerit.tasks.kind import MADE, TaskKind
 from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 FILE = "celeba_faces64.npz"
 LABEL = "Smiling"
@@ -94,7 +94,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
     return build(read_faces() if name is None else read_hub(name), None, config, CELEBA, seed)
 
 
-CELEBA = TaskKind(
+CELEBA = TaskSpec(
     name="celeba",
     about="faces of 64 x 64 pixels with 40 attributes, does the person smile; one client per person",
     load=_load,

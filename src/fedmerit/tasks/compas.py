@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file
 from fedmerit.tasks.hub import hub_name, read_words
-from fedmerit.tasks.kind import MADE, SENSITIVE, TaskKind
 from fedmerit.tasks.raw import Raw
 from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 FILE = "compas-scores-two-years.csv"
 NUMBERS = ("age", "priors_count", "juv_fel_count", "juv_misd_count", "juv_other_count")
@@ -83,7 +83,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
     return build(*read_compas(rows), settled(config, COMPAS), COMPAS, seed)
 
 
-COMPAS = TaskKind(
+COMPAS = TaskSpec(
     name="compas",
     about="6,172 defendants in Broward County: charged again within two years? Attributes sex, white, race, age",
     load=_load,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
+from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError
-from fedmerit.seeds import generator
 from fedmerit.tasks.build import build
 from fedmerit.tasks.extras import need
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.hub import hub_name
-from fedmerit.tasks.kind import TaskKind
 from fedmerit.tasks.raw import Raw
+from fedmerit.tasks.task_spec import TaskSpec
 
 TRAIN_SHARE = 0.8
 BRIGHTEST = 16
@@ -37,7 +37,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
     return build(*read_digits(), config, DIGITS, seed)
 
 
-DIGITS = TaskKind(
+DIGITS = TaskSpec(
     name="digits",
     about="1,797 handwritten digits of 8 x 8 pixels, 10 classes; comes with scikit-learn",
     load=_load,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.types import ClientId, Samples
+from fedmerit.core.types import ClientId, Samples
 
 
 @dataclass(frozen=True, slots=True)

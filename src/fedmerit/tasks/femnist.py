@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import optional_file, read_npz, task_folder, ways_out
 from fedmerit.tasks.hub import hub_name, labels, open_all, pictures, texts
 from fedmerit.tasks.images import grey, stack
-from fedmerit.tasks.kind import MADE, TaskKind
 from fedmerit.tasks.leaf_json import LAYOUT, has_leaf, read_leaf
+from fedmerit.tasks.task_spec import MADE, TaskSpec
 from fedmerit.tasks.writers import Writers, numbered_files, sample
 
 FILE = "femnist_writers_full.npz"
@@ -111,7 +111,7 @@ def _load(config: TaskConfig, seed: int) -> Federation:
     return build(rows, None, config, FEMNIST, seed, random_share=TEST_SHARE)
 
 
-FEMNIST = TaskKind(
+FEMNIST = TaskSpec(
     name="femnist",
     about="handwritten digits and letters of 28 x 28 pixels, 62 classes (LEAF); one client per writer",
     load=_load,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.extras import need
 from fedmerit.tasks.images import grey, stack

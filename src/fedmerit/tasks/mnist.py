@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build, settled
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.folder import find_file, optional_file, read_npz
 from fedmerit.tasks.hub import hub_name, read_labelled
 from fedmerit.tasks.idx import read_pair
-from fedmerit.tasks.kind import MADE, TaskKind
 from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 SIZE = 28
 CLASSES = 10
@@ -88,7 +88,7 @@ def _load_fashion(config: TaskConfig, seed: int) -> Federation:
     return build(*rows, config, FASHION, seed)
 
 
-MNIST = TaskKind(
+MNIST = TaskSpec(
     name="mnist",
     about="70,000 handwritten digits of 28 x 28 pixels, 10 classes; 539 writers of the training rows",
     load=_load_mnist,
@@ -97,7 +97,7 @@ MNIST = TaskKind(
     clients=100,
 )
 
-TWO = TaskKind(
+TWO = TaskSpec(
     name="mnist-two-groups",
     about="MNIST by M2F: 40 clients, half with the digits 1 to 5, half with 0 and 6 to 9",
     load=_load_two_groups,
@@ -107,7 +107,7 @@ TWO = TaskKind(
     test="matched",
 )
 
-FASHION = TaskKind(
+FASHION = TaskSpec(
     name="fashion-mnist",
     about="70,000 pieces of clothing of 28 x 28 pixels, 10 classes",
     load=_load_fashion,

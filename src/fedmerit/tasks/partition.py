@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config import TaskConfig
+from fedmerit.config.schema import TaskConfig
+from fedmerit.core.seeds import derive, generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.seeds import derive, generator
 from fedmerit.tasks.extras import need, quiet
-from fedmerit.tasks.kind import MADE, SENSITIVE
 from fedmerit.tasks.raw import Ids
+from fedmerit.tasks.task_spec import MADE, SENSITIVE
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.seeds import generator
 from fedmerit.errors import DataError
-from fedmerit.seeds import generator
 
 Column = Sequence[str]
 AGES = (25, 46)

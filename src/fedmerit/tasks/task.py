@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedmerit.config import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.learner import Learner
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.learn.base import Learner
 from fedmerit.tasks import find_task
 from fedmerit.tasks.federation import Federation
 

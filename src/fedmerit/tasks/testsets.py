@@ -11,18 +11,18 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.seeds import generator
 from fedmerit.errors import DataError
-from fedmerit.seeds import generator
 
 Rows: TypeAlias = NDArray[np.int64]
-Way: TypeAlias = Literal["slices", "matched"]
+TestWay: TypeAlias = Literal["slices", "matched"]
 OwnWay: TypeAlias = Literal["slices", "matched", "random"]
 """`random` is LEAF's way: rows drawn at random, whatever their labels."""
 TEST_SHARE = 0.2
 """Share of a client's own rows that is kept for testing where the data has no test set (CelebA)."""
 
 
-def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: Way, seed: int) -> list[Rows]:
+def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: TestWay, seed: int) -> list[Rows]:
     """Rows of a common test set per client, given each client's training labels and the test labels."""
     if way == "slices":
         return np.array_split(np.arange(len(test), dtype=np.int64), len(train))

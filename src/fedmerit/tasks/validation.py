@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.seeds import generator
+from fedmerit.core.seeds import generator
 
 Rows: TypeAlias = NDArray[np.int64]
 

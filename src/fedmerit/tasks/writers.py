@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.seeds import generator
 from fedmerit.errors import DataError
-from fedmerit.seeds import generator
 from fedmerit.tasks.raw import Ids, Raw
 
 Rows: TypeAlias = NDArray[np.int64]

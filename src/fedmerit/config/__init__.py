@@ -1,0 +1,1 @@
+"""Configuration: TOML to values, and names to parts."""

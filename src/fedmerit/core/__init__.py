@@ -1,0 +1,1 @@
+"""The algebra: values and pure functions on arrays; numpy and scipy alone."""

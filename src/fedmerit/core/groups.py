@@ -1,0 +1,223 @@
+"""Groups: which clients are aggregated together; all of them, or those whose updates point the same way (SPEC A3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from fedmerit.core.types import ClientId, Matrix, Vector
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, UnknownName
+
+Linkage: TypeAlias = Literal["average", "complete", "single", "centroid"]
+Cut: TypeAlias = Literal["gap", "silhouette", "quantile", "constant"]
+Over: TypeAlias = Literal["round", "all"]
+
+LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "quantile": 0.5, "constant": 1.0}
+"""Where each cut is made unless told."""
+FARTHEST = 2.0
+"""1 - cos of two opposite updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairDistances:
+    """How near each two clients' updates were in the rounds in which both took part: sums of distances, and how often.
+
+    Rows and columns belong to `ids`, all clients that came so far.
+    """
+
+    ids: tuple[ClientId, ...] = ()
+    sums: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def after(self, ids: Sequence[ClientId], distances: Matrix) -> PairDistances:
+        """With one more round; distances count as the float32 numbers that a ledger keeps."""
+        known = tuple(sorted({*self.ids, *ids}))
+        sums, counts = np.zeros((2, len(known), len(known)))
+        for part, to_sums, to_counts in ((self.ids, self.sums, self.counts), (ids, distances.astype(np.float32), 1.0)):
+            places = np.searchsorted(known, part)
+            sums[np.ix_(places, places)] += to_sums
+            counts[np.ix_(places, places)] += to_counts
+        return PairDistances(known, sums, counts)
+
+    def mean(self, ids: Sequence[ClientId]) -> Matrix:
+        """The mean distance of each two of these clients, who have all met."""
+        places = np.searchsorted(self.ids, ids)
+        return np.asarray(self.sums[np.ix_(places, places)] / self.counts[np.ix_(places, places)])
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
+
+    `cut` is the distance from which on clients were kept apart; `met` is what a grouping wants to know next time.
+    """
+
+    labels: NDArray[np.intp]
+    cut: float | None = None
+    distances: Matrix | None = None
+    met: PairDistances | None = None
+
+    @property
+    def members(self) -> list[NDArray[np.intp]]:
+        """The places of each group's clients."""
+        return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
+
+    def spread(self, weights: Vector) -> Matrix:
+        """A weighting per group (groups, n): its own clients' weights, 0 for all others."""
+        numbers = np.arange(len(self.members))[:, np.newaxis]
+        return np.asarray(np.where(self.labels == numbers, weights, 0.0))
+
+
+class Grouping(Protocol):
+    """Who belongs together, by the updates of a round."""
+
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
+        """A group for each client; `met` are the earlier rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneGroup:
+    """All clients together: one aggregate."""
+
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
+        """The same group for everybody."""
+        return Groups(np.zeros(len(updates), dtype=np.intp))
+
+
+@dataclass(frozen=True, slots=True)
+class ByCosine:
+    """Agglomerative, by R_ij = 1 - cos(update_i, update_j) in 0..2: the nearest two groups are merged while nearer than
+    a cut (SPEC A3).
+
+    `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
+    summed updates (`centroid`). `cut` says where to stop and `at` is its level:
+    - `gap`: in the middle of the largest jump from one merge to the next among the later half of the merges, so that
+      there are at most half as many groups as clients; with no jump of at least `at` all are one group. Two clients
+      alone are apart if they are farther than 1: they pull against each other.
+    - `silhouette`: where the groups have the largest mean silhouette, among the same merges; all are one group where
+      that is below `at`. Steadier than the gap for clients that keep their training (docs/results/groups.md).
+    - `quantile`: at that quantile of all pairs' distances.
+    - `constant`: at that distance.
+
+    `over`: distances of this `round` alone (the paper), or the mean of `all` rounds in which two clients met. As
+    clients with their own models learn, their updates become noise, and the mean still knows who is like whom.
+
+    Clients whose update is zero point nowhere: they form a group of their own.
+    """
+
+    linkage: Linkage = "average"
+    cut: Cut = "gap"
+    at: float | None = None
+    over: Over = "round"
+
+    def __post_init__(self) -> None:
+        for word, value, known in (
+            ("linkage", self.linkage, Linkage),
+            ("cut", self.cut, Cut),
+            ("over", self.over, Over),
+        ):
+            if value not in get_args(known):
+                raise UnknownName(word, str(value), get_args(known))
+        top = 1.0 if self.cut in ("quantile", "silhouette") else FARTHEST
+        if not 0 <= self.level <= top:
+            raise ConfigError(f"groups: a {self.cut} lies in 0..{top:g}; got at = {self.at}")
+
+    @property
+    def level(self) -> float:
+        """The level of the cut."""
+        return LEVELS[self.cut] if self.at is None else self.at
+
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
+        """Groups of the clients of this round; who is absent is not asked."""
+        norms, distances = updates.norms, np.asarray(1.0 - updates.cosines())
+        np.fill_diagonal(distances, 0.0)
+        met = met.after(ids, distances) if self.over == "all" else met
+        used = met.mean(ids) if self.over == "all" else distances
+        moving = np.flatnonzero(norms > 0)
+        labels = np.full(len(updates), len(updates), dtype=np.intp)  # a number that no group of the others has
+        cut = None
+        if len(moving) > 1:
+            inside = used[np.ix_(moving, moving)]
+            tree = self._tree(inside, norms[moving])
+            cut = self._cut(tree, inside)
+            labels[moving] = _labels(tree, cut)
+        elif len(moving):
+            labels[moving] = 0
+        return Groups(_numbered(labels), cut, distances, met)
+
+    def _tree(self, distances: Matrix, norms: Vector) -> Matrix:
+        """Merges in scipy's form: two groups, their distance, how many clients they have together."""
+        if self.linkage == "centroid":
+            return _centroid_tree((1.0 - distances) * np.outer(norms, norms))
+        pairs = np.triu_indices(len(distances), 1)
+        return np.asarray(scipy.cluster.hierarchy.linkage(np.maximum(distances[pairs], 0.0), self.linkage))
+
+    def _cut(self, tree: Matrix, distances: Matrix) -> float:
+        heights: Vector = tree[:, 2]
+        if self.cut == "constant":
+            return self.level
+        if self.cut == "quantile":
+            return float(np.quantile(distances[np.triu_indices(len(distances), 1)], self.level))
+        if len(heights) == 1:
+            return 1.0
+        rising = np.maximum.accumulate(heights)[len(heights) // 2 - 1 :]
+        jumps, middles = np.diff(rising), rising[:-1] + np.diff(rising) / 2
+        good = jumps if self.cut == "gap" else [silhouette(distances, _labels(tree, middle)) for middle in middles]
+        best = int(np.argmax(good))
+        return float(middles[best]) if good[best] >= self.level else FARTHEST + 1
+
+
+def silhouette(distances: Matrix, labels: NDArray[np.intp]) -> float:
+    """How much nearer clients are to their own group than to the next one: the mean of (b - a) / max(a, b) in -1..1.
+
+    a is a client's mean distance to the others of its group, b the least of its mean distances to another group
+    (Rousseeuw 1987). A client alone in its group counts 0; so does everybody where there is one group.
+    """
+    _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(sizes) < 2:
+        return 0.0
+    sums = distances @ (places[:, np.newaxis] == np.arange(len(sizes)))
+    rows = np.arange(len(labels))
+    inside = sums[rows, places] / np.maximum(sizes[places] - 1, 1)
+    means = sums / sizes
+    means[rows, places] = np.inf
+    next_one = means.min(axis=1)
+    larger = np.maximum(inside, next_one)
+    value = np.divide(next_one - inside, larger, out=np.zeros(len(labels)), where=(larger > 0) & (sizes[places] > 1))
+    return float(value.mean())
+
+
+def _labels(tree: Matrix, cut: float) -> NDArray[np.intp]:
+    """The groups that are left when merging stops before this distance."""
+    return np.asarray(scipy.cluster.hierarchy.fcluster(tree, np.nextafter(cut, -1.0), "distance"), dtype=np.intp)
+
+
+def _centroid_tree(products: Matrix) -> Matrix:
+    """The nearest two groups by 1 - cos of their sums, again and again; all follows from the inner products."""
+    n = len(products)
+    names, sizes, tree = list(range(n)), [1] * n, np.empty((n - 1, 4))
+    for step in range(n - 1):
+        lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+        scale = np.outer(lengths, lengths)
+        distances = 1.0 - np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
+        distances[np.tril_indices(len(distances))] = np.inf
+        one, other = np.unravel_index(distances.argmin(), distances.shape)
+        tree[step] = (*sorted((names[one], names[other])), max(distances[one, other], 0.0), sizes[one] + sizes[other])
+        products[one] += products[other]
+        products[:, one] += products[:, other]
+        products = np.delete(np.delete(products, other, 0), other, 1)
+        names[one], sizes[one] = n + step, sizes[one] + sizes[other]
+        del names[other], sizes[other]
+    return tree
+
+
+def _numbered(labels: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The same groups, numbered from 0 in the order of their first clients."""
+    _, first, places = np.unique(labels, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[places], dtype=np.intp)

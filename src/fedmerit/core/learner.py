@@ -1,0 +1,66 @@
+"""Learner: what any learning library must offer to take part; numpy in, numpy out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.types import Model, Samples
+
+
+class Learner(Protocol):
+    """A model as one flat float32 row, and how a client improves it.
+
+    With several workers a learner is sent to other processes once, so it must be picklable: a frozen dataclass is.
+    The same arguments must give the same bits.
+    """
+
+    def start(self, seed: int) -> Model:
+        """The model before the first round."""
+
+    def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
+        """The model after local training on the client's rows; `model` itself is left alone.
+
+        `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
+        """
+
+    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
+        """The predicted class of each row."""
+
+
+@runtime_checkable
+class BatchedLearner(Learner, Protocol):
+    """A learner that trains several clients faster at once than one by one."""
+
+    @property
+    def together(self) -> int:
+        """How many at once; 1 where it does not pay."""
+
+    def train_batched(
+        self,
+        models: Sequence[Model],
+        samples: Sequence[Samples],
+        seeds: Sequence[int],
+        epochs: Sequence[int | None],
+    ) -> list[Model]:
+        """`train` of each client, in order; equal up to rounding."""
+
+
+@runtime_checkable
+class ProbabilisticLearner(Learner, Protocol):
+    """A learner that says how sure it is, for objectives of loss and calibration."""
+
+    def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
+        """The probability of each class for each row, (rows, classes)."""
+
+
+@runtime_checkable
+class LayeredLearner(Learner, Protocol):
+    """A learner that knows the layers of its model, for rewards in each layer."""
+
+    @property
+    def layers(self) -> Sequence[int]:
+        """The lengths of the model's layers, in its order."""

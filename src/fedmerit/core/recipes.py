@@ -1,0 +1,219 @@
+"""Recipes: each algorithm is one frozen value that names its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fedmerit.core.criteria import (
+    COMPUTATION,
+    DATA_RATIO,
+    DS,
+    PARTICIPATION,
+    Agnostic,
+    Criterion,
+    LossPower,
+    Validated,
+)
+from fedmerit.core.facts import is_servers
+from fedmerit.core.groups import ByCosine, Grouping, OneGroup
+from fedmerit.core.objectives import Objective, find_objective
+from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
+from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
+from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
+from fedmerit.core.types import Normalise, Own
+from fedmerit.errors import ConfigError
+
+WhenZero = Literal["samples", "uniform", "keep"]
+Rho: TypeAlias = float | Literal["1/K"]
+PRIORITIZED = Prioritized()
+FIXED = Fixed()
+BACKTRACKING = Backtracking()
+ONE_GROUP = OneGroup()
+BY_COSINE = ByCosine()
+WHOLE = Whole()
+TOP_SHARE = TopShare()
+ACCEPTANCE = Acceptance()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a round's facts and updates become weights, and what clients get for them.
+
+    Without `own` all clients train one model. With it each has its own and is rewarded with a part of its group's
+    aggregate, if `acceptance` lets it; its training is kept or reset. `initial` is the share of clients that make the
+    first model. `rho` is a client's part in the merged model that the server scores for `Validated` criteria.
+    """
+
+    criteria: tuple[Criterion, ...]
+    score: Score = PRIORITIZED
+    normalise: Normalise = "sum"
+    when_zero: WhenZero = "samples"
+    search: Search = FIXED
+    grouping: Grouping = ONE_GROUP
+    reward: Reward = WHOLE
+    own: Own | None = None
+    acceptance: Acceptance = ACCEPTANCE
+    initial: float = 0.0
+    rho: Rho = 0.5
+
+    def __post_init__(self) -> None:
+        if not self.criteria:
+            raise ConfigError("a recipe has at least one criterion")
+        if len(set(self.priority)) < len(self.criteria):
+            raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
+        for way in self.ways.values():
+            self._check(way)
+        self._check_own()
+
+    def _check_own(self) -> None:
+        if not 0 <= self.initial <= 1:
+            raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
+        if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
+            raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
+        if self.own and self.validated:
+            raise ConfigError("the server scores models merged with the global one, and here each client has its own")
+        if self.own and not isinstance(self.search, Fixed):
+            raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
+        if self.own is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):
+            raise ConfigError(
+                'groups and rewards are for clients with models of their own; set own to "keep" or "reset", '
+                "or leave out the groups and the reward"
+            )
+
+    def _check(self, way: Weighting) -> None:
+        unknown = [name for name in way.priority if name not in self.priority]
+        if unknown or not way.priority:
+            raise ConfigError(
+                f"a way to weigh names criteria of the recipe, {', '.join(self.priority)}; got {list(way.priority)}"
+            )
+        degrees = {criterion.name: criterion.degree for criterion in self.criteria}
+        counts = [name for name in way.priority if not degrees[name]]
+        if way.normalise == "none" and counts:
+            raise ConfigError(
+                f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
+                'use "max" or "sum"'
+            )
+
+    @property
+    def way(self) -> Weighting:
+        """The way in which the recipe weighs where its search finds no better one."""
+        return Weighting(self.priority, self.score, self.normalise)
+
+    @property
+    def ways(self) -> dict[str, Weighting]:
+        """All the ways its search may take, by label; its own first."""
+        own = self.way
+        return {way.label(own): way for way in self.search.ways(own)}
+
+    @property
+    def priority(self) -> tuple[str, ...]:
+        """The criteria's names, most important first."""
+        return tuple(criterion.name for criterion in self.criteria)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The facts its criteria read; samples always, since empty clients are left out."""
+        facts = ["samples", *(fact for criterion in self.criteria for fact in criterion.needs)]
+        return tuple(dict.fromkeys(facts))
+
+    @property
+    def validated(self) -> tuple[Validated, ...]:
+        """The criteria that the server measures on its own rows."""
+        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """Those of them that clients are asked for."""
+        return tuple(name for name in self.needs if not is_servers(name))
+
+
+def fedavg() -> Recipe:
+    """Weights in proportion to the number of samples: the single criterion DS."""
+    return Recipe(criteria=(DS,))
+
+
+def prioritized(
+    *criteria: Criterion,
+    score: Score = PRIORITIZED,
+    normalise: Normalise = "sum",
+    when_zero: WhenZero = "samples",
+) -> Recipe:
+    """PMCFL (SPEC A1): criteria in the order of their priority, prioritized scoring unless another score is given."""
+    return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero)
+
+
+def device_aware(
+    *criteria: Criterion,
+    search: Backtracking = BACKTRACKING,
+    score: Score = PRIORITIZED,
+    normalise: Normalise = "sum",
+    when_zero: WhenZero = "samples",
+) -> Recipe:
+    """DAFL (SPEC A2): as `prioritized`, and in each round the clients' accuracy decides on the order."""
+    return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
+
+
+def m2f(
+    *criteria: Criterion,
+    grouping: Grouping = BY_COSINE,
+    reward: Reward = TOP_SHARE,
+    own: Own = "keep",
+    acceptance: Acceptance = ACCEPTANCE,
+    initial: float = 0.1,
+) -> Recipe:
+    """M2F (SPEC A3): groups of like updates; quality = participation x computation x data ratio; rewards by quality."""
+    return Recipe(
+        criteria=criteria or (PARTICIPATION, COMPUTATION, DATA_RATIO),
+        score=Product(),
+        normalise="max",  # the product's shares are the same for any scale of a column
+        grouping=grouping,
+        reward=reward,
+        own=own,
+        acceptance=acceptance,
+        initial=initial,
+    )
+
+
+def fedval(
+    *objectives: Objective | str,
+    gamma: Sequence[float] = (),
+    rank: Rank | None = None,
+    top: float = 0.5,
+    normalise: Normalise = "none",
+    rho: Rho = 0.5,
+) -> Recipe:
+    """FedVal (SPEC A4): p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server."""
+    found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
+    score: Score = WeightedMean(shares_of(gamma, len(found)))
+    return Recipe(
+        criteria=tuple(Validated(objective) for objective in found),
+        score=Ranked(score, rank, top) if rank else score,
+        normalise=normalise,
+        when_zero="uniform",
+        rho=rho,
+    )
+
+
+def shares_of(gamma: Sequence[float], number: int) -> tuple[float, ...]:
+    """gamma_j / sum of gamma; all alike where none are given."""
+    values = np.array(gamma or [1.0] * number, dtype=np.float64)
+    if len(values) != number:
+        raise ConfigError(f"gamma has a weight for each of {number} objectives; got {len(values)}")
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise ConfigError(f"gamma is not negative, and not all 0; got {list(gamma)}")
+    return tuple((values / values.sum()).tolist())
+
+
+def qffl(q: float = 1.0) -> Recipe:
+    """q-FFL's weights: a client counts by its loss to the power q."""
+    return Recipe(criteria=(LossPower(q),), normalise="max", when_zero="uniform")
+
+
+def agnostic(eta: float = 0.1) -> Recipe:
+    """Agnostic weights: the clients that fare worst are raised round by round."""
+    return Recipe(criteria=(Agnostic(eta),), normalise="max", when_zero="uniform")

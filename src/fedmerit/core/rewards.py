@@ -1,0 +1,154 @@
+"""Rewards: what a client gets back of its group's aggregate, and whether it takes it (SPEC A3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.types import Model, SparseUpdate, Vector
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, UnknownName
+
+Largest: TypeAlias = Literal["magnitude", "signed"]
+Scope: TypeAlias = Literal["model", "layer"]
+Share: TypeAlias = Literal["sum", "max"]
+
+ROUNDING = 1e-9
+"""A tenth of 100 entries is 10, though 0.1 * 100 may be a little more."""
+
+
+class Reward(Protocol):
+    """What each client of a group is sent."""
+
+    def __call__(
+        self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
+    ) -> list[SparseUpdate]:
+        """A part per client, in the order of `weights` and `updates`; `layers` are the lengths of the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The whole aggregate for everybody."""
+
+    def __call__(
+        self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
+    ) -> list[SparseUpdate]:
+        """The same part for each client."""
+        return [SparseUpdate(aggregate)] * len(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class TopShare:
+    """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) (SPEC A3).
+
+    `share`: the client's weight q_i / sum q (the paper), or q_i / max q, so that the best gets all. `largest`: by
+    magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
+    of num_i. With `exclude_own` the client's own part w_i * update_i is taken out before. Of equal entries: the first.
+    """
+
+    share: Share = "sum"
+    largest: Largest = "magnitude"
+    scope: Scope = "model"
+    exclude_own: bool = False
+
+    def __post_init__(self) -> None:
+        options = (("share", self.share, Share), ("largest", self.largest, Largest), ("scope", self.scope, Scope))
+        for word, value, known in options:
+            if value not in get_args(known):
+                raise UnknownName(f"{word} of a reward", str(value), get_args(known))
+
+    def __call__(
+        self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
+    ) -> list[SparseUpdate]:
+        """A part per client."""
+        numbers = [entries(share, len(aggregate)) for share in self._shares(weights)]
+        if not self.exclude_own:
+            keys = self._keys(aggregate)
+            return [self._part(aggregate, keys, number, layers) for number in numbers]
+        parts = []
+        for place, number in enumerate(numbers):
+            rest = aggregate - np.float32(weights[place]) * updates.row(place)
+            parts.append(self._part(rest, self._keys(rest), number, layers))
+        return parts
+
+    def _shares(self, weights: Vector) -> Vector:
+        top = weights.max(initial=0.0)
+        return np.asarray(weights / top) if self.share == "max" and top > 0 else weights
+
+    def _keys(self, aggregate: Model) -> Model:
+        """What is compared; updates go down the gradient, so the largest gradients are the smallest updates."""
+        return np.abs(aggregate) if self.largest == "magnitude" else -aggregate
+
+    def _part(self, aggregate: Model, keys: Model, number: int, layers: Sequence[int]) -> SparseUpdate:
+        if number == len(aggregate):
+            return SparseUpdate(aggregate)
+        places = top(keys, number) if self.scope == "model" else _top_of_layers(keys, number, layers)
+        return SparseUpdate(aggregate[places], places.astype(np.uint32))
+
+
+def entries(share: float, length: int) -> int:
+    """num = ceil(share * length), at most all, none for a share of 0."""
+    return min(math.ceil(share * length - ROUNDING), length) if share > 0 else 0
+
+
+def top(keys: Model, number: int) -> NDArray[np.intp]:
+    """The places of the largest keys, rising; of equal ones the first."""
+    if number == 0:
+        return np.empty(0, dtype=np.intp)
+    edge = np.partition(keys, len(keys) - number)[len(keys) - number]
+    above = np.flatnonzero(keys > edge)
+    level = np.flatnonzero(keys == edge)[: number - len(above)]
+    return np.sort(np.concatenate([above, level]))
+
+
+def _top_of_layers(keys: Model, number: int, layers: Sequence[int]) -> NDArray[np.intp]:
+    """`number` entries dealt to the layers by their lengths, the remainder to the largest fractions."""
+    if sum(layers) != len(keys):
+        raise ConfigError(f"layers have {sum(layers)} entries together, the model {len(keys)}")
+    exact = number * np.asarray(layers, dtype=np.float64) / len(keys)
+    counts = np.floor(exact).astype(np.intp)
+    counts[np.argsort(counts - exact, kind="stable")[: number - counts.sum()]] += 1
+    starts = np.concatenate([[0], np.cumsum(layers)])
+    parts = [
+        start + top(keys[start : start + length], count)
+        for start, length, count in zip(starts, layers, counts, strict=False)
+    ]
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had (SPEC A3)."""
+
+    sigma: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < math.inf:
+            raise ConfigError(f"sigma is a relative fall of accuracy, 0 or more; got {self.sigma}")
+
+    def __call__(self, before: float, after: float) -> bool:
+        """Whether the reward is taken; a client that cannot test (NaN), or had nothing to lose, takes it."""
+        if math.isnan(before) or before == 0:
+            return True
+        return bool(after > before or (before - after) / before < self.sigma)
+
+
+def wrong_part(part: SparseUpdate, length: int) -> str:
+    """Why a client must not take a part, whoever sent it; empty where nothing is wrong."""
+    values, places = np.asarray(part.values), part.places
+    if values.ndim != 1 or values.dtype != np.float32 or not np.isfinite(values).all():
+        return "the reward's values are not finite float32 numbers"
+    if places is None:
+        return "" if len(values) == length else f"the reward has {len(values)} values, the model {length}"
+    if places.shape != values.shape or not np.issubdtype(places.dtype, np.integer):
+        return f"the reward has {len(values)} values and {len(places)} places, which must be as many whole numbers"
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < length:
+        return f"a place of the reward lies outside of the model, which has {length} entries"
+    if (places[1:] <= places[:-1]).any():
+        return "the places of the reward do not rise"
+    return ""

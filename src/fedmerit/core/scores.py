@@ -1,0 +1,215 @@
+"""Scores: from the normalised criteria of a client, in priority order, to one number (SPEC A5).
+
+A table has one row per client and one column per criterion, the most important first; values lie in 0..1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fedmerit.core.capacity import Capacity
+from fedmerit.core.types import Matrix, Vector
+from fedmerit.errors import ConfigError
+
+SUM_TOLERANCE = 1e-6
+
+
+class Score(Protocol):
+    """One number per row of the table; higher is better, never negative."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Score every client; columns are in priority order."""
+
+
+def importance(table: Matrix) -> Matrix:
+    """lambda_1 = 1, lambda_i = lambda_{i-1} * c_{i-1}: how far better criteria let column i count."""
+    ones = np.ones((len(table), 1))
+    return np.asarray(np.cumprod(np.hstack([ones, table[:, :-1]]), axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritized:
+    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... (PMCFL, DAFL); range 0..m."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A zero at one place removes every later term."""
+        return np.asarray((importance(table) * table).sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizedAnd:
+    """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1. Not monotone (SPEC A5)."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A weak criterion counts less where better ones are weak already."""
+        return np.asarray(np.power(table, importance(table)).min(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizedMean:
+    """s = sum_i lambda_i c_i / sum_i lambda_i (Yager); range 0..1."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """lambda_1 is 1, so the divisor is never 0."""
+        factors = importance(table)
+        return np.asarray((factors * table).sum(axis=1) / factors.sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedMean:
+    """s = sum_i v_i c_i, weights v summing to 1; equal weights where none are given."""
+
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.weights:
+            check_shares(self.weights, "weights of weighted-mean")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A low value can be made good by a high one."""
+        m = table.shape[1]
+        return np.asarray(table @ (_fitting(self.weights, m, "weighted-mean") if self.weights else np.full(m, 1 / m)))
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """s = prod_i c_i (M2F's quality)."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A zero anywhere is a zero."""
+        return np.asarray(table.prod(axis=1))
+
+
+class Quantifier(Protocol):
+    """Q: 0..1 -> 0..1, non-decreasing, Q(0) = 0, Q(1) = 1."""
+
+    def __call__(self, share: Vector) -> Vector:
+        """How true the quantifier is of a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Q(r) = r ** a: 1 is the mean, above 1 leans to the worst value, below 1 to the best."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.a) and self.a > 0):
+            raise ConfigError(f"a power quantifier needs a finite exponent > 0; got {self.a}")
+
+    def __call__(self, share: Vector) -> Vector:
+        """share ** a."""
+        return np.asarray(share**self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Q(r) = 0 up to a, 1 from b on, a straight line between."""
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.a < self.b <= 1:
+            raise ConfigError(f"a linear quantifier needs 0 <= a < b <= 1; got {self.a}, {self.b}")
+
+    def __call__(self, share: Vector) -> Vector:
+        """(share - a) / (b - a), kept in 0..1."""
+        return np.asarray(np.clip((share - self.a) / (self.b - self.a), 0, 1))
+
+
+MOST = Linear(0.3, 0.8)
+AT_LEAST_HALF = Linear(0.0, 0.5)
+AS_MANY_AS_POSSIBLE = Linear(0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OWA:
+    """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1."""
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_shares(self.weights, "weights of owa")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Which criterion a value belongs to does not matter, only its rank in the row."""
+        return np.asarray(-np.sort(-table, axis=1) @ _fitting(self.weights, table.shape[1], "owa"))
+
+
+@dataclass(frozen=True, slots=True)
+class QuantifierOWA:
+    """OWA with w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values.
+
+    Without importances every criterion counts the same: w_j = Q(j / m) - Q((j - 1) / m).
+    """
+
+    quantifier: Quantifier
+    importances: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        values = np.array(self.importances)
+        if self.importances and not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
+            raise ConfigError(f"importances are >= 0 and not all 0; got {self.importances}")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Sort each row from best to worst (ties by priority) and weigh by the quantifier."""
+        m = table.shape[1]
+        own = _fitting(self.importances, m, "importances of owa") if self.importances else np.ones(m)
+        order = np.argsort(-table, axis=1, kind="stable")
+        reached = np.minimum(np.cumsum(own[order], axis=1) / own.sum(), 1.0)
+        reached[:, -1] = 1.0
+        weights = np.diff(self.quantifier(reached), axis=1, prepend=0.0)
+        return np.asarray((np.take_along_axis(table, order, axis=1) * weights).sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Choquet:
+    """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order."""
+
+    capacity: Capacity
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Criterion i of the capacity is column i of the table."""
+        m = table.shape[1]
+        if m != self.capacity.criteria:
+            raise ConfigError(f"the capacity speaks of {self.capacity.criteria} criteria, the table has {m}")
+        order = np.argsort(table, axis=1, kind="stable")
+        steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
+        tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray((steps * np.array(self.capacity.values)[tails]).sum(axis=1))
+
+
+def quantifier_weights(quantifier: Quantifier, m: int) -> Vector:
+    """The OWA weights a quantifier gives to m criteria of equal importance."""
+    return np.diff(quantifier(np.arange(m + 1) / m))
+
+
+def orness(weights: Sequence[float]) -> float:
+    """sum_i (m - i) w_i / (m - 1): 1 for max, 0 for min, 1/2 for the mean."""
+    m = len(weights)
+    if m < 2:
+        raise ConfigError("orness needs at least two weights")
+    return float(sum((m - i) * w for i, w in enumerate(weights, start=1)) / (m - 1))
+
+
+def dispersion(weights: Sequence[float]) -> float:
+    """-sum w ln w: 0 where one value decides alone, ln m where all count the same."""
+    return float(-sum(w * np.log(w) for w in weights if w > 0))
+
+
+def check_shares(values: Sequence[float], what: str) -> None:
+    """Shares are finite, not negative and sum to 1."""
+    array = np.array(values, dtype=float)
+    if not len(array) or not np.isfinite(array).all() or (array < 0).any() or abs(array.sum() - 1) > SUM_TOLERANCE:
+        raise ConfigError(f"{what} are >= 0 and sum to 1; got {list(values)} with sum {array.sum():g}")
+
+
+def _fitting(values: Sequence[float], m: int, what: str) -> Vector:
+    if len(values) != m:
+        raise ConfigError(f"{what}: {len(values)} values for {m} criteria; give one per criterion, in priority order")
+    return np.array(values, dtype=float)

@@ -1,0 +1,90 @@
+"""Selection: who takes part in a round, and for how many epochs each trains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.seeds import generator
+from fedmerit.core.types import ClientId
+from fedmerit.errors import ConfigError
+
+Chosen: TypeAlias = Mapping[ClientId, int | None]
+"""The clients of a round in id order, with their epochs; None: as the task says."""
+
+
+class Selection(Protocol):
+    """A choice of clients, derived from the seed and the round alone."""
+
+    def __call__(self, index: int, clients: int, seed: int) -> Chosen:
+        """Who of the clients 0..clients-1 takes part in round `index`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """max(round(C * K), 1) clients, uniformly without replacement (SPEC A0)."""
+
+    fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"a fraction of the clients lies above 0 and up to 1; got {self.fraction}")
+
+    def __call__(self, index: int, clients: int, seed: int) -> Chosen:
+        """In id order, with the task's epochs."""
+        return dict.fromkeys(draw(self.fraction, clients, seed, "select", index))
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Each client takes part in exactly rounds x rate rounds, drawn once; M2F's lazy, normal and diligent (SPEC A3).
+
+    `rates` are pairs (rate, how many clients), dealt in client order and again from the start until all have one:
+    ((0.2, 6), (0.5, 6), (1.0, 8)) is the paper's mix. With `epochs` (least, most) each client has a number of its own.
+    """
+
+    rounds: int
+    rates: tuple[tuple[float, int], ...] = ((1.0, 1),)
+    epochs: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.rates or not all(0 < rate <= 1 and count >= 1 for rate, count in self.rates):
+            raise ConfigError(f"a rate lies above 0 and up to 1, for 1 or more clients; got {list(self.rates)}")
+        if self.epochs is not None and not 1 <= self.epochs[0] <= self.epochs[1]:
+            raise ConfigError(f"epochs are a least number, 1 or more, and a most; got {list(self.epochs)}")
+
+    def rate(self, client: ClientId) -> float:
+        """The client's share of the rounds."""
+        pattern = [rate for rate, count in self.rates for _ in range(count)]
+        return pattern[client % len(pattern)]
+
+    def __call__(self, index: int, clients: int, seed: int) -> Chosen:
+        """Those whose turn it is; it may be nobody's."""
+        turns, epochs = _plan(self, clients, seed)
+        return {int(client): epochs.get(int(client)) for client in np.flatnonzero(turns[index - 1])}
+
+
+@lru_cache(maxsize=2)
+def _plan(schedule: Schedule, clients: int, seed: int) -> tuple[NDArray[np.bool_], Mapping[ClientId, int]]:
+    """Who takes part when (rounds, clients), and everybody's epochs where they have their own."""
+    turns = np.zeros((schedule.rounds, clients), dtype=np.bool_)
+    for client in range(clients):
+        number = round(schedule.rounds * schedule.rate(client))
+        turns[generator(seed, "schedule", client).permutation(schedule.rounds)[:number], client] = True
+    if schedule.epochs is None:
+        return turns, {}
+    least, most = schedule.epochs
+    epochs = [int(generator(seed, "epochs", client).integers(least, most + 1)) for client in range(clients)]
+    return turns, dict(enumerate(epochs))
+
+
+def draw(fraction: float, clients: int, seed: int, purpose: str, index: int) -> tuple[ClientId, ...]:
+    """max(round(fraction * clients), 1) of the clients, in id order."""
+    number = max(round(fraction * clients), 1)
+    drawn = generator(seed, purpose, index).choice(clients, size=number, replace=False)
+    return tuple(sorted(int(client) for client in drawn))

@@ -1,0 +1,149 @@
+"""The values that pass between the stages of a round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fedmerit.core.updates import Updates
+
+ClientId: TypeAlias = int
+"""A client's place in its federation, 0..K-1; people see its name instead."""
+
+Vector: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float64]
+Model: TypeAlias = NDArray[np.float32]
+"""All of a model's parameters as one flat float32 row."""
+
+Normalise: TypeAlias = Literal["sum", "max", "minmax", "none"]
+
+Own: TypeAlias = Literal["keep", "reset"]
+"""What becomes of a client's own model when it trains: it is kept as trained, or reset to where it started."""
+
+SplitName: TypeAlias = Literal["validation", "test"]
+"""Which of their rows clients are asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`)."""
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    classes: int
+    attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
+
+    With `own` that model is only for a client that has none of its own: others go on from theirs. Afterwards its own
+    model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is added.
+    """
+
+    model: Model
+    own: Own | None = None
+    epochs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparseUpdate:
+    """A reward as it is sent: values to add to a client's own model, at these places of it; without places, at all."""
+
+    values: Model
+    places: NDArray[np.uint32] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        return self.values.nbytes + (0 if self.places is None else self.places.nbytes)
+
+    def added_to(self, model: Model) -> Model:
+        """The model with the values added."""
+        if self.places is None:
+            return model + self.values
+        changed = model.copy()
+        changed[self.places] += self.values
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A client's answer to a reward: whether it took it, its accuracy before and after, and why it refused."""
+
+    accepted: bool
+    before: float = float("nan")
+    after: float = float("nan")
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """What came back from a fleet, nothing of it checked yet; row i of `updates` and `facts[i]` belong to `ids[i]`.
+
+    `seconds` is what each client took by the server's clock.
+    """
+
+    ids: tuple[ClientId, ...]
+    updates: Updates
+    facts: tuple[Mapping[str, Any], ...]
+    failed: Mapping[ClientId, str] = field(default_factory=dict)
+    seconds: Mapping[ClientId, float] = field(default_factory=dict)
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """What one round brought in: clients in id order, their updates and facts row by row."""
+
+    index: int
+    ids: tuple[ClientId, ...]
+    updates: Updates
+    facts: Mapping[str, Vector]
+
+    def keep(self, places: NDArray[np.intp]) -> Cohort:
+        """The clients at these places alone."""
+        facts = {name: column[places] for name, column in self.facts.items()}
+        return Cohort(self.index, tuple(self.ids[place] for place in places), self.updates.keep(places), facts)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported."""
+
+    rounds: int = 0
+    participations: Mapping[ClientId, int] = field(default_factory=dict)
+    losses: Mapping[ClientId, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One model, or each client's own, on every client's test set.
+
+    Clients that hold no test rows, or did not answer, have size 0.
+    """
+
+    correct: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of all test rows that are right: the clients' accuracies weighted by test size (SPEC A7)."""
+        total = int(self.sizes.sum())
+        return int(self.correct.sum()) / total if total else float("nan")
+
+    @property
+    def local(self) -> Vector:
+        """Accuracy per client; NaN where there is no test row."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.correct / self.sizes, dtype=np.float64)

@@ -1,0 +1,77 @@
+"""The server's own look: clients' models scored on its rows for criteria, and audits of the model (SPEC A4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from fedmerit.core.fleet import Fleet
+from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.types import ClientId, Cohort, Model, Samples
+from fedmerit.core.weights import Note
+from fedmerit.errors import ConfigError, DataError
+
+SERVER: ClientId = -1
+"""Stands for the server where clients are listed."""
+
+Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
+"""Objectives by name: of the model on the server's rows (SERVER) and on each client's test rows; NaN where unknown."""
+
+
+def validate(recipe: Recipe, round: Cohort, model: Model, fleet: Fleet) -> tuple[Cohort, tuple[Note, ...]]:
+    """The round with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
+
+    An objective that the server's rows cannot tell is 0 for everybody, which is no information; and that is said.
+    """
+    if not recipe.validated or not round.ids:
+        return round, ()
+    rho = np.float32(1 / len(round.ids) if recipe.rho == "1/K" else recipe.rho)
+    answers = fleet.validate(model + rho * round.updates.row(place) for place in range(len(round.ids)))
+    facts, notes = dict(round.facts), []
+    for criterion in recipe.validated:
+        values = criterion.objective(answers)
+        if np.isnan(values).any():
+            values = np.zeros(len(values))
+            text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"
+            notes.append(Note("undefined-objective", criterion.name, text))
+        facts[criterion.name] = values
+    return replace(round, facts=facts), tuple(notes)
+
+
+def audit(objectives: Sequence[Objective], recipe: Recipe, model: Model, fleet: Fleet) -> Audit:
+    """What every objective says of the model: on the server's rows where it has any, and at each client."""
+    if not objectives:
+        return {}
+    found = dict(fleet.audit(model, objectives, own=recipe.own is not None))
+    if recipe.own is None and fleet.has_server_rows():
+        answers = fleet.validate([model])
+        found[SERVER] = {objective.name: float(objective(answers)[0]) for objective in objectives}
+    return found
+
+
+def check_objectives(objectives: Sequence[Objective], rows: Samples | None, *, chances: bool) -> None:
+    """Every objective can be measured on the server's rows; asked before a run starts."""
+    if not objectives:
+        return
+    if rows is None or not len(rows):
+        name = objectives[0].name
+        raise ConfigError(f"{name} is measured on rows of the server, and it has none; set task.server = 1000")
+    told = try_objectives(objectives, rows, chances=chances)
+    for objective in objectives:
+        if isinstance(objective, ByGroup) and len(told.groups(objective.attribute)) < 2:
+            one = objective.attribute.replace(AND, " and ")
+            raise DataError(f"{objective.name} compares groups, and the server's rows are all of one by {one}")
+
+
+def try_objectives(objectives: Sequence[Objective], rows: Samples, *, chances: bool) -> Predictions:
+    """Ask every objective about a model that knows nothing; what cannot be measured at all is an error."""
+    guess = np.full((1, len(rows), rows.classes), 1 / rows.classes, dtype=np.float32) if chances else None
+    nothing = np.zeros((1, len(rows)), dtype=np.int64)
+    told = Predictions(rows.y, rows.classes, rows.attributes, nothing, guess)
+    for objective in objectives:
+        objective(told)
+    return told

@@ -1,0 +1,196 @@
+"""Weights: raw criteria -> normalised table -> scores -> shares that sum to 1, and what happens when all is zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.scores import Score
+from fedmerit.core.types import ClientId, Matrix, Normalise, Vector
+from fedmerit.errors import TableError, UnknownName
+
+VISIBLE = 0.01
+"""Total variation below which a criterion or a priority is said to do nothing."""
+
+NoteKind: TypeAlias = Literal[
+    "empty-criterion",
+    "flat-criterion",
+    "idle-priority",
+    "zero-scores",
+    "zero-weights",
+    "no-search",
+    "undefined-objective",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the user should know about how the weights of a round came about."""
+
+    kind: NoteKind
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How each client of a round earned its share; rows in client order, columns in priority order."""
+
+    raw: Matrix
+    table: Matrix
+    scores: Vector
+    weights: Vector
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientWeight:
+    """How one client came to its weight in one round."""
+
+    id: ClientId
+    facts: Mapping[str, float]
+    criteria: Mapping[str, float]
+    normalised: Mapping[str, float]
+    score: float
+    weight: float
+    group: int = 0
+
+
+def by_client(
+    result: Weights,
+    priority: Sequence[str],
+    ids: Sequence[ClientId],
+    facts: Mapping[str, Vector],
+    groups: NDArray[np.intp] | None = None,
+) -> list[ClientWeight]:
+    """The weights of a round, told client by client."""
+    return [
+        ClientWeight(
+            client,
+            {name: float(column[place]) for name, column in facts.items()},
+            dict(zip(priority, result.raw[place].tolist(), strict=True)),
+            dict(zip(priority, result.table[place].tolist(), strict=True)),
+            float(result.scores[place]),
+            float(result.weights[place]),
+            0 if groups is None else int(groups[place]),
+        )
+        for place, client in enumerate(ids)
+    ]
+
+
+def weigh(
+    raw: Matrix, names: Sequence[str], score: Score, normalise: Normalise = "sum", fallback: Vector | None = None
+) -> Weights:
+    """w_a = s_a / sum_b s_b with s the score of the normalised row (SPEC A1).
+
+    Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
+    all-zero weights: the model is kept as it is.
+    """
+    check_table(raw, names, normalise)
+    table = normalised(raw, normalise)
+    scores = np.asarray(score(table), dtype=np.float64)
+    if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
+        raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
+    weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
+    return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
+
+
+def together(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
+    """The weights of several groups as one value, rows in client order; a note says of which group it speaks."""
+    order = np.argsort(np.concatenate(list(members)))
+    notes = [
+        replace(note, text=f"group {number} of {len(parts)}: {note.text}")
+        for number, part in enumerate(parts, start=1)
+        for note in part.notes
+    ]
+    raw = np.concatenate([part.raw for part in parts])[order]
+    table = np.concatenate([part.table for part in parts])[order]
+    scores = np.concatenate([part.scores for part in parts])[order]
+    weights = np.concatenate([part.weights for part in parts])[order]
+    return Weights(raw, table, scores, weights, tuple(notes))
+
+
+def normalised(raw: Matrix, how: Normalise) -> Matrix:
+    """Each column on one scale: divided by its sum (the papers), by its maximum, or as it is.
+
+    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max (SPEC A1). By
+    `minmax` the worst has 0 and the best 1; where all are alike, all have 1.
+    """
+    if how == "none":
+        return raw.copy()
+    if how == "minmax":
+        low, span = raw.min(axis=0), np.ptp(raw, axis=0)
+        return np.asarray(np.where(span > 0, (raw - low) / np.where(span > 0, span, 1.0), 1.0))
+    top = raw.max(axis=0)
+    scaled = np.where(top > 0, raw / np.where(top > 0, top, 1.0), 1.0)  # first by max: a sum could overflow
+    return scaled if how == "max" else scaled / scaled.sum(axis=0)
+
+
+def shares(values: Vector) -> Vector:
+    """values / sum of values; all zero where the values are."""
+    top = values.max()
+    if top <= 0:
+        return np.zeros(len(values))
+    scaled = values / top
+    return np.asarray(scaled / scaled.sum())
+
+
+def total_variation(one: Vector, other: Vector) -> float:
+    """Half the absolute difference of two weightings: the share of weight that changes hands."""
+    return float(np.abs(one - other).sum() / 2)
+
+
+def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None:
+    """Raw criteria are finite and not negative, and degrees in 0..1 where nothing normalises them."""
+    if normalise not in get_args(Normalise):
+        raise UnknownName("way to normalise", str(normalise), get_args(Normalise))
+    if raw.ndim != 2 or raw.shape[1] != len(names) or not raw.size:
+        raise TableError(f"a table has one row per client and a column for each of {list(names)}; got {raw.shape}")
+    for name, column in zip(names, raw.T, strict=True):
+        bad = np.flatnonzero(~np.isfinite(column) | (column < 0))
+        if len(bad):
+            raise TableError(f"criterion {name}: values are finite and >= 0; row {bad[0]} has {column[bad[0]]}")
+        if normalise == "none" and column.max() > 1:
+            raise TableError(
+                f"criterion {name}: without normalising, values are degrees in 0..1; row {column.argmax()} has "
+                f'{column.max():g}; use normalise "max" or "sum"'
+            )
+
+
+def _notes(
+    raw: Matrix, names: Sequence[str], normalise: Normalise, table: Matrix, scores: Vector, weights: Vector
+) -> list[Note]:
+    notes = []
+    if not scores.any():
+        kind: NoteKind = "zero-scores" if weights.any() else "zero-weights"
+        notes.append(
+            Note(kind, "all", f"every score is 0; {'fallback weights used' if weights.any() else 'model kept'}")
+        )
+    elif (weights == 0).any():
+        lost = int((weights == 0).sum())
+        notes.append(
+            Note("zero-weights", "some", f"{lost} of {len(weights)} updates have weight 0 and are thrown away")
+        )
+    if len(raw) < 2:
+        return notes
+    notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
+    moved = total_variation(weights, shares(table[:, 0]))
+    if len(names) > 1 and scores.any() and moved < VISIBLE:
+        advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
+        text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
+        notes.append(Note("idle-priority", names[0], text))
+    return notes
+
+
+def _separates(name: str, column: Vector) -> Note | None:
+    if not column.any():
+        return Note("empty-criterion", name, f"criterion {name} is 0 for every client of the round: no information")
+    spread = total_variation(shares(column), np.full(len(column), 1 / len(column)))
+    if spread >= VISIBLE:
+        return None
+    text = f"criterion {name} does not separate the clients of the round (spread {spread:.2%})"
+    return Note("flat-criterion", name, text)

@@ -1,0 +1,1 @@
+"""Runs: rounds one after the other, stopped, resumed."""

@@ -1,0 +1,1 @@
+"""The four papers: what they print, what does not hold, and all of it again."""

@@ -1,0 +1,173 @@
+"""PMCFL: its example, its data and its network; and what can only be read."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from fedmerit.core.scores import Prioritized, WeightedMean
+from fedmerit.core.types import Vector
+from fedmerit.core.weights import normalised, weigh
+from fedmerit.papers.errata.entry import Erratum, Evidence, Step, cannot, listed, shown
+from fedmerit.papers.errata.facts import CELEBA_IMAGES, CELEBA_TESTS, MNIST_LABELS
+from fedmerit.papers.published import published
+
+ALICE_AND_BOB = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.5]])
+"""Dataset size, clothes diversity and image sharpness of the paper's example."""
+
+
+def _softmax() -> Evidence:
+    outputs = np.array([-3.0, 0.0, 3.0])
+    chances = softmax(outputs[:, np.newaxis], axis=1)[:, 0]
+    steps = [Step(f"softmax of the single output {z:g}", float(p)) for z, p in zip(outputs, chances, strict=True)]
+    steps += [Step(f"sigmoid of the single output {z:g}", float(expit(z))) for z in outputs]
+    follows = (
+        "The softmax of one number is 1, so every face smiles and no gradient flows; the sigmoid of -3 / 0 / 3 is "
+        f"{listed(expit(outputs))}."
+    )
+    return shown(bool((chances == 1).all()), follows, *steps)
+
+
+def _subset() -> Evidence:
+    totals = {sum(errors) for errors in published().pmcfl_errors[7].values()}
+    made = sum(size * clients for size, clients in CELEBA_TESTS.items())
+    half = CELEBA_IMAGES / 2 / 5
+    steps = (
+        Step("test images of the authors' split: their code on the public list of identities", made, max(totals)),
+        Step("clients of that split", sum(CELEBA_TESTS.values())),
+        Step("a fifth of half of all images, the most that the text's split can test on", half),
+    )
+    follows = (
+        f"Every matrix of Table 7 has {max(totals):,} images: exactly those of the split in the authors' code (half of "
+        "the identities, at least 10 images each, the first fifth of them for testing). Half of the images would give "
+        f"{half:,.0f} less those of people with few; how many, only the list of identities can say."
+    )
+    return shown(totals == {made}, follows, *steps)
+
+
+def labels_of_two_shards() -> tuple[float, ...]:
+    """Expected clients of 100 with 1, 2, 3, 4 digits: MNIST sorted by label, 200 shards of 300, two at random each."""
+    shards = np.repeat(np.arange(10), MNIST_LABELS).reshape(200, 300)
+    digits = [frozenset(shard.tolist()) for shard in shards]
+    held = np.bincount([len(one | other) for one, other in combinations(digits, 2)], minlength=5)
+    return tuple((100 * held[1:] / held.sum()).tolist())
+
+
+def _two_digits() -> Evidence:
+    expected = labels_of_two_shards()
+    steps = [Step(f"expected clients of 100 with {k} digits", value) for k, value in enumerate(expected, start=1)]
+    follows = (
+        "No class of MNIST is a multiple of 300 images, so some shards hold two digits. Of 100 clients one expects "
+        f"{listed(expected, '.1f')} with 1 / 2 / 3 / 4 digits."
+    )
+    return shown(expected[2] > 1, follows, *steps)
+
+
+def _alice_and_bob() -> Evidence:
+    sums = ALICE_AND_BOB.sum(axis=0)
+    first, second = (Prioritized()(ALICE_AND_BOB[:, order]) for order in ([0, 1, 2], [2, 1, 0]))
+    mean = weigh(ALICE_AND_BOB, ["DS", "CD", "IS"], WeightedMean(), "none").weights
+    proper = Prioritized()(normalised(ALICE_AND_BOB, "sum")[:, [2, 1, 0]])
+    steps = (
+        *(
+            Step(f"sum of {name} over both", float(total), 1)
+            for name, total in zip(("DS", "CD", "IS"), sums, strict=True)
+        ),
+        *_pair("score, DS>CD>IS", first, (1.152, 0.22)),
+        *_pair("score, IS>CD>DS", second, (0.552, 0.94)),
+        *_pair("weight by the plain mean", mean, (0.52, 0.48)),
+        *_pair("score, IS>CD>DS, had IS been divided by its sum", proper, (None, None)),
+    )
+    follows = (
+        f"The sharpness values sum to {sums[2]:.1f}. All scores and weights are right for the values given; with IS "
+        f"normalised the second order would score {listed(proper.tolist(), '.3f')} instead of 0.552 / 0.94."
+    )
+    right = np.allclose([*first, *second], [1.152, 0.22, 0.552, 0.94]) and np.allclose(mean, [0.52, 0.48], atol=0.005)
+    return shown(bool(right and abs(sums[2] - 0.9) < 1e-9), follows, *steps)
+
+
+def _pair(what: str, values: Vector, printed: tuple[float | None, float | None]) -> list[Step]:
+    return [
+        Step(f"{name}: {what}", float(value), number)
+        for name, value, number in zip(("Alice", "Bob"), values, printed, strict=True)
+    ]
+
+
+PMCFL = (
+    Erratum(
+        name="pmcfl-softmax",
+        title="a softmax of one output",
+        digest=("B1",),
+        paper="PMCFL",
+        place="Section 5.2, network",
+        printed="A final softmax layer with one neuron.",
+        fedmerit="`celeba-cnn` has one output and a sigmoid, as the authors' code has.",
+        evidence=_softmax,
+    ),
+    Erratum(
+        name="pmcfl-celeba-subset",
+        title="another subset than described",
+        digest=("B8",),
+        paper="PMCFL",
+        place="Section 5.2, data, and Table 7",
+        printed="Half of the images, people with fewer than 5 of them removed, a random fifth of each person's for "
+        "testing.",
+        fedmerit="The task `celeba` takes the people with at least 5 images of the file or hub it is given.",
+        see="data.md",
+        evidence=_subset,
+    ),
+    Erratum(
+        name="pmcfl-two-digits",
+        title="some clients have three digits",
+        digest=("B9",),
+        paper="PMCFL",
+        place="Section 6.3",
+        printed="Each client has at most two digits, so label diversity says nothing.",
+        fedmerit='`task.partition = "shards"` is this partition; the fact `labels` counts what a client really has.',
+        evidence=_two_digits,
+    ),
+    Erratum(
+        name="pmcfl-alice-bob",
+        title="criteria that do not sum to 1",
+        digest=("B10",),
+        paper="PMCFL",
+        place="Examples 4.1 and 4.2",
+        printed="Criteria that are said to sum to 1 over the round; sharpness is 0.4 and 0.5.",
+        fedmerit="`fedmerit weigh` with `--normalise none` gives the printed scores, with `sum` the normalised ones.",
+        evidence=_alice_and_bob,
+    ),
+    Erratum(
+        name="pmcfl-notation",
+        title="slips of notation",
+        digest=("B11",),
+        paper="PMCFL",
+        place="Eq. 1, Definition 1, MW, Section 6.2",
+        printed="A minimum where its argument is meant; MW with two indices mixed; BC for CB; one copy of the text "
+        "sums over all clients where the other sums over the round.",
+        fedmerit="Sums run over the clients of the round. The criterion is `MW`, which DAFL and the authors' code "
+        "call MD.",
+        evidence=cannot("notation", "What is meant is clear from the rest of the paper."),
+    ),
+    Erratum(
+        name="pmcfl-table-2-copy",
+        title="a number too many",
+        digest=("B12",),
+        paper="PMCFL",
+        place="Table 2 in one copy of the text",
+        printed="19 numbers for 18 columns.",
+        fedmerit="`fedmerit.papers.published` holds the 18 numbers of the other copy; a test compares every cell.",
+        evidence=cannot("one copy's slip", "The other copy has 18; all other cells agree."),
+    ),
+    Erratum(
+        name="pmcfl-only-work",
+        title="earlier work overlooked",
+        digest=("B13",),
+        paper="PMCFL",
+        place="Section 2",
+        printed="The claim to be the only work that changes the clients' weights in aggregation.",
+        fedmerit="Both are here as recipes to compare with: `agnostic` and `qffl`.",
+        evidence=cannot("literature", "Agnostic federated learning and q-FFL (both 2019) did so before."),
+    ),
+)

@@ -1,0 +1,100 @@
+"""Numbers that the papers print: the tables of PMCFL, DAFL and M2F as they stand there, mistakes included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+
+Cells = tuple[int | None, ...]
+"""One cell per share of devices; None where a dash is printed."""
+
+CAP = 100
+"""Rounds of a CelebA run; PMCFL's Table 6 puts them in where a run did not reach its target."""
+
+DAFL_DEVICES = (20, 30, 40, 50, 70, 75)
+"""Columns of DAFL's Table 1: per cent of the devices; two each are a group (Low, Mid, High) with a printed mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsTable:
+    """PMCFL's Table 2, 4 or 6: rounds of DS until 10 %, 20 % ... of the devices are above a target; others as gains.
+
+    A gain is the rounds of DS minus those of the row. Each has one tuple of cells per target.
+    """
+
+    targets: tuple[int, ...]
+    baseline: tuple[Cells, ...]
+    gains: Mapping[str, tuple[Cells, ...]]
+    averages: Mapping[str, tuple[float, ...]]
+
+    def rounds(self, row: str, place: int) -> Cells:
+        """Rounds of a row at the target in this place; None where neither the row nor DS gives a number."""
+        if row == "DS":
+            return self.baseline[place]
+        pairs = zip(self.baseline[place], self.gains[row][place], strict=True)
+        return tuple(None if gain is None else (CAP if base is None else base) - gain for base, gain in pairs)
+
+
+class Errors(NamedTuple):
+    """One matrix of PMCFL's Tables 3, 5 and 7: test images by whether DS and the row's run were right."""
+
+    both_wrong: int
+    ds_wrong: int
+    row_wrong: int
+    both_right: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the images that the row's run has right."""
+        return (self.ds_wrong + self.both_right) / sum(self)
+
+    @property
+    def ds_accuracy(self) -> float:
+        """Share of the images that DS has right."""
+        return (self.row_wrong + self.both_right) / sum(self)
+
+    @property
+    def both_wrong_if_unrelated(self) -> float:
+        """Images that two unrelated models of these accuracies would both have wrong."""
+        return (self.both_wrong + self.ds_wrong) * (self.both_wrong + self.row_wrong) / sum(self)
+
+
+class DaflRow(NamedTuple):
+    """A row of DAFL's Table 1: rounds for each of DAFL_DEVICES, and the printed means of Low, Mid and High."""
+
+    cells: tuple[float | None, ...]
+    means: tuple[float | None, ...]
+
+
+class M2fClient(NamedTuple):
+    """A row of M2F's Tables 2 and 3; accuracy in per cent."""
+
+    number: int
+    epochs: int
+    samples: int
+    rate: float
+    accuracy: float
+    convergent: int
+    reached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """All tables: by their number, DAFL's by target, then study (Ind, MCA, Final), then row."""
+
+    pmcfl_rounds: Mapping[int, RoundsTable]
+    pmcfl_errors: Mapping[int, Mapping[str, Errors]]
+    dafl_rounds: Mapping[int, Mapping[str, Mapping[str, DaflRow]]]
+    m2f_clients: Mapping[int, tuple[M2fClient, ...]]
+
+
+@cache
+def published() -> Published:
+    """What `published.json` holds."""
+    text = files("fedmerit.papers").joinpath("published.json").read_text(encoding="utf-8")
+    return TypeAdapter(Published).validate_json(text)

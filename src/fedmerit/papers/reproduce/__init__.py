@@ -1,0 +1,21 @@
+"""Reproductions of the papers' tables and figures: a closed table of what can be run, at three scales."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fedmerit.errors import UnknownName
+from fedmerit.papers.reproduce.dafl import DAFL
+from fedmerit.papers.reproduce.entry import Reproduction
+from fedmerit.papers.reproduce.fedval import FEDVAL
+from fedmerit.papers.reproduce.m2f import M2F
+from fedmerit.papers.reproduce.pmcfl import PMCFL
+
+REPRODUCTIONS: Mapping[str, Reproduction] = {one.name: one for one in (*PMCFL, DAFL, *M2F, *FEDVAL)}
+
+
+def find_reproduction(name: str) -> Reproduction:
+    """The reproduction called so."""
+    if name not in REPRODUCTIONS:
+        raise UnknownName("reproduction", name, REPRODUCTIONS)
+    return REPRODUCTIONS[name]

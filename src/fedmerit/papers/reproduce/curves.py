@@ -1,0 +1,67 @@
+"""Curves (SVG): accuracy over the rounds, the mean of the seeds with the range of all of them as a band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmerit.core.types import Matrix, Vector
+from fedmerit.papers import svg
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 420, 56, 220, 40, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A name for the legend, values of shape (seeds, rounds), and how it is drawn."""
+
+    name: str
+    values: Matrix
+    colour: str
+    dash: str
+
+
+def draw_curves(title: str, curves: Sequence[Curve]) -> str:
+    """All of them; bands behind lines."""
+    rounds = max((curve.values.shape[1] for curve in curves), default=1)
+    bands = [_band(curve, rounds) for curve in curves if len(curve.values) > 1]
+    lines = [_line(curve, rounds) for curve in curves]
+    return svg.picture(WIDTH, HEIGHT, title, [*_axes(title, rounds), *bands, *lines, *_legend(curves)])
+
+
+def _x(rounds: int) -> Vector:
+    return np.linspace(LEFT, WIDTH - RIGHT, rounds)
+
+
+def _y(values: Vector) -> Vector:
+    return TOP + (1 - np.clip(np.nan_to_num(values), 0, 1)) * (HEIGHT - TOP - BOTTOM)
+
+
+def _line(curve: Curve, rounds: int) -> str:
+    mean = curve.values.mean(axis=0)
+    return svg.curve(_x(rounds)[: len(mean)], _y(mean), curve.colour, curve.dash)
+
+
+def _band(curve: Curve, rounds: int) -> str:
+    low, high = curve.values.min(axis=0), curve.values.max(axis=0)
+    return svg.band(_x(rounds)[: len(low)], _y(low), _y(high), curve.colour)
+
+
+def _axes(title: str, rounds: int) -> Iterator[str]:
+    yield svg.text(LEFT, 22, f"{title}: mean of the seeds, bands from the lowest to the highest seed")
+    for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        y = float(_y(np.array([share]))[0])
+        yield svg.line(LEFT, y, WIDTH - RIGHT, y)
+        yield svg.text(LEFT - 8, y + 4, f"{share:g}", anchor="end")
+    for iteration in sorted({1, *(round(rounds * part / 4) for part in range(1, 5))} - {0}):
+        yield svg.text(float(_x(rounds)[iteration - 1]), HEIGHT - BOTTOM + 20, str(iteration), anchor="middle")
+    yield svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "iteration", anchor="middle")
+
+
+def _legend(curves: Sequence[Curve]) -> Iterator[str]:
+    for place, curve in enumerate(curves):
+        y = TOP + 14 + 20 * place
+        yield svg.curve([WIDTH - RIGHT + 14, WIDTH - RIGHT + 44], [y - 4, y - 4], curve.colour, curve.dash)
+        yield svg.text(WIDTH - RIGHT + 50, y, curve.name, curve.colour)

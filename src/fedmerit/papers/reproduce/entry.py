@@ -1,0 +1,113 @@
+"""What a reproduction is: the rows of a published table, what is run at each scale, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from fedmerit.core.measures import SHARES
+from fedmerit.core.system import cores
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.study.plan import Plan, make_plan
+from fedmerit.study.study import Study
+from fedmerit.study.text import TextTable
+
+Scale: TypeAlias = Literal["small", "medium", "paper"]
+SCALES: tuple[Scale, ...] = ("small", "medium", "paper")
+SEEDS = 5
+UNITS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86400, float("inf")))
+WHOLE = ""
+"""The name of the only part: its study lies in the folder itself."""
+
+Base: TypeAlias = Mapping[str, Any]
+Studies: TypeAlias = Mapping[str, Study]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A reproduction at one scale: what all rows share, in what it differs from the paper, how long it takes.
+
+    `bases` has the configuration of each part. `targets` stand in the places of the published ones. `seconds` are
+    those of one round of one run on one core, its part of loading the data included, as measured on the machine of
+    docs/results or reckoned from such.
+    """
+
+    bases: Mapping[str, Base]
+    seconds: float
+    differs: tuple[str, ...] = ()
+    targets: tuple[float, ...] = (0.9,)
+
+    @property
+    def rounds(self) -> int:
+        """Of every run."""
+        return int(next(iter(self.bases.values()))["run"]["rounds"])
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came out: tables in the paper's layout, pictures (SVG) by name, and what else a reader should know."""
+
+    tables: tuple[TextTable, ...]
+    figures: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """A published experiment by name; the first row is the baseline. `see` are pages with earlier results."""
+
+    name: str
+    paper: str
+    about: str
+    rows: tuple[Mapping[str, Any], ...]
+    settings: Mapping[Scale, Setting]
+    tell: Callable[[Setting, Studies], Told]
+    shares: tuple[float, ...] = SHARES
+    study: str = ""
+    see: tuple[str, ...] = ()
+
+    def setting(self, scale: str) -> Setting:
+        """What is run at a scale."""
+        for name, found in self.settings.items():
+            if name == scale:
+                return found
+        raise UnknownName("scale", scale, self.settings)
+
+    def plans(self, scale: str, seeds: int = SEEDS, rows: Sequence[str] = ()) -> dict[str, Plan]:
+        """The study of each part; `rows` restricts them to some rows and the baseline."""
+        setting, chosen = self.setting(scale), self._chosen(rows)
+        return {
+            part: make_plan(
+                {
+                    "name": " ".join(filter(None, (self.study or self.name, part))),
+                    "seeds": seeds,
+                    "targets": setting.targets,
+                    "shares": self.shares,
+                    "base": base,
+                    "row": chosen,
+                }
+            )
+            for part, base in setting.bases.items()
+        }
+
+    def _chosen(self, rows: Sequence[str]) -> list[Mapping[str, Any]]:
+        names = [row["name"] for row in self.rows]
+        for row in rows:
+            if row not in names:
+                raise UnknownName(f"row of {self.name}", row, names)
+        return [row for row in self.rows if not rows or row["name"] in (*rows, names[0])]
+
+
+def expected(plans: Mapping[str, Plan], setting: Setting, jobs: int | None = None) -> float:
+    """Seconds that all runs take, from the first round to the last, on a machine that does nothing else."""
+    if jobs is not None and jobs < 1:
+        raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
+    runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
+    return setting.seconds * setting.rounds * runs / (jobs or cores())
+
+
+def lasting(seconds: float) -> str:
+    """A time as people say it: about 4 min, about 9 h, about 12 days."""
+    unit, length = next((unit, length) for unit, length, up_to in UNITS if seconds < up_to * length)
+    return f"about {seconds / length:.0f} {unit}"

@@ -1,0 +1,25 @@
+"""Marks: signs at published numbers that do not hold, and a line below the table that names the erratum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedmerit.papers.errata import find_erratum
+
+SIGNS = "†‡§¶"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The errata of one table by name, each with a sign of its own."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, name: str, text: str = "") -> str:
+        """A text with the sign of an erratum; nothing stays nothing."""
+        return f"{text}{SIGNS[self.names.index(name)]}"
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """A line for each."""
+        return tuple(f"{self(name)} see fedmerit errata {name}: {find_erratum(name).title}" for name in self.names)

@@ -1,0 +1,105 @@
+"""Frames: what a run's ledger says as pandas tables, for notebooks and exports; pandas is loaded when first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from fedmerit.core.validation import SERVER
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.store.ledger import Ledger
+
+Frame: TypeAlias = Any
+"""A pandas.DataFrame; not named in types, since pandas is optional."""
+
+Line: TypeAlias = dict[str, Any]
+
+
+def pandas() -> Any:
+    """The library, or a ConfigError that says how to install it."""
+    try:
+        import pandas
+    except ImportError:
+        raise ConfigError("frames need pandas, which is not installed: pip install 'fedmerit[report]'") from None
+    return pandas
+
+
+def make_frame(lines: Iterator[Line] | Sequence[Line], columns: Sequence[str]) -> Frame:
+    """A row per line; these columns first, also where there is no line, then whatever else lines have."""
+    rows = list(lines)
+    others = dict.fromkeys(key for line in rows for key in line if key not in columns)
+    return pandas().DataFrame(rows, columns=[*columns, *others])
+
+
+def run_frame(ledger: Ledger, name: str) -> Frame:
+    """One of the tables `FRAMES` of a run."""
+    if name not in FRAMES:
+        raise UnknownName("frame of a run", name, FRAMES)
+    columns, lines = FRAMES[name]
+    return make_frame(lines(ledger), columns)
+
+
+def _rounds(ledger: Ledger) -> Iterator[Line]:
+    """A line per round: accuracy, percentiles, bytes, seconds in all and by stage."""
+    for row in ledger.rounds():
+        stages = row.pop("seconds")
+        by_stage = {f"seconds {stage}": value for stage, value in stages.items()}
+        yield row | {"priority": " > ".join(row["priority"]), "seconds": sum(stages.values())} | by_stage
+
+
+def _clients(ledger: Ledger) -> Iterator[Line]:
+    """A line per evaluated round and client: its local test; accuracy None without test rows."""
+    names = ledger.names()
+    for round, client, correct, size in ledger.tested():
+        who = {"round": round, "client": client, "name": names[client]}
+        yield who | {"correct": correct, "size": size, "accuracy": correct / size if size else None}
+
+
+def _weights(ledger: Ledger) -> Iterator[Line]:
+    """A line per round and client that was weighed: how it came to its weight, with facts, criteria, normalised."""
+    names = ledger.names()
+    for round in range(1, ledger.last_round() + 1):
+        for one in ledger.earned(round):
+            who = {"round": round, "client": one.id, "name": names[one.id]}
+            earned = {"weight": one.weight, "score": one.score, "group": one.group}
+            parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
+            yield who | earned | {f"{part} {key}": value for part, of in parts.items() for key, value in of.items()}
+
+
+def _rewards(ledger: Ledger) -> Iterator[Line]:
+    """A line per reward: what a client with an own model got back, and whether it took it."""
+    names = ledger.names()
+    return (asdict(reward) | {"name": names[reward.client]} for reward in ledger.rewards())
+
+
+def _audits(ledger: Ledger) -> Iterator[Line]:
+    """A line per audited round, client (or the server) and objective."""
+    names = ledger.names()
+    for round, client, objective, value in ledger.audits():
+        name = "server" if client == SERVER else names[client]
+        yield {"round": round, "client": client, "name": name, "objective": objective, "value": value}
+
+
+def _tries(ledger: Ledger) -> Iterator[Line]:
+    """A line per way that a search thought of, in the order of visiting."""
+    for round in range(1, ledger.last_round() + 1):
+        for place, tried in enumerate(ledger.tried(round)):
+            yield {"round": round, "place": place} | asdict(tried) | {"same": ", ".join(tried.same)}
+
+
+def _events(ledger: Ledger) -> Iterator[Line]:
+    """A line per event: who was left out and why, notes on the weights."""
+    return (asdict(event) for event in ledger.events())
+
+
+FRAMES: Mapping[str, tuple[Sequence[str], Callable[[Ledger], Iterator[Line]]]] = {
+    "rounds": (("round", "accuracy", "p10", "p50", "p90", "bytes_down", "bytes_up", "seconds"), _rounds),
+    "clients": (("round", "client", "name", "correct", "size", "accuracy"), _clients),
+    "weights": (("round", "client", "name", "weight", "score", "group"), _weights),
+    "rewards": (("round", "client", "name", "entries", "bytes", "accepted", "before", "after", "reason"), _rewards),
+    "audits": (("round", "client", "name", "objective", "value"), _audits),
+    "tries": (("round", "place", "way", "same", "quality", "exchange", "chosen"), _tries),
+    "events": (("round", "client", "kind", "text"), _events),
+}
+"""The frames of a run by name: the columns that are always there, and the lines."""

@@ -1,0 +1,124 @@
+"""A run's folder: what lies in it, who holds it, and whether it can be resumed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from fedmerit.config.schema import Config, dump_config, load_config, make_config
+from fedmerit.errors import FolderError
+from fedmerit.store.ledger import Ledger
+
+CONFIG, LEDGER = "config.toml", "ledger.db"
+MODEL, BEST, OWN = "model.safetensors", "best.safetensors", "own"
+BITS_DEPEND_ON = ("fedmerit", "numpy", "torch")
+FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
+
+
+def check_new(out: Path) -> None:
+    """Refuse a folder that exists: a run never writes over another."""
+    if out.exists():
+        raise FolderError(
+            f"{out} exists; a run writes to a new folder: choose another --out, remove it first, or continue the run "
+            f"in it with --resume {out}"
+        )
+
+
+def make_folder(out: Path, config: Config, names: Sequence[str], recipe: str) -> None:
+    """A folder with configuration and empty ledger; it appears whole or not at all."""
+    check_new(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except (NotADirectoryError, FileExistsError, PermissionError) as error:
+        raise FolderError(f"cannot make the folder {out}: {error.strerror}; choose another --out") from None
+    try:
+        (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
+        meta = environment() | {"recipe": recipe, "config": config.model_dump_json()}
+        Ledger.create(part / LEDGER, names, meta).close()
+        part.chmod(0o777 & ~_umask())
+        part.rename(out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def open_ledger(folder: Path) -> Ledger:
+    """The ledger of a run folder, to read from."""
+    return Ledger.open(folder / LEDGER)
+
+
+@contextmanager
+def held(folder: Path, by: str = CONFIG) -> Iterator[None]:
+    """Hold a folder by something that stays in it; a second process that wants to is refused. A kill lets go."""
+    descriptor = os.open(folder / by, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderError(f"another process runs in {folder}; wait for it, or stop it first") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def config_to_resume(folder: Path, given: Config | None) -> Config:
+    """The configuration of a run that may go on here and now; every difference that changes its bits is named."""
+    with open_ledger(folder) as ledger:
+        meta = ledger.meta()
+    made = make_config(json.loads(meta["config"]))
+    asked = given or load_config(folder / CONFIG)
+    changed = differences(made, asked)
+    if changed:
+        raise FolderError(
+            f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
+        )
+    here = environment()
+    others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
+    if others:
+        raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
+    return asked
+
+
+def environment() -> dict[str, str]:
+    """Versions that the results depend on, or that a reader of the ledger may want to know."""
+    system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
+    return {name: _version(name) for name in BITS_DEPEND_ON} | system
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def differences(made: Config, asked: Config) -> list[str]:
+    """The settings in which two configurations differ, but for those that change no bit of what comes out."""
+    before, after = _flat(made.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
+    keys = sorted((before.keys() | after.keys()) - FREE_KEYS)
+    return [
+        f"{key} {before.get(key)!r} then, {after.get(key)!r} now" for key in keys if before.get(key) != after.get(key)
+    ]
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
+    return flat
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
