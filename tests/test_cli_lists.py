@@ -12,7 +12,7 @@ from fedmerit.cli import app
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA
-from fedmerit.core.objectives import GROUPED, PLAIN
+from fedmerit.core.objectives import GROUPED, OVERALL
 from fedmerit.tasks import TASKS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -20,7 +20,7 @@ LISTS = {
     "tasks": ("task", set(TASKS)),
     "recipes": ("recipe", set(RECIPES)),
     "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE"}),
-    "objectives": ("objective", {*PLAIN, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
+    "objectives": ("objective", {*OVERALL, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),
 }
 

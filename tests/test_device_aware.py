@@ -31,8 +31,8 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.candidates import not_worse
-from fedmerit.core.round import State
+from fedmerit.core.search import not_worse
+from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.local import LocalFleet
 
@@ -81,10 +81,10 @@ def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
             state, record = play(state, made, counting, selection=Uniform(0.5), seed=2, evaluate=True)  # type: ignore[arg-type]
             exchanges.append(counting.asked)
             searched = counting.asked if settings.get("adjust_on") == "test" else counting.asked[:-1]
-            assert record.decision is not None
-            assert record.decision.exchanges == len(searched)
-            assert record.decision.evaluations == sum(models for _, models, _ in searched)
-            assert record.decision.tests == sum(models * clients for _, models, clients in searched)
+            assert record.aggregation is not None
+            assert record.aggregation.exchanges == len(searched)
+            assert record.aggregation.evaluations == sum(models for _, models, _ in searched)
+            assert record.aggregation.tests == sum(models * clients for _, models, clients in searched)
     return exchanges
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
 
-from fedmerit.core.objectives import GROUPED, PLAIN, Gated, Predictions, find_objective
+from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Predictions, find_objective
 from fedmerit.errors import ConfigError, DataError, UserError
 
 many = settings(max_examples=40, deadline=None)
@@ -77,7 +77,7 @@ def test_plain_objectives_are_sklearns(seed: int, classes: int):
 @given(seed=st.integers(0, 10**6))
 def test_every_objective_lies_in_0_to_1(seed: int):
     told = answers(seed, rows=100)
-    for name in [*PLAIN, *(f"{name}:sex" for name in GROUPED)]:
+    for name in [*OVERALL, *(f"{name}:sex" for name in GROUPED)]:
         values = find_objective(name)(told)
         assert values.shape == (3,)
         assert ((values >= 0) & (values <= 1)).all(), name

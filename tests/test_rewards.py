@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import Acceptance, SparseUpdate, TopShare, Updates, Whole
-from fedmerit.core.rewards import entries, top, wrong_part
+from fedmerit.core.rewards import entries, top, wrong_reward
 from fedmerit.errors import ConfigError, UserError
 
 many = settings(max_examples=100, deadline=None)
@@ -58,7 +58,7 @@ def test_laws_of_the_top_share(aggregate, weights, share, largest, scope, data):
     for part, mine in zip(parts, shares, strict=True):
         number = math.ceil(mine * length - 1e-9) if mine > 0 else 0
         assert len(part.values) == min(number, length), "num_i entries, never more"
-        assert wrong_part(part, length) == ""
+        assert wrong_reward(part, length) == ""
         whole = rebuilt(part, length)
         places = np.arange(length) if part.places is None else part.places
         assert (whole[places] == aggregate[places]).all(), "sent as index and value, rebuilt exactly"
@@ -174,10 +174,10 @@ def part(values: object, places: object = None, kind: type = np.float32, whole: 
     ],
 )
 def test_a_client_refuses_what_does_not_fit(sent: SparseUpdate, says: str):
-    assert says in wrong_part(sent, 5)
+    assert says in wrong_reward(sent, 5)
 
 
 def test_good_parts_pass():
-    assert wrong_part(part([]), 0) == ""
-    assert wrong_part(part([], []), 5) == ""
-    assert wrong_part(part([1, 2], [0, 4]), 5) == ""
+    assert wrong_reward(part([]), 0) == ""
+    assert wrong_reward(part([], []), 5) == ""
+    assert wrong_reward(part([1, 2], [0, 4]), 5) == ""

@@ -1,184 +1,116 @@
-"""fedmerit: federated learning in which a client's weight is earned."""
+"""fedmerit: federated learning in which a client's weight is earned.
 
-from fedmerit.config.schema import Config, load_config
-from fedmerit.core.aggregation import Aggregation, Candidate, CandidateResult
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.criteria import (
-    CB,
-    DS,
-    IS,
-    LC,
-    LD,
-    MW,
-    Agnostic,
-    Attribute,
-    Computation,
-    Criterion,
-    DataRatio,
-    Divergence,
-    Family,
-    LossPower,
-    Participation,
-    Reported,
-    Sharpness,
-    Validated,
-)
-from fedmerit.core.facts import measure
-from fedmerit.core.fleet import Fleet
-from fedmerit.core.groups import ByCosine, Grouping, Groups, OneGroup, PairDistances
-from fedmerit.core.handout import SentRewards
-from fedmerit.core.learner import Learner
-from fedmerit.core.objectives import ByGroup, Gated, Objective, Plain, Predictions, find_objective
-from fedmerit.core.ranking import Ranked
-from fedmerit.core.recipes import Recipe, agnostic, device_aware, fedavg, fedval, m2f, prioritized, qffl
-from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
-from fedmerit.core.round import Record, State, play
-from fedmerit.core.scores import (
-    AS_MANY_AS_POSSIBLE,
-    AT_LEAST_HALF,
-    MOST,
-    OWA,
-    Choquet,
-    Linear,
-    Power,
-    Prioritized,
-    PrioritizedAnd,
-    PrioritizedMean,
-    Product,
-    QuantifierOWA,
-    Score,
-    WeightedMean,
-    dispersion,
-    orness,
-)
-from fedmerit.core.search import Backtracking, Fixed, SearchState, Weighting
-from fedmerit.core.selection import Schedule, Selection, Uniform
-from fedmerit.core.types import Cohort, Download, Evaluation, History, Replies, Samples, SparseUpdate, Verdict
-from fedmerit.core.updates import Updates
-from fedmerit.core.weights import ClientWeight, Note, Weights, weigh
-from fedmerit.engine.run import Run, federate, resume, run_config
-from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
-from fedmerit.study.compare import compare
-from fedmerit.study.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
-from fedmerit.study.plan import Plan, load_plan
-from fedmerit.study.study import Study
-from fedmerit.tasks import TaskSpec
-from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.task import Task, load_task
+The public names are here, each imported from its room when it is first used, so that `import fedmerit` stays quick:
 
-__all__ = [
-    "AS_MANY_AS_POSSIBLE",
-    "AT_LEAST_HALF",
-    "CB",
-    "DS",
-    "IS",
-    "LC",
-    "LD",
-    "MOST",
-    "MW",
-    "OWA",
-    "Acceptance",
-    "Account",
-    "Aggregation",
-    "Agnostic",
-    "Attribute",
-    "Backtracking",
-    "ByCosine",
-    "ByGroup",
-    "Candidate",
-    "CandidateResult",
-    "Capacity",
-    "Choquet",
-    "ClientWeight",
-    "Cohort",
-    "Computation",
-    "Config",
-    "Convergence",
-    "Criterion",
-    "DataRatio",
-    "Divergence",
-    "Download",
-    "Evaluation",
-    "Fairness",
-    "Family",
-    "Federation",
-    "FedmeritError",
-    "Fixed",
-    "Fleet",
-    "Gated",
-    "Grouping",
-    "Groups",
-    "History",
-    "Learner",
-    "Linear",
-    "LossPower",
-    "Note",
-    "Objective",
-    "OneGroup",
-    "PairDistances",
-    "Participation",
-    "Plain",
-    "Plan",
-    "Power",
-    "Predictions",
-    "Prioritized",
-    "PrioritizedAnd",
-    "PrioritizedMean",
-    "Product",
-    "QuantifierOWA",
-    "Ranked",
-    "Recipe",
-    "Record",
-    "Replies",
-    "Reported",
-    "Reward",
-    "Run",
-    "RunFailed",
-    "RunStopped",
-    "Samples",
-    "Schedule",
-    "Score",
-    "SearchState",
-    "Selection",
-    "SentRewards",
-    "Sharpness",
-    "SparseUpdate",
-    "Split",
-    "State",
-    "Study",
-    "Task",
-    "TaskSpec",
-    "TopShare",
-    "Uniform",
-    "Updates",
-    "UserError",
-    "Validated",
-    "Verdict",
-    "WeightedMean",
-    "Weighting",
-    "Weights",
-    "Whole",
-    "agnostic",
-    "compare",
-    "convergence",
-    "device_aware",
-    "dispersion",
-    "fairness_of",
-    "fedavg",
-    "federate",
-    "fedval",
-    "find_objective",
-    "load_config",
-    "load_plan",
-    "load_task",
-    "m2f",
-    "measure",
-    "orness",
-    "play",
-    "prioritized",
-    "qffl",
-    "rank_correlation",
-    "resume",
-    "run_config",
-    "weigh",
-]
+>>> import fedmerit
+>>> fedmerit.prioritized(fedmerit.LD, fedmerit.DS).priority
+('LD', 'DS')
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedmerit.config.schema import Config as Config
+    from fedmerit.config.schema import load_config as load_config
+    from fedmerit.core.capacity import Capacity as Capacity
+    from fedmerit.core.criteria import CB as CB
+    from fedmerit.core.criteria import DS as DS
+    from fedmerit.core.criteria import IS as IS
+    from fedmerit.core.criteria import LC as LC
+    from fedmerit.core.criteria import LD as LD
+    from fedmerit.core.criteria import MW as MW
+    from fedmerit.core.criteria import Attribute as Attribute
+    from fedmerit.core.criteria import Criterion as Criterion
+    from fedmerit.core.criteria import Sharpness as Sharpness
+    from fedmerit.core.criteria import Validated as Validated
+    from fedmerit.core.criteria import criterion as criterion
+    from fedmerit.core.facts import Fact as Fact
+    from fedmerit.core.facts import measure as measure
+    from fedmerit.core.fleet import Fleet as Fleet
+    from fedmerit.core.fleet import Server as Server
+    from fedmerit.core.groups import ByCosine as ByCosine
+    from fedmerit.core.learner import Learner as Learner
+    from fedmerit.core.objectives import Objective as Objective
+    from fedmerit.core.ranking import Ranked as Ranked
+    from fedmerit.core.recipes import Recipe as Recipe
+    from fedmerit.core.recipes import agnostic as agnostic
+    from fedmerit.core.recipes import device_aware as device_aware
+    from fedmerit.core.recipes import fedavg as fedavg
+    from fedmerit.core.recipes import fedval as fedval
+    from fedmerit.core.recipes import m2f as m2f
+    from fedmerit.core.recipes import prioritized as prioritized
+    from fedmerit.core.recipes import qffl as qffl
+    from fedmerit.core.rewards import TopShare as TopShare
+    from fedmerit.core.scores import OWA as OWA
+    from fedmerit.core.scores import Choquet as Choquet
+    from fedmerit.core.scores import Prioritized as Prioritized
+    from fedmerit.core.scores import Product as Product
+    from fedmerit.core.scores import Score as Score
+    from fedmerit.core.scores import WeightedMean as WeightedMean
+    from fedmerit.core.search import Backtracking as Backtracking
+    from fedmerit.core.search import Search as Search
+    from fedmerit.core.search import Weighting as Weighting
+    from fedmerit.core.selection import Schedule as Schedule
+    from fedmerit.core.types import Samples as Samples
+    from fedmerit.core.weights import weigh as weigh
+    from fedmerit.engine.run import Run as Run
+    from fedmerit.engine.run import federate as federate
+    from fedmerit.engine.run import resume as resume
+    from fedmerit.engine.run import run_config as run_config
+    from fedmerit.engine.run import run_on as run_on
+    from fedmerit.errors import FedmeritError as FedmeritError
+    from fedmerit.errors import UserError as UserError
+    from fedmerit.learn.sgd import TorchLearner as TorchLearner
+    from fedmerit.study.compare import compare as compare
+    from fedmerit.study.study import Study as Study
+    from fedmerit.tasks.federation import Federation as Federation
+    from fedmerit.tasks.federation import Split as Split
+    from fedmerit.tasks.task import Task as Task
+    from fedmerit.tasks.task import load_task as load_task
+
+_ROOMS = {
+    "config.schema": ("Config", "load_config"),
+    "core.capacity": ("Capacity",),
+    "core.criteria": (
+        *("CB", "DS", "IS", "LC", "LD", "MW", "Sharpness"),
+        *("Attribute", "Criterion", "Validated", "criterion"),
+    ),
+    "core.facts": ("Fact", "measure"),
+    "core.fleet": ("Fleet", "Server"),
+    "core.groups": ("ByCosine",),
+    "core.learner": ("Learner",),
+    "core.objectives": ("Objective",),
+    "core.ranking": ("Ranked",),
+    "core.recipes": ("Recipe", "agnostic", "device_aware", "fedavg", "fedval", "m2f", "prioritized", "qffl"),
+    "core.rewards": ("TopShare",),
+    "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
+    "core.search": ("Backtracking", "Search", "Weighting"),
+    "core.selection": ("Schedule",),
+    "core.types": ("Samples",),
+    "core.weights": ("weigh",),
+    "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),
+    "errors": ("FedmeritError", "UserError"),
+    "learn.sgd": ("TorchLearner",),
+    "study.compare": ("compare",),
+    "study.study": ("Study",),
+    "tasks.federation": ("Federation", "Split"),
+    "tasks.task": ("Task", "load_task"),
+}
+_MODULE_OF = {name: module for module, names in _ROOMS.items() for name in names}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported from its room; afterwards it is found without asking again."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'fedmerit' has no attribute {name!r}; everything else is imported from its room")
+    value = getattr(importlib.import_module(f"fedmerit.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

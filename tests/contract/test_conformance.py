@@ -98,6 +98,6 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert one.evaluation.correct.tolist() == two.evaluation.correct.tolist()
         assert one.evaluation.sizes.tolist() == two.evaluation.sizes.tolist()
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
-        assert one.handout.verdicts == two.handout.verdicts
+        assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
         assert (one.decision.exchanges if one.decision else 0) == (two.decision.exchanges if two.decision else 0)

@@ -9,7 +9,7 @@ import pytest
 import toy
 
 from fedmerit import Download, Replies
-from fedmerit.core.types import Own
+from fedmerit.core.types import Personal
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint
 
@@ -17,7 +17,7 @@ SEED = 9
 CLIENTS = (0, 2, 5)
 
 
-def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Own = "keep") -> dict[int, Download]:
+def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Personal = "keep") -> dict[int, Download]:
     """Everybody goes on from its own model; who has none starts from one of the server's."""
     return {client: Download(fleet.start(client), own) for client in clients}
 

@@ -213,8 +213,8 @@ def test_a_verdict_that_is_no_number_is_a_refusal(name: str):
         content[METRICS] = MetricRecord({**dict(content[METRICS]), name: [1.0, 2.0]})
 
     record = played(changed(edit), m2f(DS, initial=0.0), kind="train.reward")
-    assert not record.handout.verdicts[BAD].accepted
-    assert "no numbers" in record.handout.verdicts[BAD].reason
+    assert not record.rewards.verdicts[BAD].accepted
+    assert "no numbers" in record.rewards.verdicts[BAD].reason
 
 
 def test_the_in_process_grid_is_a_whole_grid():
@@ -246,9 +246,9 @@ def test_tests_that_cannot_be_true_do_not_count(metrics: dict[str, Any]):
 def test_a_reward_that_nobody_answers_for_is_not_taken():
     recipe = m2f(DS, initial=0.0)
     record = played(lambda reply: [], recipe, kind="train.reward")
-    assert not record.handout.verdicts[BAD].accepted
-    assert "no answer" in record.handout.verdicts[BAD].reason
-    assert set(record.handout.verdicts) == {0, 1, 2, 3}
+    assert not record.rewards.verdicts[BAD].accepted
+    assert "no answer" in record.rewards.verdicts[BAD].reason
+    assert set(record.rewards.verdicts) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("own", ["keep", "reset"])

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
 from fedmerit import DS, Cohort, History, Prioritized, Updates, fedavg, prioritized, weigh
-from fedmerit.core.aggregation import earn
+from fedmerit.core.candidates import earn
 
 
 def assert_shares(weights: np.ndarray) -> None:

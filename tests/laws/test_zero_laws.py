@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
 from fedmerit import CB, DS, Cohort, History, Prioritized, Product, Updates, UserError, prioritized, weigh
-from fedmerit.core.aggregation import earn
+from fedmerit.core.candidates import earn
 
 
 def kinds(result) -> list[str]:

@@ -13,7 +13,7 @@ from zlib import decompress
 import numpy as np
 
 from fedmerit.config.schema import make_config
-from fedmerit.core.round import Record
+from fedmerit.core.state import Record
 from fedmerit.core.scores import Prioritized
 from fedmerit.core.types import Evaluation
 from fedmerit.core.weights import weigh

@@ -11,7 +11,7 @@ from fedmerit.cli.app import Json, app, out_console
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA, Attribute
-from fedmerit.core.objectives import GROUPED, PLAIN
+from fedmerit.core.objectives import GROUPED, OVERALL
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -40,7 +40,7 @@ def scores(as_json: Json = False) -> None:
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
     known = [*CRITERIA.values(), Attribute("NAME")]
-    rows = [(c.name, str(c.family), ", ".join(c.needs) or "(server)", c.about) for c in known]
+    rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
     rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
     _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
 
@@ -48,7 +48,7 @@ def criteria(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit objectives --json")
 def objectives(as_json: Json = False) -> None:
     """List the objectives: what a server can ask of a model on rows of its own."""
-    plain = [(name, first_line(made)) for name, made in PLAIN.items()]
+    plain = [(name, first_line(made)) for name, made in OVERALL.items()]
     grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]
     _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), [*plain, *grouped], as_json)
 

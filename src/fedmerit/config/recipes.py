@@ -69,7 +69,7 @@ def _m2f(config: RecipeConfig) -> Recipe:
         *(find_priority(config.priority) if config.priority else ()),
         grouping=ByCosine(groups.linkage, groups.cut, groups.at, groups.over) if groups.by == "cosine" else ONE_GROUP,
         reward=top if reward.kind == "top" else WHOLE,
-        own=reward.training,
+        personal=reward.training,
         acceptance=Acceptance(reward.sigma),
         initial=reward.initial,
     )

@@ -1,4 +1,4 @@
-"""Capacities: how much a coalition of criteria counts, the measure behind the Choquet integral (SPEC A5).
+"""Capacities: how much a coalition of criteria counts, the measure behind the Choquet integral.
 
 A coalition is a bit mask: bit i set means criterion i is in it, so the whole set of m criteria is 2**m - 1.
 """
@@ -63,7 +63,7 @@ class Capacity:
     def two_additive(cls, shapley: Sequence[float], interaction: Mapping[tuple[int, int], float]) -> Capacity:
         """From Shapley values phi (sum 1) and pair interactions I: m_i = phi_i - sum_j I_ij / 2, m_ij = I_ij.
 
-        Monotone if and only if phi_i >= sum_j |I_ij| / 2 for every i (SPEC A5).
+        Monotone if and only if phi_i >= sum_j |I_ij| / 2 for every i [Grabisch 1997].
         """
         m = len(shapley)
         pairs = _pairs(m, interaction)

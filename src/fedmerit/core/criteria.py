@@ -1,22 +1,29 @@
-"""Criteria: one value per client and round, finite, not negative, higher is better (SPEC A1, A3)."""
+"""Criteria: one value per client and round, finite, not negative, higher is better.
+
+A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
+that configuration can name; `attribute:NAME` and `validated:OBJECTIVE` are families that `find_criterion` makes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SECONDS, VALIDATED
-from fedmerit.core.objectives import GROUPED, PLAIN, Objective, find_objective
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.errors import ConfigError, UnknownName
 
+SHORTEST = 1e-9
+"""Seconds; a clock may stand still between two looks at it."""
+
 
 class Family(StrEnum):
-    """What a criterion speaks about: the four families the papers name."""
+    """What a criterion speaks about: the four families that the papers name."""
 
     DATA = "data"
     MODEL = "model"
@@ -25,70 +32,115 @@ class Family(StrEnum):
 
 
 class Criterion(Protocol):
-    """A named column of the table."""
+    """A named column of the table of a round.
+
+    name            what people and configuration call it
+    family          what it speaks about
+    required_facts  the facts that it reads, by name: of clients, or of the server (`clock`, `epochs`)
+    degree          whether raw values lie in 0..1 by themselves, as `normalise = "none"` requires
+    about           one line for lists and reports
+
+    >>> from fedmerit.core.criteria import DS
+    >>> DS.name, DS.required_facts
+    ('DS', ('samples',))
+    """
 
     @property
-    def name(self) -> str:
-        """How people and configuration call it."""
-
+    def name(self) -> str: ...  # noqa: D102
     @property
-    def family(self) -> Family:
-        """What it speaks about."""
-
+    def family(self) -> Family: ...  # noqa: D102
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The facts that it reads: of clients, or `clock` and `epochs` of the server."""
-
+    def required_facts(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
-    def degree(self) -> bool:
-        """Whether raw values lie in 0..1 by themselves, as `normalise = "none"` requires."""
-
+    def degree(self) -> bool: ...  # noqa: D102
     @property
-    def about(self) -> str:
-        """One line for lists and reports."""
+    def about(self) -> str: ...  # noqa: D102
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
-        """One raw value per client of the round, in the order of `round.ids`."""
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """One raw value per client of the cohort, in the order of `cohort.ids`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A criterion that is a fact, as the client reported it."""
+Values: TypeAlias = Callable[[Cohort, History], Vector]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Measured:
+    """A criterion made of a function; `criterion` and `reported` make them."""
 
     name: str
     family: Family
-    fact: str
     about: str
+    values: Values
+    required_facts: tuple[str, ...] = ()
     degree: bool = False
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The one fact it passes on."""
-        return (self.fact,)
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """What the function gives."""
+        return np.asarray(self.values(cohort, history), dtype=np.float64)
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
-        """The fact itself."""
-        return round.facts[self.fact]
+    def __repr__(self) -> str:
+        return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """MW: 1 / sqrt(||update||_2 + 1), computed by the server from the update (SPEC A1; the +1 is inside the root)."""
+def criterion(
+    name: str, family: Family, about: str, *, facts: Sequence[str] = (), degree: bool = False
+) -> Callable[[Values], Measured]:
+    """A criterion of a function of the cohort and the history.
 
-    name: str = "MW"
-    family: Family = Family.MODEL
-    needs: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "1 / sqrt(norm of the update + 1): nearer to the received model is better; computed by the server"
+    >>> @criterion("Square", Family.DATA, "samples squared", facts=["samples"])
+    ... def square(cohort, history):
+    ...     return cohort.facts["samples"] ** 2
+    >>> square.name
+    'Square'
+    """
+    return lambda values: Measured(name, family, about, values, tuple(facts), degree)
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
-        """Clients that moved less get more."""
-        return np.asarray(1.0 / np.sqrt(round.updates.norms + 1.0))
+
+def reported(name: str, family: Family, fact: str, about: str, *, degree: bool = False) -> Measured:
+    """A criterion that is a fact, as the client reported it."""
+    return Measured(name, family, about, lambda cohort, history: cohort.facts[fact], (fact,), degree)
+
+
+DS = reported("DS", Family.DATA, SAMPLES, "dataset size: number of training rows")
+LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct labels")
+LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
+CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
+IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
+Sharpness = reported("Sharpness", Family.DATA, "sharpness", "from pixels: mean variance of the Laplacian")
+
+
+@criterion(
+    "MW",
+    Family.MODEL,
+    "1 / sqrt(norm of the update + 1): nearer to the received model is better; computed by the server",
+    degree=True,
+)
+def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
+    """1 / sqrt(||update||_2 + 1), with the + 1 inside the root [PMCFL, MW]."""
+    return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
+
+
+@criterion("Participation", Family.TRUST, "rounds taken part in / rounds so far; counted by the server", degree=True)
+def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
+    """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, sec. III]."""
+    counts = [history.participations.get(client, 0) + 1 for client in cohort.ids]
+    return np.asarray(counts, dtype=np.float64) / cohort.index
+
+
+@criterion("DataRatio", Family.DATA, "the client's share of the group's training rows", facts=[SAMPLES], degree=True)
+def DATA_RATIO(cohort: Cohort, history: History) -> Vector:  # noqa: N802
+    """delta_i = |D_i| / sum of |D_j| over the group [M2F, sec. III]."""
+    samples = cohort.facts[SAMPLES]
+    return np.asarray(samples / samples.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Any share or boolean that clients report: gender, job, region; the papers' fourth family."""
+    """Any share or boolean that clients report: gender, job, region; the papers' fourth family.
+
+    >>> Attribute("Young").name
+    'attribute:Young'
+    """
 
     of: str
     family: Family = Family.TARGET
@@ -100,7 +152,7 @@ class Attribute:
         return f"{ATTRIBUTE}{self.of}"
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_facts(self) -> tuple[str, ...]:
         """The fact of the same name."""
         return (self.name,)
 
@@ -109,30 +161,14 @@ class Attribute:
         """One line for lists and reports."""
         return f"share of the client's rows with attribute {self.of}"
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The reported share."""
-        return round.facts[self.name]
-
-
-@dataclass(frozen=True, slots=True)
-class Participation:
-    """phi_i = rounds that the client took part in so far, this one included / rounds so far (SPEC A3)."""
-
-    name: str = "Participation"
-    family: Family = Family.TRUST
-    needs: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "rounds taken part in / rounds so far; counted by the server"
-
-    def __call__(self, round: Cohort, history: History) -> Vector:
-        """Above 0, since all who are asked take part in this round."""
-        counts = [history.participations.get(client, 0) + 1 for client in round.ids]
-        return np.asarray(counts, dtype=np.float64) / round.index
+        return cohort.facts[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class Computation:
-    """xi_i = slowest time of the group / own time, so 1 for the slowest (SPEC A3, Eq. 10).
+    """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
 
     `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
     `epochs`, which stands for simulated speed: more epochs in the same time, 1 / epochs for each.
@@ -145,36 +181,25 @@ class Computation:
     about: str = "slowest time of the group / own time, by the server's clock"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The one fact it goes by."""
+    def required_facts(self) -> tuple[str, ...]:
+        """The one fact that it goes by."""
         return (self.time,)
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Quicker clients get more."""
-        fact = round.facts[self.time]
+        fact = cohort.facts[self.time]
         taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
         return np.asarray(taken.max() / taken)
 
 
 @dataclass(frozen=True, slots=True)
-class DataRatio:
-    """delta_i = |D_i| / sum of |D_j| over the group (SPEC A3)."""
-
-    name: str = "DataRatio"
-    family: Family = Family.DATA
-    needs: tuple[str, ...] = ("samples",)
-    degree: bool = True
-    about: str = "the client's share of the group's training rows"
-
-    def __call__(self, round: Cohort, history: History) -> Vector:
-        """Shares that sum to 1."""
-        samples = round.facts["samples"]
-        return np.asarray(samples / samples.sum())
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
-    """What the server found of the client's model, merged with the global one, on rows of its own (SPEC A4)."""
+    """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
+
+    >>> from fedmerit.core.objectives import find_objective
+    >>> Validated(find_objective("parity:sex")).name
+    'validated:parity:sex'
+    """
 
     objective: Objective
     family: Family = Family.TARGET
@@ -186,7 +211,7 @@ class Validated:
         return f"{VALIDATED}{self.objective.name}"
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_facts(self) -> tuple[str, ...]:
         """The fact of the same name."""
         return (self.name,)
 
@@ -195,18 +220,18 @@ class Validated:
         """One line for lists and reports."""
         return f"{self.objective.name} of the client's model, merged with the global one, on the server's rows"
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
         """0..1, higher is better."""
-        return round.facts[self.name]
+        return cohort.facts[self.name]
 
 
 @dataclass(frozen=True, slots=True)
 class LossPower:
-    """F_k ** q, F the loss of the received model on the client's rows: q-FFL's weights; q = 0 weighs all alike."""
+    """F_k ** q, F the loss of the received model on the client's rows: q-FFL's weights [q-FFL]; q = 0: all alike."""
 
     q: float = 1.0
     family: Family = Family.MODEL
-    needs: tuple[str, ...] = (LOSS,)
+    required_facts: tuple[str, ...] = (LOSS,)
     degree: bool = False
     name: str = "LossPower"
     about: str = "loss of the received model on the client's rows, to a power: who fares badly counts more (q-FFL)"
@@ -215,40 +240,28 @@ class LossPower:
         if not 0 <= self.q < np.inf:
             raise ConfigError(f"q is a power of the loss, 0 or more; got {self.q}")
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Larger losses, larger values."""
-        return np.asarray(round.facts[LOSS] ** self.q)
+        return np.asarray(cohort.facts[LOSS] ** self.q)
 
 
 @dataclass(frozen=True, slots=True)
 class Agnostic:
-    """exp(eta * sum of the client's losses so far): the worst client is raised round by round (agnostic FL)."""
+    """exp(eta * sum of the client's losses so far): the worst client is raised round by round [AFL]."""
 
     eta: float = 0.1
     family: Family = Family.MODEL
-    needs: tuple[str, ...] = (LOSS,)
+    required_facts: tuple[str, ...] = (LOSS,)
     degree: bool = True
     name: str = "Agnostic"
     about: str = "exp of the losses so far: the client that fares worst is raised round by round (agnostic FL)"
 
-    def __call__(self, round: Cohort, history: History) -> Vector:
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
         """In proportion to the largest of the round, which keeps it finite."""
-        so_far = np.array([history.losses.get(client, 0.0) for client in round.ids]) + round.facts[LOSS]
+        so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
         return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
-SHORTEST = 1e-9
-"""Seconds; a clock may stand still between two looks at it."""
-
-DS = Reported("DS", Family.DATA, "samples", "dataset size: number of training rows")
-LD = Reported("LD", Family.DATA, "labels", "label diversity: number of distinct labels")
-LC = Reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
-MW = Divergence()
-CB = Reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
-IS = Reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
-Sharpness = Reported("Sharpness", Family.DATA, "sharpness", "from pixels: mean variance of the Laplacian")
-
-PARTICIPATION = Participation()
 COMPUTATION = Computation()
 REPORTED_COMPUTATION = Computation(
     SECONDS, "ReportedComputation", about="slowest time of the group / own time, as clients report it"
@@ -256,18 +269,17 @@ REPORTED_COMPUTATION = Computation(
 SIMULATED_COMPUTATION = Computation(
     EPOCHS, "SimulatedComputation", about="own epochs / fewest epochs of the group: simulated speed, see [run.schedule]"
 )
-DATA_RATIO = DataRatio()
 
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
 )
-CRITERIA: Mapping[str, Criterion] = {criterion.name: criterion for criterion in _ALL}
+CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion called so; `attribute:NAME` makes one for any attribute, `validated:NAME` for any objective."""
+    """The criterion of that name; `attribute:NAME` makes one for any attribute, `validated:NAME` for any objective."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(VALIDATED):
@@ -278,7 +290,7 @@ def find_criterion(name: str) -> Criterion:
 
 
 def _validated_names() -> list[str]:
-    return [*(f"{VALIDATED}{name}" for name in PLAIN), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
+    return [*(f"{VALIDATED}{name}" for name in OVERALL), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
 
 
 def find_priority(names: Sequence[str]) -> tuple[Criterion, ...]:

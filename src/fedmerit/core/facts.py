@@ -1,50 +1,65 @@
-"""Facts: the numbers a client measures about its own rows.
+"""Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
 
-| fact           | measure                                                                    |
-| -------------- | -------------------------------------------------------------------------- |
-| samples        | number of training rows                                                    |
-| labels         | number of distinct labels                                                  |
-| coverage       | distinct labels / classes of the task                                      |
-| balance        | rows of the rarest class / rows of the commonest, over all classes         |
-| sharp          | share of images not marked `Blurry`                                        |
-| sharpness      | variance of the Laplacian of the grey image, mean over the images          |
-| attribute:NAME | mean of the attribute NAME over the rows: a share, or a boolean as 0 or 1  |
-| seconds        | how long the client says it trained                                        |
-
-| loss           | mean loss of the received model on the client's training rows              |
-
-Some facts are the server's: `clock`, the seconds by its own clock; `epochs`, what it asked the client to do;
-`validated:OBJECTIVE`, what it found of the client's model on rows of its own.
+`FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
+print it. `attribute:NAME` and `validated:OBJECTIVE` are families; `find_fact` makes their members.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fedmerit.core.types import Samples
+from fedmerit.core.types import NOTHING, Samples
 from fedmerit.errors import DataError, UnknownName
 
+Source: TypeAlias = Literal["client", "server"]
+
 ATTRIBUTE = "attribute:"
-SECONDS = "seconds"
-LOSS = "loss"
-CLOCK = "clock"
-EPOCHS = "epochs"
 VALIDATED = "validated:"
+SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
+MOST_SAMPLES = 1e9
+"""The most rows that a client may claim where the federation does not state fewer."""
 
 
-def is_servers(name: str) -> bool:
-    """Whether it is a fact that no client is asked for."""
-    return name in (CLOCK, EPOCHS) or name.startswith(VALIDATED)
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number per client and round: what it is, where it comes from, and the range that it must lie in.
+
+    `measure` computes it from the client's rows; without it the client's training or the server provides the value.
+    A value below `low` or above `high` is not believed: the client is left out of the round. A federation may state
+    tighter limits by name, for example `labels` <= the number of classes.
+
+    >>> Fact("share", "some share", low=0, high=1).wrong(1e6)
+    'fact share lies in 0..1: 1000000.0'
+    """
+
+    name: str
+    about: str
+    measure: Callable[[Samples], float] | None = None
+    low: float = 0.0
+    high: float | None = None
+    source: Source = "client"
+
+    def wrong(self, value: Any, most: float | None = None) -> str | None:
+        """Why this claim is not believed, or None; `most` is a limit that the federation states."""
+        if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+            return f"fact {self.name} is missing or not a number: {value!r:.80}"
+        if not 0 <= value <= sys.float_info.max:
+            return f"fact {self.name} must be finite and >= 0: {value!r:.80}"
+        high = min((limit for limit in (self.high, most) if limit is not None), default=None)
+        if high is not None and not self.low <= value <= high:
+            return f"fact {self.name} lies in {self.low:g}..{high:g}: {value!r:.80}"
+        return None if value >= self.low else f"fact {self.name} is at least {self.low:g}: {value!r:.80}"
 
 
 def class_balance(samples: Samples) -> float:
-    """min / max of the class counts (SPEC A1, CB); 0 where a class of the task is missing."""
+    """min / max of the class counts [PMCFL, CB]; 0 where a class of the task is missing."""
     counts = np.bincount(samples.y, minlength=samples.classes)
     return float(counts.min() / counts.max()) if counts.max() else 0.0
 
@@ -73,26 +88,64 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
     return float(edges.var(axis=(1, 2)).mean())
 
 
-NO_TRAINING: Mapping[str, float] = MappingProxyType({SECONDS: 0.0, LOSS: 0.0})
-
-FACTS: Mapping[str, Callable[[Samples], float]] = {
-    "samples": lambda samples: float(len(samples)),
-    "labels": lambda samples: float(len(np.unique(samples.y))),
-    "coverage": lambda samples: len(np.unique(samples.y)) / samples.classes,
-    "balance": class_balance,
-    "sharp": lambda samples: 1.0 - attribute_share(samples, "Blurry"),
-    "sharpness": lambda samples: laplacian_sharpness(samples.x),
-}
+def _labels(samples: Samples) -> float:
+    return float(len(np.unique(samples.y)))
 
 
-def measure(samples: Samples, needs: Iterable[str], of_training: Mapping[str, float] = NO_TRAINING) -> dict[str, float]:
-    """The facts asked for, measured on a client's rows; `of_training` are those of its training on them."""
-    return {name: of_training[name] if name in of_training else _measure(samples, name) for name in needs}
+_ALL = (
+    Fact(SAMPLES, "number of training rows", lambda rows: float(len(rows)), high=MOST_SAMPLES),
+    Fact("labels", "number of distinct labels", _labels, high=MOST_SAMPLES),
+    Fact("coverage", "distinct labels / classes of the task", lambda rows: _labels(rows) / rows.classes, high=1),
+    Fact("balance", "rows of the rarest class / rows of the commonest, over all classes", class_balance, high=1),
+    Fact("sharp", "share of images not marked `Blurry`", lambda rows: 1 - attribute_share(rows, "Blurry"), high=1),
+    Fact(
+        "sharpness",
+        "variance of the grey image's Laplacian, mean over images",
+        lambda rows: laplacian_sharpness(rows.x),
+    ),
+    Fact(SECONDS, "how long the client says it trained", low=1e-12),
+    Fact(LOSS, "mean loss of the received model on the client's training rows"),
+    Fact(CLOCK, "how long the client took by the server's clock", source="server"),
+    Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
+)
+FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
+OF_TRAINING = (SECONDS, LOSS)
+"""Facts that come out of a client's training, not out of its rows."""
+
+
+def find_fact(name: str) -> Fact:
+    """The fact of that name; a name in no table is a number >= 0 that a client reports by itself.
+
+    >>> find_fact("balance").high, find_fact("attribute:Young").high, find_fact("clock").source
+    (1, 1, 'server')
+    """
+    if name.startswith(ATTRIBUTE):
+        attribute = name.removeprefix(ATTRIBUTE)
+        return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
+    if name.startswith(VALIDATED):
+        return Fact(name, "what the server measured of the client's model", high=1, source="server")
+    return FACTS.get(name) or Fact(name, "a number that clients report by themselves")
+
+
+def _share_of(attribute: str) -> Callable[[Samples], float]:
+    return lambda rows: attribute_share(rows, attribute)
+
+
+def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, float] = NOTHING) -> dict[str, float]:
+    """The facts asked for, measured on a client's rows; `of_training` are those that its training brought.
+
+    >>> import numpy as np
+    >>> rows = Samples(np.zeros((4, 2)), np.array([0, 0, 0, 1]), classes=2)
+    >>> measure(rows, ["samples", "balance"])
+    {'samples': 4.0, 'balance': 0.3333333333333333}
+    """
+    return {name: of_training[name] if name in of_training else _measure(samples, name) for name in names}
 
 
 def _measure(samples: Samples, name: str) -> float:
-    if name.startswith(ATTRIBUTE):
-        return attribute_share(samples, name.removeprefix(ATTRIBUTE))
-    if name not in FACTS:
-        raise UnknownName("fact", name, [*FACTS, SECONDS, LOSS, f"{ATTRIBUTE}NAME"])
-    return FACTS[name](samples)
+    found = find_fact(name).measure
+    if found is not None:
+        return found(samples)
+    if name in OF_TRAINING:
+        return 0.0  # measured without training: nothing was done
+    raise UnknownName("fact", name, [*(one.name for one in _ALL if one.source == "client"), f"{ATTRIBUTE}NAME"])

@@ -1,57 +1,124 @@
-"""Fleet: what a round asks of the clients, wherever they are."""
+"""Fleet: what a round asks of the clients, wherever they are, and the server's own part as one value.
+
+The protocols are small: what needs only the clients' judgement of models takes `Judges`, not a whole `Fleet`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
+import numpy as np
+
+from fedmerit.core.check import Limits
+from fedmerit.core.learner import LayeredLearner, Learner, ProbabilisticLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
-from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
+from fedmerit.core.types import (
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    Samples,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
+
+Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
+"""Ask models about the server's own rows."""
 
 
-class Fleet(Protocol):
-    """The clients. A client that fails is named in the replies; it never ends the round."""
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server's own part: who the clients are, how they learn, rows of its own, and what clients may claim.
 
-    def names(self) -> Sequence[str]:
-        """What people call the clients; client i is the i-th."""
+    names    what people call the clients; client i is the i-th
+    rows     rows to score models on; None where the server has none
+    limits   the most that a client may claim, by fact: what the federation knows of it
+    faster   another way to ask models about `rows` with the same answers, for example on several cores
+    """
 
-    def start(self, seed: int) -> Model:
+    names: tuple[str, ...]
+    learner: Learner
+    rows: Samples | None = None
+    limits: Limits = field(default_factory=dict)
+    faster: Predict | None = None
+
+    def first_model(self, seed: int) -> Model:
         """The model before the first round."""
-
-    def train(self, index: int, parcels: Mapping[ClientId, Download], needs: Sequence[str], seed: int) -> Replies:
-        """Deliver a parcel to each client, let it train, and collect updates and the facts asked for."""
+        return self.learner.start(seed)
 
     def layers(self) -> Sequence[int]:
-        """The lengths of the model's layers, in its order."""
+        """The lengths of the model's layers, in its order; one layer where the learner does not know."""
+        learner = self.learner
+        return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
 
-    def reward(
-        self, index: int, parts: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
-    ) -> Mapping[ClientId, Verdict]:
-        """Send clients parts to add to their own models; each tests its own on its validation rows and answers."""
+    @property
+    def predict(self) -> Predict | None:
+        """How models are asked about the server's rows; None where it has none."""
+        return None if self.rows is None else self.faster or self._one_by_one
 
-    def has_server_rows(self) -> bool:
-        """Whether the server has rows of its own."""
+    def _one_by_one(self, models: Iterable[Model]) -> Predictions:
+        assert self.rows is not None  # `predict` asks before
+        return predict_rows(self.learner, self.rows, models)
 
-    def validate(self, models: Iterable[Model]) -> Predictions:
-        """What these models say of the server's rows."""
 
-    def audit(
-        self, model: Model, objectives: Sequence[Objective], *, own: bool
-    ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Objectives of the model, or of each client's own, on each client's test rows; NaN where unknown."""
+def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Predictions:
+    """What models say of rows: classes, and probabilities where the learner knows them."""
+    predicted, probabilities = [], []
+    for model in models:
+        predicted.append(learner.predict(model, rows.x))
+        if isinstance(learner, ProbabilisticLearner):
+            probabilities.append(learner.predict_proba(model, rows.x))
+    known = np.stack(probabilities) if probabilities else None
+    return Predictions(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
 
-    def save(self, run: Path, round: int) -> None:
-        """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
 
-    def load(self, run: Path, round: int) -> bool:
-        """On a resume: give clients what they had after a round; False where that cannot be had."""
+class Judges(Protocol):
+    """Clients that test models."""
+
+    def judges(self) -> int:
+        """How many there are to ask."""
 
     def evaluate(
         self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
     ) -> Sequence[Evaluation]:
         """Test one or several models on the rows of every client, or of some, in one exchange."""
 
+
+class PersonalClients(Protocol):
+    """Clients that keep a personal model."""
+
+    def send_rewards(
+        self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    ) -> Mapping[ClientId, Verdict]:
+        """Send updates to add to personal models; each client tests its own on its validation rows and answers."""
+
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
-        """Each client tests its own model on its rows; who has none, this one."""
+        """Each client tests its personal model on its rows; who has none, this one."""
+
+
+class Fleet(Judges, PersonalClients, Protocol):
+    """The clients. A client that fails is named in the replies; it never ends the round."""
+
+    @property
+    def server(self) -> Server:
+        """The server's own part."""
+
+    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
+        """Deliver a download to each client, let it train, and collect updates and the facts asked for."""
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """Objectives of the model, or of each personal one, on each client's test rows; NaN where unknown."""
+
+    def save(self, run: Path, index: int) -> None:
+        """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
+
+    def load(self, run: Path, index: int) -> bool:
+        """On a resume: give clients what they had after a round; False where that cannot be had."""

@@ -1,4 +1,4 @@
-"""Groups: which clients are aggregated together; all of them, or those whose updates point the same way (SPEC A3)."""
+"""Groups: which clients are aggregated together: all, or those whose updates point the same way [M2F, sec. III]."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class PairDistances:
 class Groups:
     """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
 
-    `cut` is the distance from which on clients were kept apart; `met` is what a grouping wants to know next time.
+    `cut` is the distance from which on clients were kept apart; `pairs` is what a grouping wants to know next time.
     """
 
     labels: NDArray[np.intp]
     cut: float | None = None
     distances: Matrix | None = None
-    met: PairDistances | None = None
+    pairs: PairDistances | None = None
 
     @property
     def members(self) -> list[NDArray[np.intp]]:
@@ -77,15 +77,15 @@ class Groups:
 class Grouping(Protocol):
     """Who belongs together, by the updates of a round."""
 
-    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
-        """A group for each client; `met` are the earlier rounds."""
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
+        """A group for each client; `pairs` are the earlier rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneGroup:
     """All clients together: one aggregate."""
 
-    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """The same group for everybody."""
         return Groups(np.zeros(len(updates), dtype=np.intp))
 
@@ -93,7 +93,7 @@ class OneGroup:
 @dataclass(frozen=True, slots=True)
 class ByCosine:
     """Agglomerative, by R_ij = 1 - cos(update_i, update_j) in 0..2: the nearest two groups are merged while nearer than
-    a cut (SPEC A3).
+    a cut [M2F, Alg. 1].
 
     `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
     summed updates (`centroid`). `cut` says where to stop and `at` is its level:
@@ -133,12 +133,12 @@ class ByCosine:
         """The level of the cut."""
         return LEVELS[self.cut] if self.at is None else self.at
 
-    def __call__(self, updates: Updates, ids: Sequence[ClientId], met: PairDistances) -> Groups:
+    def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """Groups of the clients of this round; who is absent is not asked."""
         norms, distances = updates.norms, np.asarray(1.0 - updates.cosines())
         np.fill_diagonal(distances, 0.0)
-        met = met.after(ids, distances) if self.over == "all" else met
-        used = met.mean(ids) if self.over == "all" else distances
+        pairs = pairs.after(ids, distances) if self.over == "all" else pairs
+        used = pairs.mean(ids) if self.over == "all" else distances
         moving = np.flatnonzero(norms > 0)
         labels = np.full(len(updates), len(updates), dtype=np.intp)  # a number that no group of the others has
         cut = None
@@ -149,7 +149,7 @@ class ByCosine:
             labels[moving] = _labels(tree, cut)
         elif len(moving):
             labels[moving] = 0
-        return Groups(_numbered(labels), cut, distances, met)
+        return Groups(_numbered(labels), cut, distances, pairs)
 
     def _tree(self, distances: Matrix, norms: Vector) -> Matrix:
         """Merges in scipy's form: two groups, their distance, how many clients they have together."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,7 +36,7 @@ class BatchedLearner(Learner, Protocol):
     """A learner that trains several clients faster at once than one by one."""
 
     @property
-    def together(self) -> int:
+    def clients_at_once(self) -> int:
         """How many at once; 1 where it does not pay."""
 
     def train_batched(
@@ -64,3 +64,17 @@ class LayeredLearner(Learner, Protocol):
     @property
     def layers(self) -> Sequence[int]:
         """The lengths of the model's layers, in its order."""
+
+
+@runtime_checkable
+class ExtrasLearner(Learner, Protocol):
+    """A learner that receives named vectors beside the model and sends some back: control variates, gradients."""
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The names of the vectors that it sends back, each as long as the model."""
+
+    def train_with(
+        self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
+    ) -> tuple[Model, Mapping[str, Model]]:
+        """As `train`, with the vectors that came along; the trained model, and the vectors to send back."""

@@ -1,4 +1,4 @@
-"""Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better (SPEC A4)."""
+"""Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better [FedVal]."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class Objective(Protocol):
     def name(self) -> str:
         """How configuration, ledger and report call it."""
 
-    def __call__(self, answers: Predictions) -> Vector:
+    def __call__(self, predictions: Predictions) -> Vector:
         """The objective of each model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Overall:
     """An objective of all rows together."""
 
     name: str
 
-    def __call__(self, answers: Predictions) -> Vector:
-        """As `PLAIN` has it."""
-        return PLAIN[self.name](answers)
+    def __call__(self, predictions: Predictions) -> Vector:
+        """As `OVERALL` has it."""
+        return OVERALL[self.name](predictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,17 @@ class ByGroup:
         """The measure and the attribute."""
         return f"{self.measure}:{self.attribute}"
 
-    def __call__(self, answers: Predictions) -> Vector:
+    def __call__(self, predictions: Predictions) -> Vector:
         """As `GROUPED` has it; NaN where there are not two groups to compare."""
-        groups = answers.groups(self.attribute)
+        groups = predictions.groups(self.attribute)
         if len(groups) < 2:
-            return np.full(len(answers.predicted), np.nan)
-        return GROUPED[self.measure](answers, groups)
+            return np.full(len(predictions.predicted), np.nan)
+        return GROUPED[self.measure](predictions, groups)
 
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """An objective that counts only for models of some accuracy: a constant model looks fair (SPEC A4)."""
+    """An objective that counts only for models of some accuracy: a constant model looks fair [FedVal]."""
 
     objective: Objective
     least: float
@@ -103,59 +103,63 @@ class Gated:
         """As the objective's: the gate is a setting of it."""
         return self.objective.name
 
-    def __call__(self, answers: Predictions) -> Vector:
+    def __call__(self, predictions: Predictions) -> Vector:
         """0 below the gate."""
-        values = self.objective(answers)
-        return np.where(np.isnan(values) | (accuracy(answers) >= self.least), values, 0.0)
+        values = self.objective(predictions)
+        return np.where(np.isnan(values) | (accuracy(predictions) >= self.least), values, 0.0)
 
 
-def accuracy(answers: Predictions) -> Vector:
+def accuracy(predictions: Predictions) -> Vector:
     """Share of rows that are right."""
-    return np.asarray((answers.predicted == answers.y).mean(axis=1))
+    return np.asarray((predictions.predicted == predictions.y).mean(axis=1))
 
 
-def balanced_accuracy(answers: Predictions) -> Vector:
+def balanced_accuracy(predictions: Predictions) -> Vector:
     """Mean over the classes that occur of the share of their rows that are right."""
-    right = answers.predicted == answers.y
-    return np.asarray(np.mean([right[:, answers.y == label].mean(axis=1) for label in np.unique(answers.y)], axis=0))
+    right = predictions.predicted == predictions.y
+    return np.asarray(
+        np.mean([right[:, predictions.y == label].mean(axis=1) for label in np.unique(predictions.y)], axis=0)
+    )
 
 
-def scaled_loss(answers: Predictions) -> Vector:
+def scaled_loss(predictions: Predictions) -> Vector:
     """1 - cross-entropy / ln(classes), not below 0: a guess among all classes alike has 0."""
-    chances = _chances(answers, "loss")[:, np.arange(len(answers.y)), answers.y]
-    entropy = -np.log(np.maximum(chances.astype(np.float64), 1e-12)).mean(axis=1)
-    return np.asarray(np.maximum(1 - entropy / np.log(answers.classes), 0.0))
+    probabilities = _probabilities(predictions, "loss")[:, np.arange(len(predictions.y)), predictions.y]
+    entropy = -np.log(np.maximum(probabilities.astype(np.float64), 1e-12)).mean(axis=1)
+    return np.asarray(np.maximum(1 - entropy / np.log(predictions.classes), 0.0))
 
 
-def worst_group(answers: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
+def worst_group(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """The accuracy of the group that fares worst."""
-    right = answers.predicted == answers.y
+    right = predictions.predicted == predictions.y
     return np.asarray(np.min([right[:, rows].mean(axis=1) for rows in groups], axis=0))
 
 
-def parity(answers: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
+def parity(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """1 - largest difference between groups of P(predicted = 1)."""
-    return 1 - _spread([_positive(answers)[:, rows].mean(axis=1) for rows in groups])
+    return 1 - _spread([_positive(predictions)[:, rows].mean(axis=1) for rows in groups])
 
 
-def opportunity(answers: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
+def opportunity(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """1 - largest difference between groups of P(predicted = 1 | y = 1)."""
-    return 1 - _spread(_rates(answers, groups, 1))
+    return 1 - _spread(_rates(predictions, groups, 1))
 
 
-def odds(answers: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
+def odds(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """1 - mean of the largest differences of P(predicted = 1 | y = 1) and of P(predicted = 1 | y = 0)."""
-    return 1 - (_spread(_rates(answers, groups, 1)) + _spread(_rates(answers, groups, 0))) / 2
+    return 1 - (_spread(_rates(predictions, groups, 1)) + _spread(_rates(predictions, groups, 0))) / 2
 
 
-def calibration(answers: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
+def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """1 - largest difference between groups of (mean chance given to class 1 - share of class 1)."""
-    chances = _chances(answers, "calibration")[:, :, 1].astype(np.float64)
-    _positive(answers)
-    return np.maximum(1 - _spread([chances[:, rows].mean(axis=1) - answers.y[rows].mean() for rows in groups]), 0.0)
+    probabilities = _probabilities(predictions, "calibration")[:, :, 1].astype(np.float64)
+    _positive(predictions)
+    return np.maximum(
+        1 - _spread([probabilities[:, rows].mean(axis=1) - predictions.y[rows].mean() for rows in groups]), 0.0
+    )
 
 
-PLAIN: Mapping[str, Callable[[Predictions], Vector]] = {
+OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
     "loss": scaled_loss,
@@ -172,11 +176,11 @@ GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] =
 def find_objective(name: str) -> Objective:
     """The objective called so: `accuracy`, or `parity:ATTRIBUTE`."""
     measure, colon, attribute = name.partition(":")
-    if measure in PLAIN and not colon:
-        return Plain(measure)
+    if measure in OVERALL and not colon:
+        return Overall(measure)
     if measure in GROUPED and attribute:
         return ByGroup(measure, attribute)
-    raise UnknownName("objective", name, [*PLAIN, *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)])
+    raise UnknownName("objective", name, [*OVERALL, *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)])
 
 
 def _spread(values: list[Vector]) -> Vector:
@@ -184,21 +188,23 @@ def _spread(values: list[Vector]) -> Vector:
     return np.asarray(table.max(axis=0) - table.min(axis=0))
 
 
-def _rates(answers: Predictions, groups: list[NDArray[np.intp]], label: int) -> list[Vector]:
+def _rates(predictions: Predictions, groups: list[NDArray[np.intp]], label: int) -> list[Vector]:
     """P(predicted = 1 | y = label) of each group; NaN where it has no such row, which makes the objective unknown."""
-    positive = _positive(answers)
-    inside = [rows[answers.y[rows] == label] for rows in groups]
+    positive = _positive(predictions)
+    inside = [rows[predictions.y[rows] == label] for rows in groups]
     unknown = np.full(len(positive), np.nan)
     return [positive[:, rows].mean(axis=1) if len(rows) else unknown for rows in inside]
 
 
-def _positive(answers: Predictions) -> NDArray[np.bool_]:
-    if answers.classes != 2:
-        raise DataError(f"parity, opportunity, odds and calibration need two classes; this task has {answers.classes}")
-    return np.asarray(answers.predicted == 1)
+def _positive(predictions: Predictions) -> NDArray[np.bool_]:
+    if predictions.classes != 2:
+        raise DataError(
+            f"parity, opportunity, odds and calibration need two classes; this task has {predictions.classes}"
+        )
+    return np.asarray(predictions.predicted == 1)
 
 
-def _chances(answers: Predictions, name: str) -> NDArray[np.float32]:
-    if answers.probabilities is None:
-        raise DataError(f"objective {name} needs probabilities, and the learner has no method `chances`")
-    return answers.probabilities
+def _probabilities(predictions: Predictions, name: str) -> NDArray[np.float32]:
+    if predictions.probabilities is None:
+        raise DataError(f"objective {name} needs probabilities, and the learner has no method `predict_proba`")
+    return predictions.probabilities

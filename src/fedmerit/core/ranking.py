@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import scipy
 
-from fedmerit.core.scores import Score
+from fedmerit.core.scores import Score, Terms, explain_score
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import ConfigError, UnknownName
 
@@ -17,10 +17,14 @@ Rank: TypeAlias = Literal["borda", "squared", "exponential", "top"]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """rs_k from the rank r_k of the score: the best of K has K, the worst 1, ties share the mean (SPEC A4).
+    """rs_k from the rank r_k of any score: the best of K has K, the worst 1, ties share the mean [FedVal].
 
     `borda`: r; `squared`: r ** 2; `exponential`: 2 ** (r - K); `top`: r for the best `top` share of the clients, 0 for
     the others. A client whose score is 0 has earned nothing and keeps 0.
+
+    >>> from fedmerit.core.scores import Product
+    >>> Ranked(Product(), "borda")(np.array([[0.2], [0.9], [0.0]])).tolist()
+    [2.0, 3.0, 0.0]
     """
 
     score: Score
@@ -36,8 +40,13 @@ class Ranked:
     def __call__(self, table: Matrix) -> Vector:
         """The same for any monotone change of the score."""
         values = self.score(table)
-        ranks = scipy.stats.rankdata(values)
-        return np.asarray(np.where(values > 0, self._worth(ranks), 0.0))
+        return np.asarray(np.where(values > 0, self._worth(scipy.stats.rankdata(values)), 0.0))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """Those of the score, and the client's rank in the table."""
+        inner = explain_score(self.score, table, place) or Terms((), "sum", score=float(self.score(table)[place]))
+        rank = float(scipy.stats.rankdata(self.score(table))[place])
+        return replace(inner, rank=(rank, len(table), self.how), score=float(self(table)[place]))
 
     def _worth(self, ranks: Vector) -> Vector:
         match self.how:

@@ -18,14 +18,14 @@ from fedmerit.core.criteria import (
     LossPower,
     Validated,
 )
-from fedmerit.core.facts import is_servers
+from fedmerit.core.facts import SAMPLES, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
-from fedmerit.core.types import Normalise, Own
+from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
 WhenZero = Literal["samples", "uniform", "keep"]
@@ -56,7 +56,7 @@ class Recipe:
     search: Search = FIXED
     grouping: Grouping = ONE_GROUP
     reward: Reward = WHOLE
-    own: Own | None = None
+    personal: Personal | None = None
     acceptance: Acceptance = ACCEPTANCE
     initial: float = 0.0
     rho: Rho = 0.5
@@ -66,49 +66,49 @@ class Recipe:
             raise ConfigError("a recipe has at least one criterion")
         if len(set(self.priority)) < len(self.criteria):
             raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
-        for way in self.ways.values():
-            self._check(way)
-        self._check_own()
+        for weighting in self.weightings.values():
+            self._check(weighting)
+        self._check_personal()
 
-    def _check_own(self) -> None:
+    def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
             raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
         if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
-        if self.own and self.validated:
+        if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
-        if self.own and not isinstance(self.search, Fixed):
+        if self.personal and self.search.asks is not None:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
-        if self.own is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):
+        if self.personal is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):
             raise ConfigError(
                 'groups and rewards are for clients with models of their own; set own to "keep" or "reset", '
                 "or leave out the groups and the reward"
             )
 
-    def _check(self, way: Weighting) -> None:
-        unknown = [name for name in way.priority if name not in self.priority]
-        if unknown or not way.priority:
+    def _check(self, weighting: Weighting) -> None:
+        unknown = [name for name in weighting.priority if name not in self.priority]
+        if unknown or not weighting.priority:
             raise ConfigError(
-                f"a way to weigh names criteria of the recipe, {', '.join(self.priority)}; got {list(way.priority)}"
+                f"a weighting names criteria of the recipe, {', '.join(self.priority)}; got {list(weighting.priority)}"
             )
         degrees = {criterion.name: criterion.degree for criterion in self.criteria}
-        counts = [name for name in way.priority if not degrees[name]]
-        if way.normalise == "none" and counts:
+        counts = [name for name in weighting.priority if not degrees[name]]
+        if weighting.normalise == "none" and counts:
             raise ConfigError(
                 f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
                 'use "max" or "sum"'
             )
 
     @property
-    def way(self) -> Weighting:
-        """The way in which the recipe weighs where its search finds no better one."""
+    def weighting(self) -> Weighting:
+        """The weighting in which the recipe weighs where its search finds no better one."""
         return Weighting(self.priority, self.score, self.normalise)
 
     @property
-    def ways(self) -> dict[str, Weighting]:
-        """All the ways its search may take, by label; its own first."""
-        own = self.way
-        return {way.label(own): way for way in self.search.ways(own)}
+    def weightings(self) -> dict[str, Weighting]:
+        """All the weightings its search may take, by label; its own first."""
+        own = self.weighting
+        return {weighting.label(own): weighting for weighting in self.search.weightings(own)}
 
     @property
     def priority(self) -> tuple[str, ...]:
@@ -116,9 +116,9 @@ class Recipe:
         return tuple(criterion.name for criterion in self.criteria)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_facts(self) -> tuple[str, ...]:
         """The facts its criteria read; samples always, since empty clients are left out."""
-        facts = ["samples", *(fact for criterion in self.criteria for fact in criterion.needs)]
+        facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
         return tuple(dict.fromkeys(facts))
 
     @property
@@ -127,9 +127,9 @@ class Recipe:
         return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
 
     @property
-    def asks(self) -> tuple[str, ...]:
+    def client_facts(self) -> tuple[str, ...]:
         """Those of them that clients are asked for."""
-        return tuple(name for name in self.needs if not is_servers(name))
+        return tuple(name for name in self.required_facts if find_fact(name).source == "client")
 
 
 def fedavg() -> Recipe:
@@ -143,7 +143,7 @@ def prioritized(
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """PMCFL (SPEC A1): criteria in the order of their priority, prioritized scoring unless another score is given."""
+    """PMCFL: criteria in the order of their priority, prioritized scoring unless another score is given."""
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero)
 
 
@@ -154,7 +154,7 @@ def device_aware(
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """DAFL (SPEC A2): as `prioritized`, and in each round the clients' accuracy decides on the order."""
+    """DAFL: as `prioritized`, and in each round the clients' accuracy decides on the order."""
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
 
 
@@ -162,18 +162,18 @@ def m2f(
     *criteria: Criterion,
     grouping: Grouping = BY_COSINE,
     reward: Reward = TOP_SHARE,
-    own: Own = "keep",
+    personal: Personal = "keep",
     acceptance: Acceptance = ACCEPTANCE,
     initial: float = 0.1,
 ) -> Recipe:
-    """M2F (SPEC A3): groups of like updates; quality = participation x computation x data ratio; rewards by quality."""
+    """M2F: groups of like updates; quality = participation x computation x data ratio; rewards by quality."""
     return Recipe(
         criteria=criteria or (PARTICIPATION, COMPUTATION, DATA_RATIO),
         score=Product(),
         normalise="max",  # the product's shares are the same for any scale of a column
         grouping=grouping,
         reward=reward,
-        own=own,
+        personal=personal,
         acceptance=acceptance,
         initial=initial,
     )
@@ -187,7 +187,7 @@ def fedval(
     normalise: Normalise = "none",
     rho: Rho = 0.5,
 ) -> Recipe:
-    """FedVal (SPEC A4): p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server."""
+    """FedVal: p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server."""
     found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
     score: Score = WeightedMean(shares_of(gamma, len(found)))
     return Recipe(

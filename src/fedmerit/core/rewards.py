@@ -1,18 +1,22 @@
-"""Rewards: what a client gets back of its group's aggregate, and whether it takes it (SPEC A3)."""
+"""Rewards: what a client gets back of its group's aggregate, and whether it takes it [M2F, sec. III]."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.types import Model, SparseUpdate, Vector
+from fedmerit.core.groups import Groups
+from fedmerit.core.types import ClientId, Cohort, Model, SparseUpdate, Vector, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from fedmerit.core.fleet import PersonalClients
 
 Largest: TypeAlias = Literal["magnitude", "signed"]
 Scope: TypeAlias = Literal["model", "layer"]
@@ -20,6 +24,19 @@ Share: TypeAlias = Literal["sum", "max"]
 
 ROUNDING = 1e-9
 """A tenth of 100 entries is 10, though 0.1 * 100 may be a little more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRewards:
+    """The rewards that went out, and each client's answer; nothing where all share one model."""
+
+    rewards: Mapping[ClientId, SparseUpdate] = field(default_factory=dict)
+    verdicts: Mapping[ClientId, Verdict] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire."""
+        return sum(reward.nbytes for reward in self.rewards.values())
 
 
 class Reward(Protocol):
@@ -44,7 +61,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class TopShare:
-    """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) (SPEC A3).
+    """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, sec. III].
 
     `share`: the client's weight q_i / sum q (the paper), or q_i / max q, so that the best gets all. `largest`: by
     magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
@@ -123,7 +140,7 @@ def _top_of_layers(keys: Model, number: int, layers: Sequence[int]) -> NDArray[n
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had (SPEC A3)."""
+    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had [M2F, sec. III]."""
 
     sigma: float = 0.05
 
@@ -138,9 +155,27 @@ class Acceptance:
         return bool(after > before or (before - after) / before < self.sigma)
 
 
-def wrong_part(part: SparseUpdate, length: int) -> str:
-    """Why a client must not take a part, whoever sent it; empty where nothing is wrong."""
-    values, places = np.asarray(part.values), part.places
+def send_rewards(
+    reward: Reward,
+    acceptance: Acceptance,
+    cohort: Cohort,
+    groups: Groups,
+    weights: Vector,
+    aggregates: NDArray[np.float32],
+    clients: PersonalClients,
+    layers: Sequence[int],
+) -> SentRewards:
+    """Make each client's reward of its group's aggregate, send it, and collect the answers."""
+    rewards: dict[ClientId, SparseUpdate] = {}
+    for places, aggregate in zip(groups.members, aggregates, strict=True):
+        earned = reward(aggregate, weights[places], cohort.updates.keep(places), layers)
+        rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True)}
+    return SentRewards(rewards, clients.send_rewards(cohort.index, rewards, acceptance))
+
+
+def wrong_reward(reward: SparseUpdate, length: int) -> str:
+    """Why a client must not take a reward, whoever sent it; empty where nothing is wrong."""
+    values, places = np.asarray(reward.values), reward.places
     if values.ndim != 1 or values.dtype != np.float32 or not np.isfinite(values).all():
         return "the reward's values are not finite float32 numbers"
     if places is None:

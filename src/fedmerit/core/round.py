@@ -1,63 +1,30 @@
-"""One round of every algorithm: select, train, check, group, weigh, search, aggregate, reward, evaluate, record."""
+"""One round of every algorithm: the only file that names every stage.
+
+    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> reward -> evaluate
+
+`play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
+collects in its own way, calls the same `settle`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from time import perf_counter
 
 import numpy as np
 
-from fedmerit.core.aggregation import Aggregation, decide, make_candidates
-from fedmerit.core.check import check
-from fedmerit.core.facts import CLOCK, EPOCHS, LOSS
-from fedmerit.core.fleet import Fleet
-from fedmerit.core.groups import Groups, PairDistances
-from fedmerit.core.handout import SentRewards, send_rewards, tested
+from fedmerit.core.aggregation import aggregate
+from fedmerit.core.candidates import make_candidates
+from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
 from fedmerit.core.objectives import Objective
 from fedmerit.core.recipes import Recipe
-from fedmerit.core.search import SearchState
+from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Chosen, Selection, draw
-from fedmerit.core.types import ClientId, Cohort, Download, Evaluation, History, Model, Replies, Vector
+from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
+from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
 from fedmerit.core.validation import Audit, audit, validate
-from fedmerit.core.weights import Note, Weights
-
-NOTHING_YET = History()
-NOTHING_TRIED = SearchState()
-NOTHING_GIVEN = SentRewards()
-NOBODY_MET = PairDistances()
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What one round hands to the next."""
-
-    model: Model
-    history: History = NOTHING_YET
-    standing: SearchState = NOTHING_TRIED
-    met: PairDistances = NOBODY_MET
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`."""
-
-    index: int
-    priority: tuple[str, ...]
-    ids: tuple[ClientId, ...]
-    facts: Mapping[str, Vector]
-    weights: Weights | None
-    left_out: Mapping[ClientId, str]
-    evaluation: Evaluation | None
-    bytes_down: int
-    bytes_up: int
-    seconds: Mapping[str, float]
-    decision: Aggregation | None = None
-    groups: Groups | None = None
-    handout: SentRewards = NOTHING_GIVEN
-    notes: tuple[Note, ...] = ()
-    audit: Audit = field(default_factory=dict)
 
 
 def play(
@@ -70,102 +37,107 @@ def play(
     evaluate: bool,
     objectives: Sequence[Objective] = (),
 ) -> tuple[State, Record]:
-    """One round; the model stays as it is where nobody can be weighed. `objectives` are audited when it evaluates."""
-    clock, index = Clock(), state.history.rounds + 1
-    chosen = selection(index, len(fleet.names()), seed)
-    parcels = {client: Download(state.model, recipe.own, epochs) for client, epochs in chosen.items()}
-    replies = fleet.train(index, parcels, recipe.asks, seed)
+    """One round: the state after it, and what it did. `objectives` are audited where it evaluates."""
+    clock, index, server = Clock(), state.history.rounds + 1, fleet.server
+    chosen = selection(index, len(server.names), seed)
+    downloads = {client: Download(state.model, recipe.personal, epochs) for client, epochs in chosen.items()}
+    replies = fleet.train(index, downloads, recipe.client_facts, seed)
     clock.lap("train")
 
-    round, left_out = check(index, replies, recipe.needs, len(state.model), _known(recipe, chosen, replies))
-    round, notes = validate(recipe, round, state.model, fleet)
+    settled = settle(
+        state,
+        recipe,
+        replies,
+        judges=fleet,
+        predict=server.predict,
+        limits=server.limits,
+        known=server_facts(recipe, chosen, replies),
+        personal=fleet,
+        layers=server.layers() if recipe.personal else (),
+        seed=seed,
+        clock=clock,
+    )
+
+    evaluation: Evaluation | None = None
+    audited: Audit = NOTHING
+    if evaluate:
+        model = settled.state.model
+        evaluation = settled.aggregation.evaluation or (
+            fleet.evaluate_personal(model) if recipe.personal else fleet.evaluate([model])[0]
+        )
+        audited = audit(objectives, model, fleet, personal=recipe.personal is not None)
+    clock.lap("evaluate")
+    down = replies.bytes_down + settled.rewards.nbytes
+    return settled.state, make_record(recipe, settled, evaluation, down, replies.bytes_up, clock, audited)
+
+
+def settle(
+    state: State,
+    recipe: Recipe,
+    replies: Replies,
+    *,
+    judges: Judges,
+    predict: Predict | None = None,
+    limits: Limits = NOTHING,
+    known: Known = NOTHING,
+    personal: PersonalClients | None = None,
+    layers: Sequence[int] = (),
+    seed: int,
+    clock: Clock,
+) -> Settled:
+    """All that the server makes of the replies of a round; the model stays as it is where nobody can be weighed.
+
+    judges     the clients that a search asks
+    predict    how models are scored on the server's own rows, for `validated:` criteria
+    limits     the most that a client may claim, by fact
+    known      facts of the server's own
+    personal   the clients with personal models, where the recipe has such; `layers` are the lengths of the model's
+    """
+    index = state.history.rounds + 1
+    cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
+    cohort, notes = validate(recipe, cohort, state.model, predict)
     clock.lap("check")
 
-    groups = recipe.grouping(round.updates, round.ids, state.met)
+    groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
     clock.lap("group")
 
     random = generator(seed, "search", index)
-    options = make_candidates(recipe, state.standing, round, state.history, groups, random) if round.ids else []
+    candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random)
     clock.lap("weigh")
 
-    found = decide(recipe, groups, options, state.standing, state.model, round.updates, fleet, random)
+    aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.search, judges, random)
     clock.lap("aggregate")
-    if found.exchanges:
-        clock.move("aggregate", "search", found.seconds)
+    if aggregation.exchanges:
+        clock.move("aggregate", "search", aggregation.seconds)
 
-    handout = send_rewards(recipe, round, groups, found, fleet)
+    rewards = SentRewards()
+    if personal is not None and aggregation.candidate is not None and aggregation.aggregates is not None:
+        weights, rows = aggregation.candidate.weights.weights, aggregation.aggregates
+        rewards = send_rewards(recipe.reward, recipe.acceptance, cohort, groups, weights, rows, personal, layers)
     clock.lap("reward")
 
-    evaluation = (found.evaluation or tested(recipe, found.model, fleet)) if evaluate else None
-    audited = audit(objectives, recipe, found.model, fleet) if evaluate else {}
-    clock.lap("evaluate")
-
-    record = Record(
-        index,
-        found.option.way.priority if found.option else recipe.priority,
-        round.ids,
-        round.facts,
-        found.option.weights if found.option else None,
-        left_out,
-        evaluation,
-        bytes_down=replies.bytes_down + handout.size,
-        bytes_up=replies.bytes_up,
-        seconds=clock.laps,
-        decision=found,
-        groups=groups,
-        handout=handout,
-        notes=notes,
-        audit=audited,
-    )
-    return State(found.model, remember(state.history, round), found.standing, groups.met or state.met), record
+    history = remember(state.history, cohort)
+    after = State(aggregation.model, state.parts, history, aggregation.search, groups.pairs or state.distances)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
-    """M2F's initial phase (SPEC A3): a fraction lambda of the clients train, their models are averaged; and who did."""
+    """The initial phase: a share of the clients train, their models are averaged [M2F, sec. III]; and who did."""
     if not recipe.initial:
         return model, ()
-    chosen = draw(recipe.initial, len(fleet.names()), seed, "initial", 0)
-    replies = fleet.train(0, {client: Download(model) for client in chosen}, ("samples",), seed)
-    round, _ = check(0, replies, ("samples",), len(model))
-    if not round.ids:
+    chosen = draw(recipe.initial, len(fleet.server.names), seed, "initial", 0)
+    replies = fleet.train(0, {client: Download(model) for client in chosen}, (SAMPLES,), seed)
+    cohort, _ = check(0, replies, (SAMPLES,), len(model), limits=fleet.server.limits)
+    if not cohort.ids:
         return model, ()
-    return model + round.updates.combine(np.full(len(round.ids), 1 / len(round.ids))), round.ids
+    return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), cohort.ids
 
 
-def _known(recipe: Recipe, chosen: Chosen, replies: Replies) -> dict[str, Mapping[ClientId, float]]:
-    """Facts of the server's own: the epochs it asked for, the time by its clock where that counts."""
+def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies) -> Known:
+    """Facts of the server's own: the epochs that it asked for, the time by its clock where that counts."""
     known: dict[str, Mapping[ClientId, float]] = {}
     if any(chosen.values()):
         known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
-    if CLOCK in recipe.needs:
+    if CLOCK in recipe.required_facts:
         known[CLOCK] = replies.seconds
     return known
-
-
-def remember(history: History, round: Cohort) -> History:
-    """The history after one more round."""
-    counts, losses = dict(history.participations), dict(history.losses)
-    for place, client in enumerate(round.ids):
-        counts[client] = counts.get(client, 0) + 1
-        if LOSS in round.facts:
-            losses[client] = losses.get(client, 0.0) + float(round.facts[LOSS][place])
-    return History(history.rounds + 1, counts, losses)
-
-
-class Clock:
-    """Seconds per stage."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = perf_counter()
-
-    def lap(self, stage: str) -> None:
-        """Book the time since the last lap to a stage."""
-        now = perf_counter()
-        self.laps[stage] = now - self._last
-        self._last = now
-
-    def move(self, stage: str, other: str, seconds: float) -> None:
-        """Book some of a stage's seconds to another."""
-        self.laps[stage] -= seconds
-        self.laps[other] = seconds

@@ -1,28 +1,104 @@
-"""Scores: from the normalised criteria of a client, in priority order, to one number (SPEC A5).
+"""Scores: from the normalised criteria of a client, in priority order, to one number.
 
-A table has one row per client and one column per criterion, the most important first; values lie in 0..1.
+A table has one row per client and one column per criterion, the most important first; values lie in 0..1. Every score
+explains itself: `terms(table, place)` are the addends or factors that one client's score is made of.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import ConfigError
 
 SUM_TOLERANCE = 1e-6
+Join: TypeAlias = Literal["sum", "product", "minimum"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One addend or factor of a score: its value, the columns that it speaks of, and its arithmetic in numbers."""
+
+    columns: tuple[int, ...]
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one client's score is made of: `join` of the terms / divisor, then the rank that takes its place.
+
+    rank    None, or (the client's rank, the number of clients, how ranks count): 1 is the worst
+    score   what comes out
+
+    >>> Prioritized().terms(np.array([[0.5, 0.4]]))
+    Terms(terms=(Term(columns=(0,), text='0.5', value=0.5), Term(columns=(0, 1), text='0.5 x 0.4', value=0.2)), \
+join='sum', divisor=1.0, rank=None, score=0.7)
+    """
+
+    terms: tuple[Term, ...]
+    join: Join
+    divisor: float = 1.0
+    rank: tuple[float, int, str] | None = None
+    score: float = float("nan")
+
+    @property
+    def joined(self) -> float:
+        """The terms put together, before any rank takes their place."""
+        values = [term.value for term in self.terms]
+        whole = sum(values) if self.join == "sum" else math.prod(values) if self.join == "product" else min(values)
+        return whole / self.divisor
 
 
 class Score(Protocol):
-    """One number per row of the table; higher is better, never negative."""
+    """One number per row of the table; higher is better, never negative.
+
+    >>> Product()(np.array([[0.5, 0.4], [1.0, 0.0]])).tolist()
+    [0.2, 0.0]
+    """
 
     def __call__(self, table: Matrix) -> Vector:
         """Score every client; columns are in priority order."""
+
+
+@runtime_checkable
+class ExplainedScore(Score, Protocol):
+    """A score that says what it is made of; all of ours do."""
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """The addends or factors of the score of the client in this row of the table."""
+
+
+def explain_score(score: Score, table: Matrix, place: int) -> Terms | None:
+    """The terms of one client's score; None for a score of a user's own that does not explain itself."""
+    return score.terms(table, place) if isinstance(score, ExplainedScore) else None
+
+
+def _sum(terms: Sequence[Term], divisor: float = 1.0) -> Terms:
+    return Terms(tuple(terms), "sum", divisor, score=sum(term.value for term in terms) / divisor)
+
+
+def _prioritized_terms(row: Vector) -> list[Term]:
+    """c_1, c_1 c_2, c_1 c_2 c_3 ...: lambda_i c_i written out."""
+    return [
+        Term(tuple(range(i + 1)), " x ".join(f"{value:.4g}" for value in row[: i + 1]), float(np.prod(row[: i + 1])))
+        for i in range(len(row))
+    ]
+
+
+def _weighted_terms(values: Sequence[float], weights: Sequence[float], columns: Sequence[Sequence[int]]) -> list[Term]:
+    """weight x value, one for each."""
+    return [
+        Term(tuple(int(column) for column in places), f"{weight:.4g} x {value:.4g}", float(weight * value))
+        for value, weight, places in zip(values, weights, columns, strict=True)
+    ]
 
 
 def importance(table: Matrix) -> Matrix:
@@ -33,30 +109,47 @@ def importance(table: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Prioritized:
-    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... (PMCFL, DAFL); range 0..m."""
+    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, sec. 3]; range 0..m."""
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero at one place removes every later term."""
         return np.asarray((importance(table) * table).sum(axis=1))
 
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_1 + c_1 c_2 + ..."""
+        return _sum(_prioritized_terms(table[place]))
+
 
 @dataclass(frozen=True, slots=True)
 class PrioritizedAnd:
-    """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1. Not monotone (SPEC A5)."""
+    """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1; not monotone [Yager 2008]."""
 
     def __call__(self, table: Matrix) -> Vector:
         """A weak criterion counts less where better ones are weak already."""
         return np.asarray(np.power(table, importance(table)).min(axis=1))
 
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_i ** lambda_i, of which the least counts."""
+        row, powers = table[place], importance(table[place : place + 1])[0]
+        terms = [
+            Term(tuple(range(i + 1)), f"{row[i]:.4g} ** {powers[i]:.4g}", float(row[i] ** powers[i]))
+            for i in range(len(row))
+        ]
+        return Terms(tuple(terms), "minimum", score=min(term.value for term in terms))
+
 
 @dataclass(frozen=True, slots=True)
 class PrioritizedMean:
-    """s = sum_i lambda_i c_i / sum_i lambda_i (Yager); range 0..1."""
+    """s = sum_i lambda_i c_i / sum_i lambda_i [Yager 2008]; range 0..1."""
 
     def __call__(self, table: Matrix) -> Vector:
         """lambda_1 is 1, so the divisor is never 0."""
         factors = importance(table)
         return np.asarray((factors * table).sum(axis=1) / factors.sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """As prioritized, divided by the sum of the lambdas."""
+        return _sum(_prioritized_terms(table[place]), float(importance(table[place : place + 1]).sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +164,29 @@ class WeightedMean:
 
     def __call__(self, table: Matrix) -> Vector:
         """A low value can be made good by a high one."""
+        return np.asarray(table @ self._shares(table.shape[1]))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """v_i c_i."""
         m = table.shape[1]
-        return np.asarray(table @ (_fitting(self.weights, m, "weighted-mean") if self.weights else np.full(m, 1 / m)))
+        return _sum(_weighted_terms(table[place], self._shares(m).tolist(), [[i] for i in range(m)]))
+
+    def _shares(self, m: int) -> Vector:
+        return _fitting(self.weights, m, "weighted-mean") if self.weights else np.full(m, 1 / m)
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """s = prod_i c_i (M2F's quality)."""
+    """s = prod_i c_i, the quality of a client [M2F, sec. III]."""
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero anywhere is a zero."""
         return np.asarray(table.prod(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_i."""
+        terms = tuple(Term((i,), f"{value:.4g}", float(value)) for i, value in enumerate(table[place]))
+        return Terms(terms, "product", score=math.prod(term.value for term in terms))
 
 
 class Quantifier(Protocol):
@@ -140,6 +245,14 @@ class OWA:
         """Which criterion a value belongs to does not matter, only its rank in the row."""
         return np.asarray(-np.sort(-table, axis=1) @ _fitting(self.weights, table.shape[1], "owa"))
 
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """w_j b_j, the best value first."""
+        row = table[place]
+        order = np.argsort(-row, kind="stable")
+        return _sum(
+            _weighted_terms(row[order], _fitting(self.weights, len(row), "owa").tolist(), [[place] for place in order])
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class QuantifierOWA:
@@ -158,13 +271,23 @@ class QuantifierOWA:
 
     def __call__(self, table: Matrix) -> Vector:
         """Sort each row from best to worst (ties by priority) and weigh by the quantifier."""
+        order, weights = self._weights(table)
+        return np.asarray((np.take_along_axis(table, order, axis=1) * weights).sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """w_j b_j, the best value first."""
+        row = table[place : place + 1]
+        order, weights = self._weights(row)
+        return _sum(_weighted_terms(row[0][order[0]], weights[0].tolist(), [[place] for place in order[0]]))
+
+    def _weights(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix]:
+        """Each row's columns from best to worst, and the weights of these places."""
         m = table.shape[1]
         own = _fitting(self.importances, m, "importances of owa") if self.importances else np.ones(m)
         order = np.argsort(-table, axis=1, kind="stable")
         reached = np.minimum(np.cumsum(own[order], axis=1) / own.sum(), 1.0)
         reached[:, -1] = 1.0
-        weights = np.diff(self.quantifier(reached), axis=1, prepend=0.0)
-        return np.asarray((np.take_along_axis(table, order, axis=1) * weights).sum(axis=1))
+        return order, np.diff(self.quantifier(reached), axis=1, prepend=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +298,24 @@ class Choquet:
 
     def __call__(self, table: Matrix) -> Vector:
         """Criterion i of the capacity is column i of the table."""
+        _, steps, measures = self._steps(table)
+        return np.asarray((steps * measures).sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """(c_(i) - c_(i-1)) mu({(i)..(m)}), the smallest value first; each speaks of the criteria still in it."""
+        order, steps, measures = (part[0] for part in self._steps(table[place : place + 1]))
+        columns = [sorted(order[i:]) for i in range(len(order))]
+        return _sum(_weighted_terms(steps.tolist(), measures.tolist(), columns))
+
+    def _steps(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix, Matrix]:
+        """Each row's columns in ascending order, the steps from value to value, and the capacity of what is left."""
         m = table.shape[1]
         if m != self.capacity.criteria:
             raise ConfigError(f"the capacity speaks of {self.capacity.criteria} criteria, the table has {m}")
         order = np.argsort(table, axis=1, kind="stable")
         steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
         tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
-        return np.asarray((steps * np.array(self.capacity.values)[tails]).sum(axis=1))
+        return order, steps, np.array(self.capacity.values)[tails]
 
 
 def quantifier_weights(quantifier: Quantifier, m: int) -> Vector:

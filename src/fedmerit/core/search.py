@@ -1,16 +1,22 @@
-"""Search: which way to weigh a round is taken, among orders of the criteria or any other ways (SPEC A2)."""
+"""Search: which weighting a round takes, among orders of the criteria or any others [DAFL, Alg. 1].
+
+`Search` is a protocol: a user's own search proposes weightings, puts the candidates of a round to a `Panel` of clients,
+and ends with one of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
+import scipy
 
+from fedmerit.core.panel import Panel
 from fedmerit.core.scores import Score
-from fedmerit.core.types import Normalise, SplitName, Vector
+from fedmerit.core.types import Evaluation, Normalise, SplitName, Vector
 from fedmerit.core.weights import total_variation
 from fedmerit.errors import ConfigError, UnknownName
 
@@ -25,17 +31,93 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """One way to weigh a round: the criteria in priority order, the score and how columns are normalised."""
+    """One way to weigh a cohort: the criteria in priority order, the score and how columns are normalised."""
 
     priority: tuple[str, ...]
     score: Score
     normalise: Normalise
 
     def label(self, usual: Weighting) -> str:
-        """What people see: the order, and what else is unlike the recipe's own way."""
+        """What people see: the order, and what else is unlike the recipe's own weighting."""
         score = "" if self.score == usual.score else f" by {self.score!r}"
         normalise = "" if self.normalise == usual.normalise else f", {self.normalise}"
         return " > ".join(self.priority) + score + normalise
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """What a search knows from earlier rounds: the weighting taken last, the model's accuracy then, the best so far."""
+
+    weighting: str | None = None
+    quality: float | None = None
+    best: float | None = None
+
+    def after(self, weighting: str, quality: float | None) -> SearchState:
+        """With one more round."""
+        known = [value for value in (self.best, quality) if value is not None]
+        return SearchState(weighting, quality, max(known, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The candidate that a search takes, and the accuracy by which it decided; None where it is not known exactly."""
+
+    place: int
+    quality: float | None = None
+
+
+class Search(Protocol):
+    """How a round's weighting is chosen.
+
+    asks        which rows of the clients decide; None: nobody is asked
+    judges      how many clients are asked first; None: all
+    tolerance   weightings whose weights differ by no more total variation count as one
+    """
+
+    @property
+    def asks(self) -> SplitName | None: ...  # noqa: D102
+    @property
+    def judges(self) -> int | None: ...  # noqa: D102
+    @property
+    def tolerance(self) -> float: ...  # noqa: D102
+
+    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
+        """All that it may take, the recipe's own first."""
+
+    def visit(
+        self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
+    ) -> Sequence[Weighting]:
+        """Those to consider this round, in the order of trying; `current` was taken last."""
+
+    def choose(self, panel: Panel, state: SearchState) -> Choice:
+        """One of the panel's candidates, after asking as many clients about as many of them as it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The recipe's own weighting in every round; nobody is asked.
+
+    >>> Fixed().asks is None
+    True
+    """
+
+    asks: None = None
+    judges: None = None
+    tolerance: float = 0.0
+
+    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
+        """The one."""
+        return (own,)
+
+    def visit(
+        self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
+    ) -> Sequence[Weighting]:
+        """The one."""
+        return (current,)
+
+    def choose(self, panel: Panel, state: SearchState) -> Choice:
+        """The one."""
+        return Choice(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +133,20 @@ Ask: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchState:
-    """What a search knows from earlier rounds: the way taken last, the model's accuracy then, the best so far."""
-
-    way: str | None = None
-    quality: float | None = None
-    best: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """The recipe's own way in every round; nobody is asked."""
-
-    def ways(self, own: Weighting) -> tuple[Weighting, ...]:
-        """The one."""
-        return (own,)
-
-
-@dataclass(frozen=True, slots=True)
 class Backtracking:
-    """DAFL (SPEC A2): the current way first; accept what is not worse; else the next; else the least bad.
+    """The current weighting first; accept what is not worse; else the next; else the least bad [DAFL, Alg. 1].
 
     orders      next comes the nearest by Kendall's distance, the next by name, a random one; `all`: the best of all
     reference   not worse than the last round's model (the paper), or than the best so far
     exchange    `batch`: all that are left in one exchange; `lazy`: one by one (the paper). The choice is the same
     adjust_on   the clients' validation rows, or their test rows (the paper: it chooses on what it reports)
-    tolerance   ways whose weights differ by no more total variation count as one
+    tolerance   weightings whose weights differ by no more total variation count as one
     judges      how many clients, drawn anew each round, are asked; None: all. More are asked while it is undecided, at
                 `confidence`, whether a candidate is worse than the model before the round (not with orders = "all")
-    among       ways to choose from instead of the orders of the recipe's criteria
+    among       weightings to choose from instead of the orders of the recipe's criteria
+
+    >>> Backtracking(orders="all").asks
+    'validation'
     """
 
     orders: Orders = "kendall"
@@ -92,14 +159,14 @@ class Backtracking:
     among: tuple[Weighting, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, value, valid in (
+        for key, value, valid in (
             ("orders", self.orders, Orders),
             ("reference", self.reference, Reference),
             ("exchange", self.exchange, Exchange),
             ("adjust_on", self.adjust_on, SplitName),
         ):
             if value not in get_args(valid):
-                raise UnknownName(f"value of search.{what}", str(value), get_args(valid))
+                raise UnknownName(f"value of search.{key}", str(value), get_args(valid))
         if not 0 <= self.tolerance <= 1:
             raise ConfigError(f"search.tolerance is a total variation, in 0..1; got {self.tolerance}")
         if self.judges is not None and self.judges < 2:
@@ -111,32 +178,47 @@ class Backtracking:
                 'search.judges compare with the model before the round; reference = "best_so_far" needs all clients'
             )
 
-    def ways(self, own: Weighting) -> tuple[Weighting, ...]:
+    @property
+    def asks(self) -> SplitName:
+        """The rows that decide."""
+        return self.adjust_on
+
+    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
         """`among`, or every order of the recipe's criteria."""
         if self.among:
             return tuple(dict.fromkeys((own, *self.among)))
         if len(own.priority) > MOST_CRITERIA:
             raise ConfigError(
                 f"a search goes through every order of at most {MOST_CRITERIA} criteria; got {len(own.priority)}; "
-                "name the ways to choose from with search.among"
+                "name the weightings to choose from with search.among"
             )
         others = (Weighting(order, own.score, own.normalise) for order in permutations(sorted(own.priority)))
         return tuple(dict.fromkeys((own, *others)))
 
-    def visiting(self, current: Weighting, ways: Sequence[Weighting], random: np.random.Generator) -> list[Weighting]:
-        """The current way, then the others as `orders` says; ties by name, then as listed."""
-        others = [way for way in ways if way != current]
+    def visit(
+        self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
+    ) -> list[Weighting]:
+        """The current one, then the others as `orders` says; ties by name, then as listed."""
+        others = [weighting for weighting in weightings if weighting != current]
         if self.orders == "random":
             return [current, *(others[place] for place in random.permutation(len(others)))]
-        others.sort(key=lambda way: way.priority)
+        others.sort(key=lambda weighting: weighting.priority)
         if self.orders != "lexicographic":
-            others.sort(key=lambda way: kendall(current.priority, way.priority))
+            others.sort(key=lambda weighting: kendall(current.priority, weighting.priority))
         return [current, *others]
 
-    def choose(self, candidates: Sequence[T], ask: Ask[T]) -> T:
+    def choose(self, panel: Panel, state: SearchState) -> Choice:
+        """The candidate that `pick` takes; a single one is taken without asking, since there is nothing to compare."""
+        if len(panel) == 1 and self.reference == "last":
+            return Choice(0)
+        place = self.pick(range(len(panel)), _Judging(self, panel, self._reference(state)).ask)
+        accuracy = panel.evaluations[place].accuracy
+        return Choice(place, None if self.judges is not None or np.isnan(accuracy) else accuracy)
+
+    def pick(self, candidates: Sequence[T], ask: Ask[T]) -> T:
         """The first good one in the order given; where none is good, or `all` are wanted, the best; ties: the earliest.
 
-        Where nobody could answer (the quality is NaN) the current way stays.
+        Where nobody could answer (the quality is NaN) the current weighting stays.
         """
         rest = list(candidates)
         tried: list[tuple[T, Answer]] = []
@@ -147,7 +229,7 @@ class Backtracking:
             good = next((candidate for candidate, answer in tried if answer.good), None)
             if good is not None and self.orders != "all":
                 return good
-        best = max(tried, key=lambda one: -1.0 if np.isnan(one[1].quality) else one[1].quality)
+        best = max(tried, key=lambda pair: -1.0 if np.isnan(pair[1].quality) else pair[1].quality)
         return best[0]
 
     def _next(self, asked: int, left: int) -> int:
@@ -156,8 +238,75 @@ class Backtracking:
             return 1
         return left
 
+    def _reference(self, state: SearchState) -> float | None:
+        """What a candidate must reach; None: the accuracy of the model before the round, which is then asked for."""
+        if self.judges is not None:
+            return None
+        return state.quality if self.reference == "last" else state.best
 
-Search: TypeAlias = Fixed | Backtracking
+
+class _Judging:
+    """Backtracking's questions to a panel: who is asked, and when a candidate is good enough."""
+
+    def __init__(self, search: Backtracking, panel: Panel, reference: float | None) -> None:
+        self._search, self._panel, self._reference = search, panel, reference
+        self._asked = min(search.judges or len(panel.turn), len(panel.turn))
+
+    @property
+    def _everybody(self) -> bool:
+        """Whether all clients have been asked, so that the answers are exact."""
+        return self._asked == len(self._panel.turn)
+
+    def ask(self, places: Sequence[int]) -> list[Answer]:
+        """The clients' answers; more judges are asked while a candidate is neither better nor worse for sure."""
+        panel, search = self._panel, self._search
+        clients = None if self._everybody else panel.turn[: self._asked]
+        panel.ask(places, clients, before=self._reference is None and panel.before is None)
+        while search.judges and search.orders != "all" and self._undecided(places):
+            more = panel.turn[self._asked : 2 * self._asked]
+            self._asked += len(more)
+            panel.ask(places, more, before=True)
+        return [Answer(panel.evaluations[place].accuracy, self._good(place)) for place in places]
+
+    def _good(self, place: int) -> bool:
+        before = self._panel.before
+        if self._search.judges and before is not None:
+            return self._not_worse(place) is True
+        reference = before.accuracy if self._reference is None and before else self._reference
+        return reference is not None and self._panel.evaluations[place].accuracy >= reference
+
+    def _undecided(self, places: Sequence[int]) -> bool:
+        return not self._everybody and any(self._not_worse(place) is None for place in places)
+
+    def _not_worse(self, place: int) -> bool | None:
+        panel = self._panel
+        assert panel.before is not None  # judges compare with it, so it was asked for
+        share = self._asked / len(panel.turn)
+        return not_worse(panel.evaluations[place], panel.before, share, self._search.confidence)
+
+
+def not_worse(candidate: Evaluation, before: Evaluation, share: float, confidence: float) -> bool | None:
+    """Whether the candidate's accuracy is at least that of the model before; None: undecided at this confidence.
+
+    `share` of the clients were asked. The difference d = sum(right_k - right_before_k) / sum(n_k) is a ratio of sums
+    over the judges; with e_k = (right_k - right_before_k) - d * n_k its variance is about
+    (1 - share) * n / (n - 1) * sum(e_k ** 2) / sum(n_k) ** 2, and 0 when everybody was asked.
+    """
+    asked = candidate.sizes > 0
+    gains, sizes = (candidate.correct - before.correct)[asked].astype(np.float64), candidate.sizes[asked]
+    total, judges = int(sizes.sum()), len(sizes)
+    if not total:
+        return None if share < 1 else False
+    difference = gains.sum() / total
+    if share >= 1:
+        return bool(difference >= 0)
+    if judges < 2:
+        return None
+    spread = np.sqrt((1 - share) * judges / (judges - 1) * np.square(gains - difference * sizes).sum()) / total
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * spread
+    if difference - reach >= 0:
+        return True
+    return False if difference + reach < 0 else None
 
 
 def kendall(one: Sequence[str], other: Sequence[str]) -> int:

@@ -1,9 +1,10 @@
-"""The values that pass between the stages of a round."""
+"""Types: the values that pass between the stages of a round."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,11 +23,14 @@ Model: TypeAlias = NDArray[np.float32]
 
 Normalise: TypeAlias = Literal["sum", "max", "minmax", "none"]
 
-Own: TypeAlias = Literal["keep", "reset"]
-"""What becomes of a client's own model when it trains: it is kept as trained, or reset to where it started."""
+Personal: TypeAlias = Literal["keep", "reset"]
+"""What becomes of a client's personal model when it trains: it is kept as trained, or reset to where it started."""
 
 SplitName: TypeAlias = Literal["validation", "test"]
 """Which of their rows clients are asked about."""
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""An empty mapping that nobody can write to: the default of optional mappings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +50,31 @@ class Samples:
 class Download:
     """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
 
-    With `own` that model is only for a client that has none of its own: others go on from theirs. Afterwards its own
-    model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is added.
+    With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
+    the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
+    added. `extras` are named vectors as long as the model, for learners that use them (control variates).
     """
 
     model: Model
-    own: Own | None = None
+    personal: Personal | None = None
     epochs: int | None = None
+    extras: Mapping[str, Model] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire."""
+        return self.model.nbytes + sum(vector.nbytes for vector in self.extras.values())
 
 
 @dataclass(frozen=True, slots=True)
 class SparseUpdate:
-    """A reward as it is sent: values to add to a client's own model, at these places of it; without places, at all."""
+    """A reward as it is sent: values to add to a personal model, at these places of it; without places, at all."""
 
     values: Model
     places: NDArray[np.uint32] | None = None
 
     @property
-    def size(self) -> int:
+    def nbytes(self) -> int:
         """Bytes on the wire."""
         return self.values.nbytes + (0 if self.places is None else self.places.nbytes)
 
@@ -88,9 +99,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What came back from a fleet, nothing of it checked yet; row i of `updates` and `facts[i]` belong to `ids[i]`.
+    """What came back from the clients, unchecked; row i of `updates` and `facts[i]` belong to `ids[i]`.
 
-    `seconds` is what each client took by the server's clock.
+    `seconds` is what each client took by the server's clock. `extras` are named vectors beside the update, a row per
+    client, from learners that send them.
     """
 
     ids: tuple[ClientId, ...]
@@ -100,21 +112,28 @@ class Replies:
     seconds: Mapping[ClientId, float] = field(default_factory=dict)
     bytes_down: int = 0
     bytes_up: int = 0
+    extras: Mapping[str, Updates] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """What one round brought in: clients in id order, their updates and facts row by row."""
+    """The clients of one round that passed the check, in id order; updates, facts and extras row by row."""
 
     index: int
     ids: tuple[ClientId, ...]
     updates: Updates
     facts: Mapping[str, Vector]
+    extras: Mapping[str, Updates] = field(default_factory=dict)
 
     def keep(self, places: NDArray[np.intp]) -> Cohort:
         """The clients at these places alone."""
-        facts = {name: column[places] for name, column in self.facts.items()}
-        return Cohort(self.index, tuple(self.ids[place] for place in places), self.updates.keep(places), facts)
+        return Cohort(
+            self.index,
+            tuple(self.ids[place] for place in places),
+            self.updates.keep(places),
+            {name: column[places] for name, column in self.facts.items()},
+            {name: rows.keep(places) for name, rows in self.extras.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +147,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One model, or each client's own, on every client's test set.
+    """One model, or each client's personal one, on every client's test set.
 
     Clients that hold no test rows, or did not answer, have size 0.
     """
@@ -138,7 +157,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of all test rows that are right: the clients' accuracies weighted by test size (SPEC A7)."""
+        """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, sec. 4]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
 

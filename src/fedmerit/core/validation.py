@@ -1,4 +1,4 @@
-"""The server's own look: clients' models scored on its rows for criteria, and audits of the model (SPEC A4)."""
+"""Validation: clients' models scored on the server's own rows, and audits of the model [FedVal]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedmerit.core.fleet import Fleet
+from fedmerit.core.fleet import Fleet, Predict
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId, Cohort, Model, Samples
@@ -22,56 +22,58 @@ Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
 """Objectives by name: of the model on the server's rows (SERVER) and on each client's test rows; NaN where unknown."""
 
 
-def validate(recipe: Recipe, round: Cohort, model: Model, fleet: Fleet) -> tuple[Cohort, tuple[Note, ...]]:
-    """The round with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
+def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
 
     An objective that the server's rows cannot tell is 0 for everybody, which is no information; and that is said.
     """
-    if not recipe.validated or not round.ids:
-        return round, ()
-    rho = np.float32(1 / len(round.ids) if recipe.rho == "1/K" else recipe.rho)
-    answers = fleet.validate(model + rho * round.updates.row(place) for place in range(len(round.ids)))
-    facts, notes = dict(round.facts), []
+    if not recipe.validated or not cohort.ids:
+        return cohort, ()
+    rho = np.float32(1 / len(cohort.ids) if recipe.rho == "1/K" else recipe.rho)
+    if predict is None:
+        raise ConfigError("the server has no rows to score models on; set task.server = 1000")
+    predictions = predict(model + rho * cohort.updates.row(place) for place in range(len(cohort.ids)))
+    facts, notes = dict(cohort.facts), []
     for criterion in recipe.validated:
-        values = criterion.objective(answers)
+        values = criterion.objective(predictions)
         if np.isnan(values).any():
             values = np.zeros(len(values))
             text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"
             notes.append(Note("undefined-objective", criterion.name, text))
         facts[criterion.name] = values
-    return replace(round, facts=facts), tuple(notes)
+    return replace(cohort, facts=facts), tuple(notes)
 
 
-def audit(objectives: Sequence[Objective], recipe: Recipe, model: Model, fleet: Fleet) -> Audit:
+def audit(objectives: Sequence[Objective], model: Model, fleet: Fleet, *, personal: bool) -> Audit:
     """What every objective says of the model: on the server's rows where it has any, and at each client."""
     if not objectives:
         return {}
-    found = dict(fleet.audit(model, objectives, own=recipe.own is not None))
-    if recipe.own is None and fleet.has_server_rows():
-        answers = fleet.validate([model])
-        found[SERVER] = {objective.name: float(objective(answers)[0]) for objective in objectives}
-    return found
+    values = dict(fleet.audit(model, objectives, personal=personal))
+    if not personal and fleet.server.predict is not None:
+        predictions = fleet.server.predict([model])
+        values[SERVER] = {objective.name: float(objective(predictions)[0]) for objective in objectives}
+    return values
 
 
-def check_objectives(objectives: Sequence[Objective], rows: Samples | None, *, chances: bool) -> None:
+def check_objectives(objectives: Sequence[Objective], rows: Samples | None, *, probabilities: bool) -> None:
     """Every objective can be measured on the server's rows; asked before a run starts."""
     if not objectives:
         return
     if rows is None or not len(rows):
         name = objectives[0].name
         raise ConfigError(f"{name} is measured on rows of the server, and it has none; set task.server = 1000")
-    told = try_objectives(objectives, rows, chances=chances)
+    predictions = try_objectives(objectives, rows, probabilities=probabilities)
     for objective in objectives:
-        if isinstance(objective, ByGroup) and len(told.groups(objective.attribute)) < 2:
+        if isinstance(objective, ByGroup) and len(predictions.groups(objective.attribute)) < 2:
             one = objective.attribute.replace(AND, " and ")
             raise DataError(f"{objective.name} compares groups, and the server's rows are all of one by {one}")
 
 
-def try_objectives(objectives: Sequence[Objective], rows: Samples, *, chances: bool) -> Predictions:
+def try_objectives(objectives: Sequence[Objective], rows: Samples, *, probabilities: bool) -> Predictions:
     """Ask every objective about a model that knows nothing; what cannot be measured at all is an error."""
-    guess = np.full((1, len(rows), rows.classes), 1 / rows.classes, dtype=np.float32) if chances else None
+    guess = np.full((1, len(rows), rows.classes), 1 / rows.classes, dtype=np.float32) if probabilities else None
     nothing = np.zeros((1, len(rows)), dtype=np.int64)
-    told = Predictions(rows.y, rows.classes, rows.attributes, nothing, guess)
+    predictions = Predictions(rows.y, rows.classes, rows.attributes, nothing, guess)
     for objective in objectives:
-        objective(told)
-    return told
+        objective(predictions)
+    return predictions

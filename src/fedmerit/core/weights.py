@@ -29,7 +29,7 @@ NoteKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something the user should know about how the weights of a round came about."""
+    """Something that the user should know about how the weights of a round came about."""
 
     kind: NoteKind
     subject: str
@@ -85,7 +85,11 @@ def by_client(
 def weigh(
     raw: Matrix, names: Sequence[str], score: Score, normalise: Normalise = "sum", fallback: Vector | None = None
 ) -> Weights:
-    """w_a = s_a / sum_b s_b with s the score of the normalised row (SPEC A1).
+    """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, sec. 3].
+
+    >>> from fedmerit.core.scores import Prioritized
+    >>> weigh(np.array([[30.0], [10.0]]), ["DS"], Prioritized()).weights.tolist()
+    [0.75, 0.25]
 
     Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
     all-zero weights: the model is kept as it is.
@@ -99,7 +103,7 @@ def weigh(
     return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
 
 
-def together(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
+def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
     """The weights of several groups as one value, rows in client order; a note says of which group it speaks."""
     order = np.argsort(np.concatenate(list(members)))
     notes = [
@@ -117,7 +121,7 @@ def together(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> W
 def normalised(raw: Matrix, how: Normalise) -> Matrix:
     """Each column on one scale: divided by its sum (the papers), by its maximum, or as it is.
 
-    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max (SPEC A1). By
+    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max. By
     `minmax` the worst has 0 and the best 1; where all are alike, all have 1.
     """
     if how == "none":

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import LOSS, SECONDS, measure
-from fedmerit.core.learner import BatchedLearner, Learner, ProbabilisticLearner
+from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ProbabilisticLearner
 from fedmerit.core.types import Model, Samples
 
-LEAST_CHANCE = 1e-12
+LEAST_PROBABILITY = 1e-12
 """So that one row that a model is sure to get wrong does not make a loss infinite."""
 
 
@@ -25,39 +25,43 @@ class Job:
     samples: Samples
     seed: int
     epochs: int | None = None
+    extras: Mapping[str, Model] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it answers, and how long it took."""
+    """What it answers, and how long it took; `extras` are the vectors that its learner sends beside the update."""
 
     update: NDArray[np.float32]
     facts: dict[str, float]
     seconds: float
+    extras: Mapping[str, Model]
 
 
-def answers(learner: Learner, jobs: Sequence[Job], needs: Sequence[str]) -> list[Answer]:
+def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -> list[Answer]:
     """Updates and facts of these clients; an empty one trains nothing and says samples = 0."""
-    losses = [mean_loss(learner, job) if LOSS in needs else 0.0 for job in jobs]
+    losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
     begun = perf_counter()
     full = [job for job in jobs if len(job.samples)]
     trained = iter(_train(learner, full))
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
-    updates = [_difference(next(trained), job.start) if len(job.samples) else np.zeros_like(job.start) for job in jobs]
+    models = [next(trained) if len(job.samples) else (job.start, _no_extras(learner, job)) for job in jobs]
     return [
-        Answer(update, measure(job.samples, needs, {SECONDS: seconds, LOSS: loss}), seconds)
-        for job, update, loss in zip(jobs, updates, losses, strict=True)
+        Answer(
+            _difference(model, job.start), measure(job.samples, facts, {SECONDS: seconds, LOSS: loss}), seconds, extras
+        )
+        for job, (model, extras), loss in zip(jobs, models, losses, strict=True)
     ]
 
 
 def mean_loss(learner: Learner, job: Job) -> float:
     """Cross-entropy of the received model on the client's rows; 0 without rows."""
     if not isinstance(learner, ProbabilisticLearner):
-        raise ValueError("the fact `loss` needs a learner with a method `chances`")
+        raise ValueError("the fact `loss` needs a learner with a method `predict_proba`")
     if not len(job.samples):
         return 0.0
-    chances = learner.predict_proba(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
-    return float(-np.log(np.maximum(chances.astype(np.float64), LEAST_CHANCE)).mean())
+    probabilities = learner.predict_proba(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
+    return float(-np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY)).mean())
 
 
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
@@ -66,13 +70,29 @@ def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
     return trained - model
 
 
+def _no_extras(learner: Learner, job: Job) -> dict[str, Model]:
+    """What a client without rows sends beside its update: nothing moved."""
+    return {name: np.zeros_like(job.start) for name in extra_names(learner)}
+
+
+def extra_names(learner: Learner) -> tuple[str, ...]:
+    """The vectors that the learner sends beside the update."""
+    return learner.extras if isinstance(learner, ExtrasLearner) else ()
+
+
 def group_size(learner: Learner) -> int:
     """How many clients the learner wants at once."""
-    return learner.together if isinstance(learner, BatchedLearner) else 1
+    return learner.clients_at_once if isinstance(learner, BatchedLearner) else 1
 
 
-def _train(learner: Learner, jobs: Sequence[Job]) -> list[Model]:
+def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model]]]:
+    if isinstance(learner, ExtrasLearner):
+        return [learner.train_with(job.start, job.extras, job.samples, job.seed, job.epochs) for job in jobs]
+    if any(job.extras for job in jobs):
+        raise ValueError("the server sent vectors beside the model, and this learner has no method `train_with`")
     if len(jobs) > 1 and isinstance(learner, BatchedLearner):
         columns = ([job.start for job in jobs], [job.samples for job in jobs], [job.seed for job in jobs])
-        return learner.train_batched(*columns, [job.epochs for job in jobs])
-    return [learner.train(job.start, job.samples, job.seed, *([job.epochs] if job.epochs else [])) for job in jobs]
+        return [(model, {}) for model in learner.train_batched(*columns, [job.epochs for job in jobs])]
+    return [
+        (learner.train(job.start, job.samples, job.seed, *([job.epochs] if job.epochs else [])), {}) for job in jobs
+    ]

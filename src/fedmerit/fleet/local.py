@@ -13,25 +13,25 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.learner import LayeredLearner
+from fedmerit.core.fleet import Server
 from fedmerit.core.objectives import Objective, Predictions
-from fedmerit.core.rewards import Acceptance, wrong_part
+from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import group_size
+from fedmerit.fleet.client import extra_names, group_size
 from fedmerit.fleet.personal import PersonalModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import OWN, Place, Rows, Said, SharedSplit, Worker
+from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.task import Task
 
 Facts: TypeAlias = dict[str, float]
-OwnTest: TypeAlias = tuple[ClientId, int]
-"""A client, and OWN or the row of a model that was sent."""
+ModelOf: TypeAlias = tuple[ClientId, int]
+"""A client, and PERSONAL or the row of a model that was sent."""
 
-TOGETHER = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
+AT_ONCE = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
 TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 
 
@@ -39,13 +39,20 @@ class LocalFleet:
     """Clients of a task; with one worker everything happens in this process, else each worker is single-threaded.
 
     Data lies in shared memory once. Models go out and updates come back in shared rows; only ids, facts and row
-    numbers are sent. A client's own model, where it keeps one, stays in a row of its own.
+    numbers are sent. A client's personal model, where it keeps one, stays in a row of its own.
     Use as a context manager, or call `close`.
     """
 
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
+        self._server = Server(
+            self._names,
+            self._learner,
+            task.federation.server,
+            limits=task.federation.limits(),
+            faster=self._predict_server,
+        )
         self._train = SharedSplit.of(task.federation.train)
         self._asked = {
             "test": SharedSplit.of(task.federation.test),
@@ -57,7 +64,7 @@ class LocalFleet:
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
-        self._own: PersonalModels | None = None
+        self._personal: PersonalModels | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,35 +78,58 @@ class LocalFleet:
         """End the workers."""
         self._pool.close()
 
-    def names(self) -> Sequence[str]:
-        """The federation's names."""
-        return self._names
+    @property
+    def server(self) -> Server:
+        """The federation's names, the learner, the server's rows; models are scored on these by all workers."""
+        return self._server
 
-    def start(self, seed: int) -> Model:
-        """The learner's first model."""
-        return self._learner.start(seed)
+    def judges(self) -> int:
+        """All clients."""
+        return len(self._names)
 
-    def train(self, index: int, parcels: Mapping[ClientId, Download], needs: Sequence[str], seed: int) -> Replies:
-        """Every client trains from its parcel, those with most rows first; who fails is named with the reason."""
-        ids = sorted(parcels)
-        if any(parcel.own for parcel in parcels.values()):
-            self._make_own()
-        sent = {client: parcels[client].model for client in ids if not (parcels[client].own and self._has_own(client))}
-        models = {id(model): model for model in sent.values()}
-        worker = self._equip(list(models.values()), len(ids))
-        slots = {client: list(models).index(id(model)) for client, model in sent.items()}
-        places = [Place(c, slots.get(c, OWN), row, parcels[c].epochs) for row, c in enumerate(ids)]
-        facts, seconds, failed = self._train_groups(places, tuple(needs), seed, index)
-        self._book_own(index, [place for place in places if place.client in facts], parcels)
-        good = np.array([row for row, client in enumerate(ids) if client in facts], dtype=np.intp)
-        release = worker.updates.release if worker.updates.on_disk else None
-        updates = Updates(worker.updates.array[: len(ids)], good, release)
+    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
+        """Every client trains from its download, those with most rows first; who fails is named with the reason."""
+        ids = sorted(downloads)
+        if any(download.personal for download in downloads.values()):
+            self._make_personal()
+        sent = {c: downloads[c].model for c in ids if not (downloads[c].personal and self._has_personal(c))}
+        extras = [vector for client in ids for vector in downloads[client].extras.values()]
+        slots = {id(vector): slot for slot, vector in enumerate(_each_once([*sent.values(), *extras]))}
+        worker = self._equip(_each_once([*sent.values(), *extras]), len(ids))
+        places = [
+            Place(
+                client,
+                slots[id(sent[client])] if client in sent else PERSONAL,
+                row,
+                downloads[client].epochs,
+                tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
+            )
+            for row, client in enumerate(ids)
+        ]
+        reported, seconds, failed = self._train_groups(places, tuple(facts), seed, index)
+        self._book_personal(index, [place for place in places if place.client in reported], downloads)
+        good = np.array([row for row, client in enumerate(ids) if client in reported], dtype=np.intp)
+        updates, *others = [
+            self._received(block, len(ids), good) for block in (worker.updates, *worker.extras.values())
+        ]
         kept = tuple(ids[row] for row in good)
-        told = tuple(facts[client] for client in kept)
-        return Replies(kept, updates, told, failed, seconds, sum(m.nbytes for m in sent.values()), updates.nbytes)
+        return Replies(
+            kept,
+            updates,
+            tuple(reported[client] for client in kept),
+            failed,
+            seconds,
+            bytes_down=sum(vector.nbytes for vector in [*sent.values(), *extras]),
+            bytes_up=sum(rows.nbytes for rows in (updates, *others)),
+            extras=dict(zip(worker.extras, others, strict=True)),
+        )
+
+    def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
+        """The rows that clients filled."""
+        return Updates(block.array[:rows], good, block.release if block.on_disk else None)
 
     def _train_groups(
-        self, places: Sequence[Place], needs: tuple[str, ...], seed: int, index: int
+        self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int
     ) -> tuple[dict[ClientId, Facts], dict[ClientId, float], dict[ClientId, str]]:
         """Facts and seconds of who trained, reasons of who failed. Groups depend on the round, never on the workers."""
         offsets = self._train.offsets.array
@@ -111,159 +141,146 @@ class LocalFleet:
         seconds: dict[ClientId, float] = {}
         failed: dict[ClientId, str] = {}
         while groups:
-            jobs = [("train", group, needs, seed, index) for group in groups]
+            jobs = [("train", group, names, seed, index) for group in groups]
             groups = []
             for job, result in self._pool.map(jobs):
                 group = job[1]
                 if not isinstance(result, Failed):
-                    for place, (told, took) in zip(group, result, strict=True):
-                        facts[place.client], seconds[place.client] = told, took
+                    for place, (reported, took) in zip(group, result, strict=True):
+                        facts[place.client], seconds[place.client] = reported, took
                 elif len(group) > 1:
                     groups += [(place,) for place in group]  # one of them spoils it: each alone
                 else:
                     failed[group[0].client] = result.reason
         return facts, seconds, failed
 
-    def layers(self) -> Sequence[int]:
-        """The learner's, or one where it does not know."""
-        learner = self._learner
-        return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
-
-    def reward(
-        self, index: int, parts: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    def send_rewards(
+        self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
     ) -> Mapping[ClientId, Verdict]:
-        """Each client tests its own model without and with its part, and takes it or leaves it."""
-        own, verdicts = (
-            self._make_own(),
-            {client: Verdict(False, reason=self._wrong(client, parts)) for client in parts},
-        )
-        good = [client for client in sorted(parts) if not verdicts[client].reason]
-        for start in range(0, len(good), TOGETHER):
-            some = good[start : start + TOGETHER]
-            offered = [parts[client].added_to(own.rows.array[client]) for client in some]
+        """Each client tests its personal model without and with its reward, and takes it or leaves it."""
+        personal = self._make_personal()
+        verdicts = {client: Verdict(False, reason=self._wrong(client, rewards[client])) for client in rewards}
+        good = [client for client in sorted(rewards) if not verdicts[client].reason]
+        for start in range(0, len(good), AT_ONCE):
+            some = good[start : start + AT_ONCE]
+            offered = [rewards[client].added_to(personal.rows.array[client]) for client in some]
             self._equip(offered, 1)
-            models = [(client, model) for slot, client in enumerate(some) for model in (OWN, slot)]
-            shares = self._own_accuracy("validation", models)
+            models = [(client, model) for slot, client in enumerate(some) for model in (PERSONAL, slot)]
+            accuracies = self._accuracy("validation", models)
             for slot, (client, model) in enumerate(zip(some, offered, strict=True)):
-                before, after = shares[client, OWN], shares[client, slot]
+                before, after = accuracies[client, PERSONAL], accuracies[client, slot]
                 verdicts[client] = Verdict(acceptance(before, after), before, after)
                 if verdicts[client].accepted:
-                    own.put(client, model, index)
-        own.release()
+                    personal.put(client, model, index)
+        personal.release()
         return verdicts
 
-    def _wrong(self, client: ClientId, parts: Mapping[ClientId, SparseUpdate]) -> str:
-        if not self._has_own(client):
-            return "it has no model of its own to add a reward to"
-        return wrong_part(parts[client], self._make_own().rows.array.shape[1])
+    def _wrong(self, client: ClientId, reward: SparseUpdate) -> str:
+        if not self._has_personal(client):
+            return "it has no personal model to add a reward to"
+        return wrong_reward(reward, self._make_personal().rows.array.shape[1])
 
-    def has_server_rows(self) -> bool:
-        """Whether the task sets some apart."""
-        return "server" in self._asked
-
-    def validate(self, models: Iterable[Model]) -> Predictions:
+    def _predict_server(self, models: Iterable[Model]) -> Predictions:
         """A few models at a time, each in a job of its own."""
-        if not self.has_server_rows():
-            raise ConfigError("the server has no rows to score models on; set task.server = 1000")
-        waiting, said = iter(models), list[Said]()
-        while some := list(islice(waiting, TOGETHER)):
+        waiting, outputs = iter(models), list[Output]()
+        while some := list(islice(waiting, AT_ONCE)):
             self._equip(some, 1)
-            said += self._said("server", [(0, slot) for slot in range(len(some))]).values()
-        return self._answers("server", 0, said)
+            outputs += self._outputs("server", [(0, slot) for slot in range(len(some))]).values()
+        return self._predictions("server", 0, outputs)
 
     def audit(
-        self, model: Model, objectives: Sequence[Objective], *, own: bool
+        self, model: Model, objectives: Sequence[Objective], *, personal: bool
     ) -> Mapping[ClientId, Mapping[str, float]]:
         """One job per client that has test rows."""
         self._equip([model], 1)
         clients = np.flatnonzero(np.diff(self._asked["test"].offsets.array)).tolist()
-        keys = [(client, OWN if own and self._has_own(client) else 0) for client in clients]
-        said = self._said("test", keys)
-        told = {key[0]: self._answers("test", key[0], [said[key]]) for key in keys}
+        keys = [(client, PERSONAL if personal and self._has_personal(client) else 0) for client in clients]
+        outputs = self._outputs("test", keys)
+        predictions = {key[0]: self._predictions("test", key[0], [outputs[key]]) for key in keys}
         return {
-            client: {objective.name: float(objective(answers)[0]) for objective in objectives}
-            for client, answers in told.items()
+            client: {objective.name: float(objective(of_client)[0]) for objective in objectives}
+            for client, of_client in predictions.items()
         }
 
-    def _said(self, on: str, models: Sequence[OwnTest]) -> dict[OwnTest, Said]:
-        """What each client's model, own or sent, says of the client's rows; in the order asked."""
-        said: dict[OwnTest, Said] = {}
+    def _outputs(self, on: str, models: Sequence[ModelOf]) -> dict[ModelOf, Output]:
+        """What each client's model, personal or sent, says of the client's rows; in the order asked."""
+        outputs: dict[ModelOf, Output] = {}
         for job, result in self._pool.map([("answer", on, client, model) for client, model in models]):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
-            said[job[2], job[3]] = result
-        return {key: said[key] for key in models}
+            outputs[job[2], job[3]] = result
+        return {key: outputs[key] for key in models}
 
-    def _answers(self, on: str, client: ClientId, said: Sequence[Said]) -> Predictions:
+    def _predictions(self, on: str, client: ClientId, outputs: Sequence[Output]) -> Predictions:
         split = self._asked[on].split()
         rows = split.rows(client)
         attributes = {name: column[rows] for name, column in split.attributes.items()}
-        chances = [one for _, one in said if one is not None]
+        probabilities = [known for _, known in outputs if known is not None]
         return Predictions(
             split.y[rows],
             self._classes,
             attributes,
-            np.stack([predicted for predicted, _ in said]),
-            np.stack(chances) if chances else None,
+            np.stack([predicted for predicted, _ in outputs]),
+            np.stack(probabilities) if probabilities else None,
         )
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """One job per client."""
         self._equip([model], 1)
-        models = [(client, OWN if self._has_own(client) else 0) for client in range(len(self._names))]
+        models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
         sizes = np.diff(self._asked[on].offsets.array)
-        right = self._own_right(on, models)
+        right = self._correct(on, models)
         return Evaluation(np.array([right[key] for key in models], dtype=np.int64), sizes)
 
-    def _own_accuracy(self, on: SplitName, models: Sequence[OwnTest]) -> dict[OwnTest, float]:
+    def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
         """The share of its rows that each client gets right; NaN where it has none."""
         sizes = np.diff(self._asked[on].offsets.array)
-        right = self._own_right(on, models)
+        right = self._correct(on, models)
         return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
 
-    def _own_right(self, on: SplitName, models: Sequence[OwnTest]) -> dict[OwnTest, int]:
-        """How many of its rows each client gets right with its own model (OWN) or with one of the models sent."""
-        right: dict[OwnTest, int] = {}
-        for job, result in self._pool.map([("test own", on, client, model) for client, model in models]):
+    def _correct(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, int]:
+        """How many of its rows each client gets right with its personal model or with one of the models sent."""
+        right: dict[ModelOf, int] = {}
+        for job, result in self._pool.map([("test personal", on, client, model) for client, model in models]):
             if isinstance(result, Failed):
-                raise RunFailed(f"client {self._names[job[2]]} could not test its own model: {result.reason}")
+                raise RunFailed(f"client {self._names[job[2]]} could not test its personal model: {result.reason}")
             right[job[2], job[3]] = result
         return right
 
-    def save(self, run: Path, round: int) -> None:
-        """The own models that clients kept in this round."""
-        if self._own is not None:
-            self._own.save(run, round)
+    def save(self, run: Path, index: int) -> None:
+        """The personal models that clients kept in this round."""
+        if self._personal is not None:
+            self._personal.save(run, index)
 
-    def load(self, run: Path, round: int) -> bool:
-        """The own models as they were after a round; False where one is damaged."""
+    def load(self, run: Path, index: int) -> bool:
+        """The personal models as they were after a round; False where one is damaged."""
         if not any_saved(run):
             return True
-        return self._make_own().load(run, round)
+        return self._make_personal().load(run, index)
 
-    def _make_own(self) -> PersonalModels:
-        """Rows for own models, made when first asked for: most runs have none."""
-        if self._own is None:
+    def _make_personal(self) -> PersonalModels:
+        """Rows for personal models, made when first asked for: most runs have none."""
+        if self._personal is None:
             length = len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
-            self._own = PersonalModels(self._block(len(self._names), length, self._memory - taken))
-        return self._own
+            self._personal = PersonalModels(self._block(len(self._names), length, self._memory - taken))
+        return self._personal
 
-    def _has_own(self, client: ClientId) -> bool:
-        return self._own is not None and client in self._own
+    def _has_personal(self, client: ClientId) -> bool:
+        return self._personal is not None and client in self._personal
 
-    def _book_own(self, index: int, places: Sequence[Place], parcels: Mapping[ClientId, Download]) -> None:
-        """Book the clients' own models: here, so that a worker that dies leaves nothing half done."""
-        worker, own = self._worker, self._own
-        if worker is None or own is None:
+    def _book_personal(self, index: int, places: Sequence[Place], downloads: Mapping[ClientId, Download]) -> None:
+        """Book the clients' personal models: here, so that a worker that dies leaves nothing half done."""
+        worker, personal = self._worker, self._personal
+        if worker is None or personal is None:
             return
-        for client, slot, row, _ in places:
-            start = own.rows.array[client] if slot == OWN else worker.models.array[slot]
-            if parcels[client].own == "keep":
-                own.put(client, start + worker.updates.array[row], index)
-            elif parcels[client].own == "reset" and slot != OWN:
-                own.put(client, start, index)
-        own.release()
+        for client, slot, row, *_ in places:
+            start = personal.rows.array[client] if slot == PERSONAL else worker.models.array[slot]
+            if downloads[client].personal == "keep":
+                personal.put(client, start + worker.updates.array[row], index)
+            elif downloads[client].personal == "reset" and slot != PERSONAL:
+                personal.put(client, start, index)
+        personal.release()
 
     def evaluate(
         self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
@@ -286,12 +303,12 @@ class LocalFleet:
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
-        worker, own = self._worker, self._own.rows if self._own else None
+        worker, personal = self._worker, self._personal.rows if self._personal else None
         if (
             worker is None
             or len(worker.models.array) < len(models)
             or len(worker.updates.array) < rows
-            or worker.own is not own
+            or worker.personal is not personal
         ):
             length = len(models[0]) if models else len(self._learner.start(0))
             rows = max(rows, len(worker.updates.array) if worker else 0)
@@ -303,8 +320,9 @@ class LocalFleet:
                 self._asked,
                 models=Block((slots, length), np.float32),
                 updates=self._block(rows, length, self._memory),
+                extras={name: self._block(rows, length, self._memory) for name in extra_names(self._learner)},
                 right=Block((slots, max(len(split.y.array) for split in self._asked.values())), np.bool_),
-                own=own,
+                personal=personal,
             )
             self._pool.equip(worker)
             self._worker = worker
@@ -317,6 +335,11 @@ class LocalFleet:
         if rows * length * 4 <= budget:
             return Block((rows, length), np.float32)
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
+
+
+def _each_once(vectors: Sequence[Model]) -> list[Model]:
+    """Vectors that several clients share travel once."""
+    return list({id(vector): vector for vector in vectors}.values())
 
 
 def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:

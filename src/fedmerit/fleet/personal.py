@@ -1,4 +1,4 @@
-"""Own models: what clients keep between rounds, in shared rows while a run goes on and in files for a resume."""
+"""Personal models: what clients keep between rounds, in shared rows during a run and in files for a resume."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class PersonalModels:
     def __contains__(self, client: ClientId) -> bool:
         return client in self._kept
 
-    def put(self, client: ClientId, model: Model, round: int) -> bool:
+    def put(self, client: ClientId, model: Model, index: int) -> bool:
         """The client's model from now on, unless its training ran away: then the client stays with what it has."""
         if not np.isfinite(model).all():
             return False
         self.rows.array[client] = model
-        self._kept[client] = round
+        self._kept[client] = index
         return True
 
     def release(self) -> None:
@@ -35,21 +35,21 @@ class PersonalModels:
         if self.rows.on_disk:
             self.rows.release()
 
-    def save(self, run: Path, round: int) -> None:
+    def save(self, run: Path, index: int) -> None:
         """A file for each model kept in this round; files that no checkpoint goes back to are removed."""
         oldest = min(checkpoint_rounds(run), default=0)
-        for client in (client for client, kept in self._kept.items() if kept == round):
+        for client in (client for client, kept in self._kept.items() if kept == index):
             folder = _folder(run) / str(client)
             folder.mkdir(parents=True, exist_ok=True)
-            write_model(folder / f"{round:08d}.safetensors", self.rows.array[client], round)
+            write_model(folder / f"{index:08d}.safetensors", self.rows.array[client], index)
             for path in [path for path in _newest_first(folder) if int(path.stem) <= oldest][1:]:
                 path.unlink()
 
-    def load(self, run: Path, round: int) -> bool:
+    def load(self, run: Path, index: int) -> bool:
         """Every client's model as it was after a round; False, and nobody has one, where a file is damaged."""
         self._kept = {}
         for folder in _folder(run).glob("*"):
-            path = next((path for path in _newest_first(folder) if int(path.stem) <= round), None)
+            path = next((path for path in _newest_first(folder) if int(path.stem) <= index), None)
             if path is None:
                 continue
             found = read_model(path)
@@ -73,7 +73,7 @@ def any_saved(run: Path) -> bool:
 
 
 def _folder(run: Path) -> Path:
-    return run / FOLDER / "own"
+    return run / FOLDER / "personal"
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,22 +13,24 @@ from fedmerit.core.learner import Learner, ProbabilisticLearner
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, answers
+from fedmerit.fleet.client import Job, train_clients
 from fedmerit.tasks.federation import Federation, Split
 
-OWN = -1
-Said: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+PERSONAL = -1
+"""In place of a model's row: the client's personal model."""
+Output: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
 Rows: TypeAlias = tuple[int, int]
 """From row, to row."""
 
 
 class Place(NamedTuple):
-    """A client, the row of the model it starts from (or OWN), the row for its update, and its epochs."""
+    """A client, the row of the model it starts from (or PERSONAL), the row for its update, its epochs and extras."""
 
     client: ClientId
     model: int
     row: int
     epochs: int | None
+    extras: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +65,25 @@ class Worker:
     models: Block
     updates: Block
     right: Block
-    own: Block | None = None
+    personal: Block | None = None
+    extras: Mapping[str, Block] = field(default_factory=dict)
 
     def __call__(self, kind: str, *job: Any) -> Any:
-        """Train clients, test models on rows of all clients, or one client's own model on its rows."""
+        """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
         work: Mapping[str, Callable[..., Any]] = {
             "train": self.train_clients,
             "test": self.test_rows,
-            "test own": self.test_own,
+            "test personal": self.test_personal,
             "answer": self.answer,
         }
         return work[kind](*job)
 
     def train_clients(
-        self, places: Sequence[Place], needs: Sequence[str], seed: int, index: int
+        self, places: Sequence[Place], facts: Sequence[str], seed: int, index: int
     ) -> list[tuple[dict[str, float], float]]:
         """Train from `models[model]`, leave the update in `updates[row]`; each client's facts and seconds.
 
-        Model OWN is the client's own. Nothing is kept here, so that a worker may die and its client be done again.
+        PERSONAL stands for the client's own model. Nothing is kept here: a worker may die and its client be done again.
         """
         train = self.train.split()
         federation = Federation((), train, train, self.classes)
@@ -90,25 +93,28 @@ class Worker:
                 federation.samples(place.client),
                 derive(seed, "train", index, place.client),
                 place.epochs,
+                {name: self._model(place.client, slot) for name, slot in place.extras},
             )
             for place in places
         ]
-        told = answers(self.learner, jobs, needs)
-        for place, answer in zip(places, told, strict=True):
+        answers = train_clients(self.learner, jobs, facts)
+        for place, answer in zip(places, answers, strict=True):
             self.updates.array[place.row] = answer.update
-        for block in (self.updates, self.own):
+            for name, vectors in self.extras.items():
+                vectors.array[place.row] = answer.extras[name]
+        for block in (self.updates, self.personal, *self.extras.values()):
             if block is not None and block.on_disk:
                 block.release()
-        return [(answer.facts, answer.seconds) for answer in told]
+        return [(answer.facts, answer.seconds) for answer in answers]
 
-    def test_own(self, on: SplitName, client: ClientId, model: int) -> int:
-        """How many of its own rows the client gets right with its own model, or with `models[model]`."""
+    def test_personal(self, on: SplitName, client: ClientId, model: int) -> int:
+        """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
         return int((self.learner.predict(self._model(client, model), split.x[rows]) == split.y[rows]).sum())
 
-    def answer(self, on: str, client: ClientId, model: int) -> Said:
-        """The classes that a model predicts for a client's rows and, where the learner knows them, all chances."""
+    def answer(self, on: str, client: ClientId, model: int) -> Output:
+        """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
         x, values = split.x[split.rows(client)], self._model(client, model)
         if not isinstance(self.learner, ProbabilisticLearner):
@@ -116,10 +122,10 @@ class Worker:
         return self.learner.predict(values, x), self.learner.predict_proba(values, x)
 
     def _model(self, client: ClientId, model: int) -> Model:
-        if model != OWN:
+        if model != PERSONAL:
             return np.asarray(self.models.array[model], dtype=np.float32)
-        assert self.own is not None  # the fleet sends OWN only to clients that have one
-        return np.asarray(self.own.array[client], dtype=np.float32)
+        assert self.personal is not None  # the fleet sends PERSONAL only to clients that have one
+        return np.asarray(self.personal.array[client], dtype=np.float32)
 
     def test_rows(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""

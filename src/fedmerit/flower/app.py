@@ -17,8 +17,11 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.round import Record
-from fedmerit.engine.run import check_task, make_selection, run_on
+from fedmerit.core.fleet import Server
+from fedmerit.core.state import Record
+from fedmerit.engine.loop import make_selection
+from fedmerit.engine.preflight import check_task
+from fedmerit.engine.run import run_on
 from fedmerit.flower.clientapp import ClientSide, make_client_app
 from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.tasks.task import Task, make_task
@@ -73,7 +76,8 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     config, task = make_config(tomllib.loads(text)), _task(text)
     check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
     names = task.federation.names
-    fleet = GridFleet(grid, task.learner, names, task.federation.server, timeout=timeout)
+    half = Server(names, task.learner, task.federation.server, task.federation.limits())
+    fleet = GridFleet(grid, half, timeout=timeout)
     fleet.meet(len(names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, _say)

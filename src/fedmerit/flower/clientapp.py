@@ -1,4 +1,4 @@
-"""The client's side on Flower: a ClientApp that trains, tests, takes rewards and keeps its own model in its state."""
+"""The client's side on Flower: a ClientApp that trains, tests, takes rewards and keeps a personal model in its state."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedmerit.core.learner import Learner, ProbabilisticLearner
-from fedmerit.core.objectives import Predictions, find_objective
-from fedmerit.core.rewards import Acceptance, wrong_part
+from fedmerit.core.fleet import predict_rows
+from fedmerit.core.learner import Learner
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, Samples
-from fedmerit.fleet.client import Job, answers
+from fedmerit.fleet.client import Job, train_clients
 from fedmerit.flower.records import (
     ARRAYS,
+    EXTRA,
     REWARDED,
     TRAINED,
     array,
-    as_part,
+    as_reward,
     has_array,
     pack,
+    sent_extras,
     setting,
     tag_of,
 )
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task
 
-OWN, TAG = "own model", "own tag"
-"""Where the client's own model lies in its state, and which state of it that is."""
+PERSONAL, TAG = "personal model", "personal tag"
+"""Where the client's personal model lies in its state, and which state of it that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def make_client_app(side: Callable[[Context], ClientSide]) -> ClientApp:
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
         mine = side(context)
-        config = {"client": mine.id, "name": mine.name, "own": own_tag(context)}
+        config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
         return Message(pack(config=config), reply_to=message)
 
     @app.train()
@@ -94,55 +97,57 @@ def make_client_app(side: Callable[[Context], ClientSide]) -> ClientApp:
     return app
 
 
-def own_model(context: Context) -> Model | None:
-    """The client's own model, where it has one."""
-    record = context.state.get(OWN)
+def personal_model(context: Context) -> Model | None:
+    """The client's personal model, where it has one."""
+    record = context.state.get(PERSONAL)
     return np.asarray(record["model"].numpy(), dtype=np.float32) if isinstance(record, ArrayRecord) else None
 
 
-def own_tag(context: Context) -> int:
-    """Which state of its own model the client has; 0 where it has none."""
+def personal_tag(context: Context) -> int:
+    """Which state of its personal model the client has; 0 where it has none."""
     record = context.state.get(TAG)
     return int(cast(int, record["tag"])) if isinstance(record, ConfigRecord) else 0
 
 
-def _keep_own(context: Context, model: Model, tag: int) -> None:
+def _keep_personal(context: Context, model: Model, tag: int) -> None:
     """From now on; unless training ran away: then the client stays with what it has."""
     if np.isfinite(model).all():
-        context.state[OWN], context.state[TAG] = pack({"model": model})[ARRAYS], ConfigRecord({"tag": tag})
+        context.state[PERSONAL], context.state[TAG] = pack({"model": model})[ARRAYS], ConfigRecord({"tag": tag})
 
 
 def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
     """The model that came along; where none did, the client's own."""
-    own = None if has_array(content, name) else own_model(context)
+    own = None if has_array(content, name) else personal_model(context)
     return np.asarray(array(content, name), dtype=np.float32) if own is None else own
 
 
 def train_client(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
-    needs, own = setting(content, "needs", list), setting(content, "own", str)
+    facts, own = setting(content, "facts", list), setting(content, "personal", str)
     start, sent = _asked(content, context), has_array(content, "model")
-    job = Job(start, side.train, derive(seed, "train", index, side.id), epochs or None)
-    (answer,) = answers(side.learner, [job], needs)
+    extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
+    job = Job(start, side.train, derive(seed, "train", index, side.id), epochs or None, extras)
+    (answer,) = train_clients(side.learner, [job], facts)
     if own == "keep":
-        _keep_own(context, start + answer.update, tag_of(index, TRAINED))
+        _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif own == "reset" and sent:
-        _keep_own(context, start, tag_of(index, TRAINED))
-    return pack({"update": answer.update}, {"own": own_tag(context)}, answer.facts)
+        _keep_personal(context, start, tag_of(index, TRAINED))
+    vectors = {EXTRA + name: vector for name, vector in answer.extras.items()}
+    return pack({"update": answer.update, **vectors}, {"personal": personal_tag(context)}, answer.facts)
 
 
 def take_reward(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """Test the own model without and with the reward, and take it or leave it."""
-    own, part = own_model(context), as_part(content)
-    reason = "it has no model of its own to add a reward to" if own is None else wrong_part(part, len(own))
+    own, reward = personal_model(context), as_reward(content)
+    reason = "it has no personal model to add a reward to" if own is None else wrong_reward(reward, len(own))
     if own is None or reason:
         return pack(config={"reason": reason}, metrics={"accepted": 0})
-    offered = part.added_to(own)
+    offered = reward.added_to(own)
     before, after = (_accuracy(side, model) for model in (own, offered))
     accepted = Acceptance(setting(content, "sigma", float))(before, after)
     if accepted:
-        _keep_own(context, offered, tag_of(setting(content, "round", int), REWARDED))
+        _keep_personal(context, offered, tag_of(setting(content, "round", int), REWARDED))
     return pack(config={"reason": ""}, metrics={"accepted": int(accepted), "before": before, "after": after})
 
 
@@ -162,12 +167,6 @@ def test_models(side: ClientSide, content: RecordDict, context: Context) -> Reco
 def audit_model(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
     """Objectives of a model on the client's test rows; only these numbers leave the client."""
     model, rows = _asked(content, context), side.test
-    predicted = side.learner.predict(model, rows.x)[np.newaxis]
-    chances = (
-        side.learner.predict_proba(model, rows.x)[np.newaxis]
-        if isinstance(side.learner, ProbabilisticLearner)
-        else None
-    )
-    told = Predictions(rows.y, rows.classes, rows.attributes, predicted, chances)
+    predictions = predict_rows(side.learner, rows, [model])
     names = setting(content, "objectives", list)
-    return pack(metrics={name: float(find_objective(name)(told)[0]) for name in names} if len(rows) else {})
+    return pack(metrics={name: float(find_objective(name)(predictions)[0]) for name in names} if len(rows) else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
-from fedmerit.core.learner import LayeredLearner, Learner, ProbabilisticLearner
-from fedmerit.core.objectives import Objective, Predictions
+from fedmerit.core.fleet import Server
+from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
     ClientId,
@@ -21,18 +21,19 @@ from fedmerit.core.types import (
     Evaluation,
     Model,
     Replies,
-    Samples,
     SparseUpdate,
     SplitName,
     Verdict,
 )
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
+from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalModels, any_saved
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
+    EXTRA,
     HELLO,
     REWARD,
     REWARDED,
@@ -42,7 +43,7 @@ from fedmerit.flower.records import (
     counts,
     numbers,
     pack,
-    part_arrays,
+    reward_arrays,
     setting,
     tag_of,
     vector,
@@ -68,33 +69,23 @@ class Exchange:
 class GridFleet:
     """The clients of a federation on Flower; client i is the node whose partition-id is i.
 
-    The server needs the learner (for the first model and to score models on rows of its own), the clients' names and,
-    for server validation, its own rows. Clients keep their own models in the state of their nodes; the server keeps
-    copies, made of the updates that it saw, for nodes that lost theirs and for a run that is gone on with.
+    `server` is the server's own part: names, learner, rows of its own. Clients keep their personal models in the state
+    of their nodes; the server keeps copies, made of the updates that it saw, for nodes that lost theirs and for a run
+    that is resumed.
     """
 
     grid: Grid
-    learner: Learner
-    client_names: Sequence[str]
-    server: Samples | None = None
+    server: Server
     timeout: float = 3600.0
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalModels | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
-    """Which state of its own model each client should have, and which it says it has; see `records.tag_of`."""
+    """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     told: dict[ClientId, int] = field(default_factory=dict)
 
-    def names(self) -> Sequence[str]:
-        """The clients' names."""
-        return self.client_names
-
-    def start(self, seed: int) -> Model:
-        """The learner's first model."""
-        return self.learner.start(seed)
-
-    def layers(self) -> Sequence[int]:
-        """The learner's, or one where it does not know."""
-        return self.learner.layers if isinstance(self.learner, LayeredLearner) else (len(self.learner.start(0)),)
+    def judges(self) -> int:
+        """All clients, connected or not."""
+        return len(self.server.names)
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -114,82 +105,98 @@ class GridFleet:
         new = sorted(connected - set(self.nodes.values()))
         for node, content in self._send({node: (node, pack(config={})) for node in new}, HELLO).contents.items():
             try:
-                client, tag = setting(content, "client", int), setting(content, "own", int)
+                client, tag = setting(content, "client", int), setting(content, "personal", int)
             except Unfit:
                 continue
-            if 0 <= client < len(self.client_names):
+            if 0 <= client < len(self.server.names):
                 self.nodes[client], self.told[client] = node, tag
 
-    def train(self, index: int, parcels: Mapping[ClientId, Download], needs: Sequence[str], seed: int) -> Replies:
+    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
         self._ask_new_nodes()
-        starts = {c: self._own(c, parcel.model) if parcel.own else parcel.model for c, parcel in parcels.items()}
-        sent = {client for client, parcel in parcels.items() if not (parcel.own and self._has_own(client))}
-        contents = {}
-        for client, parcel in sorted(parcels.items()):
-            config = {"round": index, "seed": seed, "epochs": parcel.epochs or 0, "own": parcel.own or ""}
-            model = {"model": starts[client]} if client in sent else {}
-            contents[client] = pack(model, config | {"needs": list(needs)})
-        length = len(next(iter(parcels.values())).model) if parcels else 0
+        starts = {c: self._personal(c, one.model) if one.personal else one.model for c, one in downloads.items()}
+        sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
+        contents, down = {}, 0
+        for client, download in sorted(downloads.items()):
+            config = {"round": index, "seed": seed, "epochs": download.epochs or 0, "personal": download.personal or ""}
+            vectors = {EXTRA + name: values for name, values in download.extras.items()}
+            vectors |= {"model": starts[client]} if client in sent else {}
+            contents[client] = pack(vectors, config | {"facts": list(facts)})
+            down += sum(values.nbytes for values in vectors.values())
+        length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
-            self.told.pop(client, None)  # its own model may change now; unless it answers, we do not know
-        found = self._ask(contents, TRAIN)
-        rows, failed, told = {}, dict(found.failed), {}
-        for client, content in found.contents.items():
+            self.told.pop(client, None)  # its personal model may change now; unless it answers, we do not know
+        exchange = self._ask(contents, TRAIN)
+        names = extra_names(self.server.learner)
+        rows: dict[str, dict[ClientId, Model]] = {name: {} for name in ("update", *names)}
+        failed, reported = dict(exchange.failed), {}
+        for client, content in exchange.contents.items():
             try:
-                update, tag = vector(content, "update", length), setting(content, "own", int)
+                update, tag = vector(content, "update", length), setting(content, "personal", int)
+                extras = {name: vector(content, EXTRA + name, length) for name in names}
             except Unfit as error:
                 failed[client] = str(error)
                 continue
-            rows[client], told[client], self.told[client] = update, numbers(content), tag
-        ids = tuple(sorted(rows))
-        matrix = np.stack([rows[client] for client in ids]) if ids else np.empty((0, length), dtype=np.float32)
-        updates = Updates(matrix)
+            for name, values in {"update": update, **extras}.items():
+                rows[name][client] = values
+            reported[client], self.told[client] = numbers(content), tag
+        ids = tuple(sorted(reported))
+        received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
+        updates = received.pop("update")
         for client in ids:
-            if parcels[client].own == "keep":
-                self._book(client, starts[client] + rows[client], index, TRAINED)
-            elif parcels[client].own == "reset" and client in sent:
+            if downloads[client].personal == "keep":
+                self._book(client, starts[client] + rows["update"][client], index, TRAINED)
+            elif downloads[client].personal == "reset" and client in sent:
                 self._book(client, starts[client], index, TRAINED)
-        down = sum(starts[client].nbytes for client in sent)
-        return Replies(ids, updates, tuple(told[client] for client in ids), failed, found.seconds, down, updates.nbytes)
+        return Replies(
+            ids,
+            updates,
+            tuple(reported[client] for client in ids),
+            failed,
+            exchange.seconds,
+            bytes_down=down,
+            bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
+            extras=received,
+        )
 
-    def reward(
-        self, index: int, parts: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    def send_rewards(
+        self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
     ) -> Mapping[ClientId, Verdict]:
-        """Each client tests its own model without and with its part."""
+        """Each client tests its personal model without and with its reward."""
         config = {"round": index, "sigma": float(acceptance.sigma)}
-        found = self._ask({client: pack(part_arrays(part), config) for client, part in parts.items()}, REWARD)
-        verdicts = {client: Verdict(False, reason=reason) for client, reason in found.failed.items()}
-        for client, content in found.contents.items():
+        contents = {client: pack(reward_arrays(reward), config) for client, reward in rewards.items()}
+        exchange = self._ask(contents, REWARD)
+        verdicts = {client: Verdict(False, reason=reason) for client, reason in exchange.failed.items()}
+        for client, content in exchange.contents.items():
             verdicts[client] = verdict(content)
             if verdicts[client].accepted and self.copies is not None:
-                self._book(client, parts[client].added_to(self.copies.rows.array[client]), index, REWARDED)
-        for client in found.failed:
+                self._book(client, rewards[client].added_to(self.copies.rows.array[client]), index, REWARDED)
+        for client in exchange.failed:
             self.told.pop(client, None)
-        self.told |= {client: self.tags[client] for client in found.contents if client in self.tags}
+        self.told |= {client: self.tags[client] for client in exchange.contents if client in self.tags}
         return verdicts
 
     def evaluate(
         self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
     ) -> Sequence[Evaluation]:
         """All models in one message per client; who does not answer counts as without rows."""
-        asked = range(len(self.client_names)) if clients is None else clients
+        asked = range(len(self.server.names)) if clients is None else clients
         arrays = {str(place): model for place, model in enumerate(models)}
         config = {"on": on, "models": len(models)}
-        return self._tested({client: pack(arrays, config) for client in asked}, len(models))
+        return self._count_correct({client: pack(arrays, config) for client in asked}, len(models))
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
-        """Each client its own model; one is sent along to who has none."""
+        """Each client its personal model; one is sent along to who has none."""
         config = {"on": on, "models": 1}
         contents = {
-            client: pack({} if self._has_own(client) else {"0": self._own(client, model)}, config)
-            for client in range(len(self.client_names))
+            client: pack({} if self._has_personal(client) else {"0": self._personal(client, model)}, config)
+            for client in range(len(self.server.names))
         }
-        return self._tested(contents, 1)[0]
+        return self._count_correct(contents, 1)[0]
 
-    def _tested(self, contents: Mapping[ClientId, RecordDict], models: int) -> list[Evaluation]:
-        right = np.zeros((models, len(self.client_names)), dtype=np.int64)
-        sizes = np.zeros(len(self.client_names), dtype=np.int64)
+    def _count_correct(self, contents: Mapping[ClientId, RecordDict], models: int) -> list[Evaluation]:
+        right = np.zeros((models, len(self.server.names)), dtype=np.int64)
+        sizes = np.zeros(len(self.server.names), dtype=np.int64)
         for client, content in self._ask(contents, EVALUATE).contents.items():
             try:
                 correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
@@ -199,54 +206,38 @@ class GridFleet:
                 right[:, client], sizes[client] = correct, size
         return [Evaluation(row, sizes) for row in right]
 
-    def has_server_rows(self) -> bool:
-        """Whether the server was given some."""
-        return self.server is not None
-
-    def validate(self, models: Iterable[Model]) -> Predictions:
-        """Scored here: the server's rows never leave it."""
-        rows, learner = self.server, self.learner
-        if rows is None:
-            raise ConfigError("the server has no rows to score models on; set task.server = 1000")
-        predicted, chances = [], []
-        for model in models:
-            predicted.append(learner.predict(model, rows.x))
-            chances += [learner.predict_proba(model, rows.x)] if isinstance(learner, ProbabilisticLearner) else []
-        known = np.stack(chances) if chances else None
-        return Predictions(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
-
     def audit(
-        self, model: Model, objectives: Sequence[Objective], *, own: bool
+        self, model: Model, objectives: Sequence[Objective], *, personal: bool
     ) -> Mapping[ClientId, Mapping[str, float]]:
         """Clients measure and send the numbers alone."""
         names = [objective.name for objective in objectives]
         config, contents = {"objectives": names}, {}
-        for client in range(len(self.client_names)):
-            asked = self._own(client, model) if own else model
-            contents[client] = pack({} if own and self._has_own(client) else {"model": asked}, config)
-        found = {client: numbers(content) for client, content in self._ask(contents, AUDIT).contents.items()}
+        for client in range(len(self.server.names)):
+            asked = self._personal(client, model) if personal else model
+            contents[client] = pack({} if personal and self._has_personal(client) else {"model": asked}, config)
+        answers = {client: numbers(content) for client, content in self._ask(contents, AUDIT).contents.items()}
         return {
-            client: {name: float(said[name]) for name in names}
-            for client, said in sorted(found.items())
-            if all(isinstance(said.get(name), float | int) for name in names)
+            client: {name: float(values[name]) for name in names}
+            for client, values in sorted(answers.items())
+            if all(isinstance(values.get(name), float | int) for name in names)
         }
 
-    def save(self, run: Path, round: int) -> None:
+    def save(self, run: Path, index: int) -> None:
         """The copies of what clients kept in this round."""
         if self.copies is not None:
-            self.copies.save(run, round)
+            self.copies.save(run, index)
 
-    def load(self, run: Path, round: int) -> bool:
+    def load(self, run: Path, index: int) -> bool:
         """The copies as they were after a round; whatever clients have now, they are sent these."""
         if not any_saved(run):
             return True
         self.tags = {}
-        return self._make_copies(len(self.learner.start(0))).load(run, round)
+        return self._make_copies(len(self.server.first_model(0))).load(run, index)
 
     def _make_copies(self, length: int) -> PersonalModels:
         """Rows for the copies, made when first asked for: most runs have none."""
         if self.copies is None:
-            self.copies = PersonalModels(Block((len(self.client_names), length), np.float32))
+            self.copies = PersonalModels(Block((len(self.server.names), length), np.float32))
         return self.copies
 
     def _book(self, client: ClientId, model: Model, index: int, stage: int) -> None:
@@ -254,23 +245,23 @@ class GridFleet:
         if self._make_copies(len(model)).put(client, model, index):
             self.tags[client] = tag_of(index, stage)
 
-    def _has_own(self, client: ClientId) -> bool:
-        """Whether the client has the own model that it should have; one whose answer was lost has another."""
+    def _has_personal(self, client: ClientId) -> bool:
+        """Whether the client has the personal model that it should have; one whose answer was lost has another."""
         return client in self.tags and self.told.get(client) == self.tags[client]
 
-    def _own(self, client: ClientId, otherwise: Model) -> Model:
-        """The client's own model as we know it, or another where it has none."""
+    def _personal(self, client: ClientId, otherwise: Model) -> Model:
+        """The client's personal model as we know it, or another where it has none."""
         copies = self.copies
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
         """One message for each client that is connected."""
         there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
-        found = self._send(there, kind)
-        for client in found.gone:
+        exchange = self._send(there, kind)
+        for client in exchange.gone:
             del self.nodes[client]  # not asked again, and waited for, before it is back
         away = {client: "its node is not connected" for client in contents if client not in there}
-        return Exchange(found.contents, {**away, **found.failed}, found.seconds)
+        return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
 
     def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
         """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
@@ -300,3 +291,7 @@ class GridFleet:
                 time.sleep(POLL)
         failed |= dict.fromkeys(waiting.values(), f"no answer within {self.timeout:g} s")
         return Exchange(got, failed, seconds, gone)
+
+
+def _matrix(rows: Sequence[Model], length: int) -> Updates:
+    return Updates(np.stack(rows) if rows else np.empty((0, length), dtype=np.float32))

@@ -1,13 +1,14 @@
-"""Merit: a Flower Strategy for apps that exist; only the weights, and the order of criteria, are ours.
+"""Merit: a Flower Strategy for apps that exist; Flower collects the replies, `core.round.settle` does the rest.
 
 The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
-models of their own need the whole federation (`fedmerit flower`).
+personal models need the whole federation (`fedmerit flower`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,19 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from fedmerit.core.aggregation import decide, make_candidates
-from fedmerit.core.check import check
-from fedmerit.core.facts import ATTRIBUTE, NO_TRAINING, measure
+from fedmerit.core.check import Limits
+from fedmerit.core.facts import ATTRIBUTE, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.recipes import Recipe
-from fedmerit.core.round import Record, State, remember
-from fedmerit.core.seeds import generator
-from fedmerit.core.types import ClientId, Evaluation, Model, Replies, Samples, SplitName
+from fedmerit.core.round import settle
+from fedmerit.core.state import Clock, Record, State, make_record
+from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, Samples, SplitName
 from fedmerit.core.updates import Updates
-from fedmerit.core.validation import validate
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
 
 log = logging.getLogger("flwr")
-SAMPLES = "num-examples"
+EXAMPLES = "num-examples"
 """What Flower calls our fact `samples`."""
 OF_LABELS = ("labels", "coverage", "balance")
 
@@ -48,8 +47,8 @@ def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, 
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     columns = {name: np.asarray(column) for name, column in attributes.items()}
-    asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.asks
-    apps_own = {"samples", *NO_TRAINING}
+    asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
+    apps_own = {SAMPLES, *OF_TRAINING}
     return measure(Samples(rows, labels, classes, columns), [name for name in asked if name not in apps_own])
 
 
@@ -58,16 +57,31 @@ class Merit(FedAvg):
 
     `records` holds every round's record. A search asks nodes through the app's own evaluate function, all candidates in
     one exchange; it must answer with `num-examples` and a metric `accuracy`. `look` scores models on the server's rows,
-    for recipes with `validated:` criteria. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
+    for recipes with `validated:` criteria. `limits` are the most that a node may claim, by fact:
+    `{"samples": 5000, "labels": 10}`. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
     """
 
-    def __init__(self, recipe: Recipe, *, seed: int = 0, look: Look | None = None, **settings: Any) -> None:
-        if recipe.own:
-            raise ConfigError("clients with models of their own need the whole federation: see `fedmerit flower`")
+    def __init__(
+        self,
+        recipe: Recipe,
+        *,
+        seed: int = 0,
+        look: Look | None = None,
+        limits: Limits = NOTHING,
+        **settings: Any,
+    ) -> None:
+        if recipe.personal:
+            raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
         if recipe.validated and look is None:
             raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
+        if unknown:
+            raise ConfigError(
+                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use ReportedComputation, "
+                "which goes by the `seconds` that clients report, or the whole federation: see `fedmerit flower`"
+            )
         super().__init__(**settings)
-        self.recipe, self.seed, self.look = recipe, seed, look
+        self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._state: State | None = None
         self._messages: list[Message] = []
@@ -83,8 +97,8 @@ class Merit(FedAvg):
     ) -> Iterable[Message]:
         """FedAvg's messages; the model that they carry is remembered, to know updates by."""
         self._grid, self._like = grid, arrays
-        before = self._state or State(flat(arrays))
-        self._state = State(flat(arrays), before.history, before.standing, before.met)
+        model = flat(arrays)
+        self._state = replace(self._state or State(model), model=model)
         self._messages = list(super().configure_train(server_round, arrays, config, grid))
         return self._messages
 
@@ -93,36 +107,26 @@ class Merit(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check, weigh, search, aggregate; without anybody to weigh the model stays."""
         assert self._state is not None  # configure_train comes first
-        state, recipe = self._state, self.recipe
-        round, left_out = check(server_round, self._replies(list(replies)), recipe.needs, len(state.model))
-        round, notes = validate(recipe, round, state.model, self)  # type: ignore[arg-type]
-        for client, reason in left_out.items():
-            log.info("\t> node %d left out: %s", client, reason)
-        random = generator(self.seed, "search", server_round)
-        groups = recipe.grouping(round.updates, round.ids, state.met)
-        options = make_candidates(recipe, state.standing, round, state.history, groups, random) if round.ids else []
-        found = decide(recipe, groups, options, state.standing, state.model, round.updates, self, random)  # type: ignore[arg-type]
-        self.records.append(
-            Record(
-                server_round,
-                found.option.way.priority if found.option else recipe.priority,
-                round.ids,
-                round.facts,
-                found.option.weights if found.option else None,
-                left_out,
-                found.evaluation,
-                bytes_down=state.model.nbytes * len(self._messages),
-                bytes_up=round.updates.nbytes,
-                seconds={},
-                decision=found,
-                groups=groups,
-                notes=notes,
-            )
+        clock, collected = Clock(), self._replies(list(replies))
+        settled = settle(
+            self._state,
+            self.recipe,
+            collected,
+            judges=self,
+            predict=None if self.look is None else self._predict,
+            limits=self.limits,
+            seed=self.seed,
+            clock=clock,
         )
-        self._state = State(found.model, remember(state.history, round), found.standing, state.met)
-        if found.option is None:
+        for client, reason in settled.left_out.items():
+            log.info("\t> node %d left out: %s", client, reason)
+        cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages)
+        evaluation = settled.aggregation.evaluation
+        self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))
+        self._state = settled.state
+        if settled.aggregation.candidate is None:
             return None, None
-        return unflat(found.model, self._like), self._metrics([self._contents[node] for node in round.ids])
+        return unflat(settled.state.model, self._like), self._metrics([self._contents[node] for node in cohort.ids])
 
     def _metrics(self, contents: list[RecordDict]) -> MetricRecord | None:
         """The app's own metrics, aggregated as FedAvg does; where they do not fit together, none."""
@@ -166,7 +170,7 @@ class Merit(FedAvg):
             raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
         found = dict(metrics[0])
         if self.weighted_by_key in found:
-            found["samples"] = found[self.weighted_by_key]
+            found[SAMPLES] = found[self.weighted_by_key]
         flat(arrays[0], self._like, row)
         return found
 
@@ -188,11 +192,11 @@ class Merit(FedAvg):
         groups = None if record.groups is None else record.groups.labels
         return by_client(record.weights, record.priority, record.ids, record.facts, groups)
 
-    def names(self) -> Sequence[str]:
+    def judges(self) -> int:
         """The connected nodes, as a search counts them."""
-        return [str(node) for node in sorted(self._grid.get_node_ids())]
+        return len(list(self._grid.get_node_ids()))
 
-    def validate(self, models: Iterable[Model]) -> Predictions:
+    def _predict(self, models: Iterable[Model]) -> Predictions:
         """The server's look at models."""
         assert self.look is not None  # checked at the start
         return self.look([unflat(model, self._like) for model in models])
@@ -222,6 +226,11 @@ class Merit(FedAvg):
                 right[key], sizes[key] = round(accuracy * size), size
         whole = (sizes == sizes[0]).all(axis=0)  # who answered about some candidates only says nothing about the rest
         return [Evaluation((row * whole).astype(np.int64), (sizes[0] * whole).astype(np.int64)) for row in right]
+
+
+def _only_a_fleet_knows(name: str) -> bool:
+    """Facts that the server of a whole federation measures itself."""
+    return find_fact(name).source == "server" and not name.startswith(VALIDATED)
 
 
 def _told(reply: Message) -> dict[str, Any]:

@@ -15,13 +15,16 @@ ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
 """What a server asks: who are you, train, take this reward, test these models, measure these objectives."""
 
+EXTRA = "extra:"
+"""Before the names of vectors that travel beside the model or the update."""
+
 TRAINED, REWARDED = 0, 1
-"""When in a round a client's own model came about."""
+"""When in a round a client's personal model came about."""
 
 
-def tag_of(round: int, stage: int) -> int:
-    """A number for a state of an own model, the same on both sides; 0 is for none. Rounds count from 1."""
-    return 2 * round + stage
+def tag_of(index: int, stage: int) -> int:
+    """A number for a state of a personal model, the same on both sides; 0 is for none. Rounds count from 1."""
+    return 2 * index + stage
 
 
 class Unfit(Exception):
@@ -68,6 +71,13 @@ def has_array(content: RecordDict, name: str) -> bool:
     return isinstance(record, ArrayRecord) and name in record
 
 
+def sent_extras(content: RecordDict) -> list[str]:
+    """The names of the vectors that travel beside the model."""
+    record = content.get(ARRAYS)
+    names = record if isinstance(record, ArrayRecord) else ()
+    return [name.removeprefix(EXTRA) for name in names if name.startswith(EXTRA)]
+
+
 def vector(content: RecordDict, name: str, length: int) -> Model:
     """A named float32 row of that length."""
     found = array(content, name)
@@ -83,7 +93,7 @@ def setting(content: RecordDict, name: str, kind: type) -> Any:
     record = content.get(CONFIG)
     value = record.get(name) if isinstance(record, ConfigRecord) else None
     if not isinstance(value, kind):
-        raise Unfit(f"setting {name!r} is missing or no {kind.__name__}: {value!r:.80}")
+        raise Unfit(f"setting {name!r} is missing or not of type {kind.__name__}: {value!r:.80}")
     return value
 
 
@@ -102,12 +112,12 @@ def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
     return cast(Sequence[int], value)
 
 
-def part_arrays(part: SparseUpdate) -> dict[str, NDArray[Any]]:
+def reward_arrays(reward: SparseUpdate) -> dict[str, NDArray[Any]]:
     """A reward as arrays: its values, and their places where they are not all."""
-    return {"values": part.values} | ({} if part.places is None else {"places": part.places})
+    return {"values": reward.values} | ({} if reward.places is None else {"places": reward.places})
 
 
-def as_part(content: RecordDict) -> SparseUpdate:
+def as_reward(content: RecordDict) -> SparseUpdate:
     """A reward from arrays, not yet checked against a model."""
     places = array(content, "places") if has_array(content, "places") else None
     return SparseUpdate(array(content, "values"), places)
@@ -122,5 +132,5 @@ def verdict(content: RecordDict) -> Verdict:
     except Unfit as error:
         reason = str(error)
     if not (isinstance(before, float | int) and isinstance(after, float | int)):
-        return Verdict(False, reason=reason or "its accuracies before and after the reward are no numbers")
+        return Verdict(False, reason=reason or "its accuracies before and after the reward are not numbers")
     return Verdict(said.get("accepted") == 1 and not reason, float(before), float(after), reason)

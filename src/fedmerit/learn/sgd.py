@@ -51,7 +51,7 @@ class TorchLearner:
             return flat.values.numpy().copy()
 
     @property
-    def together(self) -> int:
+    def clients_at_once(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
         return GROUP if is_plain(self.config) and is_dense_stack(_flat(self.build)) else 1
 

@@ -24,7 +24,8 @@ def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[C
     packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, earned, strict=True)]
     plain = ("ids", "group", "weight", "score", "total")
     return {
-        **{key: [row[key] for row in rounds] for key in ("round", "priority", "way", "groups")},
+        **{key: [row[key] for row in rounds] for key in ("round", "priority", "groups")},
+        "way": [row["weighting"] for row in rounds],
         "cut": [shorten(row["cut"] if (row["cut"] or 0) <= FARTHEST else None, VALUE_DIGITS) for row in rounds],
         **{key: [one[key] for one in packed] for key in plain},
         **{key: _by_name([one[key] for one in packed]) for key in ("facts", "raw", "norm")},

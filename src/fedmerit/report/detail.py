@@ -43,7 +43,10 @@ def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:
 def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """What each round's search tried, in the order of visiting, and what it asked of the clients."""
     tried = [
-        [[one.way, one.same, shorten(one.quality, 5), one.exchange, one.chosen] for one in ledger.tried(row["round"])]
+        [
+            [one.weighting, one.same, shorten(one.quality, 5), one.exchange, one.chosen]
+            for one in ledger.tried(row["round"])
+        ]
         for row in rounds
     ]
     if not any(tried):

@@ -75,7 +75,9 @@ def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     row = _round(ledger, number)
     rows = sorted(ledger.earned(number), key=lambda row: -row.weight)
     for group in range(row["groups"]):
-        title = f"round {number}: {row['way']}" + (f", group {group + 1} of {row['groups']}" * (row["groups"] > 1))
+        title = f"round {number}: {row['weighting']}" + (
+            f", group {group + 1} of {row['groups']}" * (row["groups"] > 1)
+        )
         if members := [one for one in rows if one.group == group]:
             yield weights_table(title, row["priority"], members, ledger.names())
     if row["groups"] > 1:
@@ -168,7 +170,7 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         return
     lines = [
         (
-            one.way + (" *" if one.chosen else ""),
+            one.weighting + (" *" if one.chosen else ""),
             "not asked" if one.quality is None else f"{one.quality:.4f}",
             "" if one.exchange is None else str(one.exchange),
             "; ".join(one.same),

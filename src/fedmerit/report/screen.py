@@ -13,9 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedmerit.core.measures import percentiles
-from fedmerit.core.round import Record
+from fedmerit.core.state import Record
 from fedmerit.core.weights import ClientWeight, Note
-from fedmerit.engine.run import OnRecord
+from fedmerit.engine.loop import OnRecord
 
 
 @contextmanager
@@ -51,12 +51,12 @@ def json_line(record: Record) -> str:
             "p90": _known(high),
             "clients": len(record.ids),
             "priority": record.priority,
-            "exchanges": record.decision.exchanges if record.decision else 0,
-            "evaluations": record.decision.evaluations if record.decision else 0,
-            "tests": record.decision.tests if record.decision else 0,
+            "exchanges": record.aggregation.exchanges if record.aggregation else 0,
+            "evaluations": record.aggregation.evaluations if record.aggregation else 0,
+            "tests": record.aggregation.tests if record.aggregation else 0,
             "groups": len(record.groups.members) if record.groups else 1,
-            "rewards": len(record.handout.verdicts),
-            "accepted": sum(verdict.accepted for verdict in record.handout.verdicts.values()),
+            "rewards": len(record.rewards.verdicts),
+            "accepted": sum(verdict.accepted for verdict in record.rewards.verdicts.values()),
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},
@@ -103,7 +103,7 @@ class _Notes:
     def __call__(self, record: Record) -> None:
         for client, reason in record.left_out.items():
             self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
-        for client, verdict in record.handout.verdicts.items():
+        for client, verdict in record.rewards.verdicts.items():
             if verdict.reason:
                 text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
                 self._console.print(f"[yellow]{escape(text)}[/]")
@@ -134,10 +134,11 @@ def _line(console: Console, teller: _Notes, record: Record, label: str, every: i
 
 def _order(record: Record) -> str:
     """The order that a search took and how many models were tested for it; or groups, and what became of rewards."""
-    if said := record.handout.verdicts.values():
+    if verdicts := record.rewards.verdicts.values():
         groups = len(record.groups.members) if record.groups else 1
-        return f"  {groups} group{'s' * (groups > 1)}, {sum(v.accepted for v in said)} of {len(said)} rewards taken"
-    found = record.decision
-    if found is None or not found.tried or found.option is None:
+        taken = sum(verdict.accepted for verdict in verdicts)
+        return f"  {groups} group{'s' * (groups > 1)}, {taken} of {len(verdicts)} rewards taken"
+    aggregation = record.aggregation
+    if aggregation is None or not aggregation.results or aggregation.candidate is None:
         return ""
-    return f"  {found.option.label} ({found.evaluations} tested)"
+    return f"  {aggregation.candidate.label} ({aggregation.evaluations} tested)"

@@ -62,7 +62,7 @@ def _search(ledger: Ledger) -> dict[str, Any] | None:
     tried = [options for row in ledger.rounds() if (options := ledger.tried(row["round"]))]
     if not tried:
         return None
-    taken = Counter(one.way for options in tried for one in options if one.chosen)
+    taken = Counter(one.weighting for options in tried for one in options if one.chosen)
     return {
         "exchanges": sum(row["exchanges"] for row in ledger.rounds()),
         "evaluations": sum(row["evaluations"] for row in ledger.rounds()),

@@ -81,11 +81,11 @@ def _audits(ledger: Ledger) -> Iterator[Line]:
         yield {"round": round, "client": client, "name": name, "objective": objective, "value": value}
 
 
-def _tries(ledger: Ledger) -> Iterator[Line]:
-    """A line per way that a search thought of, in the order of visiting."""
+def _candidates(ledger: Ledger) -> Iterator[Line]:
+    """A line per weighting that a search thought of, in the order of visiting."""
     for round in range(1, ledger.last_round() + 1):
-        for place, tried in enumerate(ledger.tried(round)):
-            yield {"round": round, "place": place} | asdict(tried) | {"same": ", ".join(tried.same)}
+        for place, result in enumerate(ledger.tried(round)):
+            yield {"round": round, "place": place} | asdict(result) | {"same": ", ".join(result.same)}
 
 
 def _events(ledger: Ledger) -> Iterator[Line]:
@@ -99,7 +99,7 @@ FRAMES: Mapping[str, tuple[Sequence[str], Callable[[Ledger], Iterator[Line]]]] =
     "weights": (("round", "client", "name", "weight", "score", "group"), _weights),
     "rewards": (("round", "client", "name", "entries", "bytes", "accepted", "before", "after", "reason"), _rewards),
     "audits": (("round", "client", "name", "objective", "value"), _audits),
-    "tries": (("round", "place", "way", "same", "quality", "exchange", "chosen"), _tries),
+    "candidates": (("round", "place", "weighting", "same", "quality", "exchange", "chosen"), _candidates),
     "events": (("round", "client", "kind", "text"), _events),
 }
 """The frames of a run by name: the columns that are always there, and the lines."""

@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,71 +16,13 @@ from numpy.typing import NDArray
 
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.groups import PairDistances
-from fedmerit.core.round import Record
 from fedmerit.core.search import SearchState
+from fedmerit.core.state import Record
 from fedmerit.core.types import History, Matrix
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FolderError
-from fedmerit.store.ledger_rows import (
-    audit_rows,
-    distance_rows,
-    earned_rows,
-    event_rows,
-    reward_rows,
-    round_row,
-    tried_rows,
-)
-
-SCHEMA_VERSION = 5
-SCHEMA = f"""
-PRAGMA user_version = {SCHEMA_VERSION};
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE clients (client INTEGER PRIMARY KEY, name TEXT NOT NULL);
-CREATE TABLE rounds (
-    round INTEGER PRIMARY KEY,
-    priority TEXT NOT NULL,          -- JSON list, most important first
-    way TEXT, score TEXT,            -- the way in which the round was weighed, and its score; NULL where nobody was
-    exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients; models sent out
-    tests INTEGER NOT NULL,          -- how often a client tested one of them
-    groups INTEGER NOT NULL, cut REAL,   -- how many there were; the distance that kept them apart
-    quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
-    accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
-    bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
-    seconds TEXT NOT NULL            -- JSON object: stage -> seconds
-);
-CREATE TABLE earned (                -- how each client of a round came to its weight
-    round INTEGER NOT NULL, client INTEGER NOT NULL,
-    facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
-    score REAL NOT NULL, weight REAL NOT NULL,
-    grp INTEGER NOT NULL,            -- the client's group, from 0
-    PRIMARY KEY (round, client)
-) WITHOUT ROWID;
-CREATE TABLE tested (                -- every client's local test
-    round INTEGER NOT NULL, client INTEGER NOT NULL, correct INTEGER NOT NULL, size INTEGER NOT NULL,
-    PRIMARY KEY (round, client)
-) WITHOUT ROWID;
-CREATE TABLE rewards (               -- what clients with their own models got back, and whether they took it
-    round INTEGER NOT NULL, client INTEGER NOT NULL,
-    entries INTEGER NOT NULL, bytes INTEGER NOT NULL, accepted INTEGER NOT NULL,
-    before REAL, after REAL,         -- the client's accuracy without and with it; NULL where it has no validation rows
-    reason TEXT NOT NULL,            -- why a client could not take it; else empty
-    PRIMARY KEY (round, client)
-) WITHOUT ROWID;
-CREATE TABLE distances (             -- 1 - cos of the updates of every pair of the round's clients
-    round INTEGER PRIMARY KEY, clients BLOB NOT NULL, pairs BLOB NOT NULL   -- int64; float32, (0,1), (0,2), ... (1,2)
-);
-CREATE TABLE audits (                -- objectives of the model on the server's rows (client -1), on clients' test rows
-    round INTEGER NOT NULL, client INTEGER NOT NULL, objective TEXT NOT NULL, value REAL,   -- NULL where unknown
-    PRIMARY KEY (round, client, objective)
-) WITHOUT ROWID;
-CREATE TABLE tried (                 -- the ways that a search thought of, in the order of visiting
-    round INTEGER NOT NULL, place INTEGER NOT NULL,
-    way TEXT NOT NULL, same TEXT NOT NULL,   -- JSON list: ways whose weights are so near that they count as this one
-    quality REAL, exchange INTEGER, chosen INTEGER NOT NULL,   -- NULL where nobody was asked
-    PRIMARY KEY (round, place)
-) WITHOUT ROWID;
-CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
-"""
+from fedmerit.store.ledger_rows import TABLES, Row, rows_of
+from fedmerit.store.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION, migrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +68,13 @@ class Ledger:
         connection.executescript(SCHEMA)
         ledger = cls(connection)
         with _transaction(connection):
-            connection.executemany("INSERT INTO clients VALUES (?, ?)", enumerate(names))
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            _insert(connection, "clients", [{"client": i, "name": name} for i, name in enumerate(names)])
+            _insert(connection, "meta", [{"key": key, "value": value} for key, value in meta.items()])
         return ledger
 
     @classmethod
     def open(cls, path: Path, *, write: bool = False) -> Ledger:
-        """An existing ledger, to read from or to go on with."""
+        """An existing ledger, to read from or to continue."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
         # not mode=ro, which would leave its -wal and -shm files behind; a folder we may not write to is just read
@@ -142,10 +84,13 @@ class Ledger:
             connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = 1")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.DatabaseError as error:
-            raise FolderError(f"{path} is no ledger: {error}") from None
-        if version != SCHEMA_VERSION:
-            raise FolderError(f"{path} has ledger version {version}, this program reads version {SCHEMA_VERSION}")
-        return cls(connection)
+            raise FolderError(f"{path} is not a ledger: {error}") from None
+        if version == SCHEMA_VERSION:
+            return cls(connection)
+        if version not in MIGRATIONS or write:
+            connection.close()
+            raise FolderError(f"{path} has ledger version {version}, this program writes version {SCHEMA_VERSION}")
+        return cls(migrated(connection, version))
 
     def __enter__(self) -> Self:
         return self
@@ -160,31 +105,19 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            db.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 17)})", round_row(record))
-            db.executemany("INSERT INTO tried VALUES (?, ?, ?, ?, ?, ?, ?)", tried_rows(record))
-            if record.weights is not None:
-                db.executemany(
-                    "INSERT INTO earned VALUES (?, ?, ?, ?, ?, ?, ?, ?)", earned_rows(record, record.weights)
-                )
-            db.executemany("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?, ?, ?)", reward_rows(record))
-            db.executemany("INSERT INTO distances VALUES (?, ?, ?)", distance_rows(record))
-            db.executemany("INSERT INTO audits VALUES (?, ?, ?, ?)", audit_rows(record))
-            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", event_rows(record))
-            if record.evaluation is not None:
-                pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
-                rows = ((record.index, client, *pair) for client, pair in enumerate(pairs))
-                db.executemany("INSERT INTO tested VALUES (?, ?, ?, ?)", rows)
+            for table, rows in rows_of(record).items():
+                _insert(db, table, rows)
 
     def forget_after(self, round: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
-            for table in ("rounds", "earned", "tested", "rewards", "distances", "audits", "tried", "events"):
+            for table in TABLES:
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
 
     def note(self, event: Event) -> None:
         """Something that happened outside of a round."""
         with _transaction(self._db) as db:
-            db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (event.round, event.client, event.kind, event.text))
+            _insert(db, "events", [asdict(event)])
 
     def last_round(self) -> int:
         """The newest round; 0 before the first."""
@@ -196,23 +129,25 @@ class Ledger:
 
     def history(self) -> History:
         """In how many rounds each client took part."""
-        query = "SELECT client, count(*), total(json_extract(facts, '$.loss')) FROM earned GROUP BY client"
+        query = "SELECT client, count(*), total(json_extract(facts, '$.loss')) FROM weights GROUP BY client"
         rows = self._db.execute(query).fetchall()
         losses = {client: loss for client, _, loss in rows if loss}
         return History(self.last_round(), {client: count for client, count, _ in rows}, losses)
 
-    def standing(self) -> SearchState:
-        """What a search knows after the last round: its way, its accuracy, the best so far."""
-        row = self._db.execute("SELECT way, quality FROM rounds WHERE way NOT NULL ORDER BY round DESC").fetchone()
+    def search_state(self) -> SearchState:
+        """What a search knows after the last round: its weighting, its accuracy, the best so far."""
+        row = self._db.execute(
+            "SELECT weighting, quality FROM rounds WHERE weighting NOT NULL ORDER BY round DESC"
+        ).fetchone()
         best = self._db.execute("SELECT max(quality) FROM rounds").fetchone()[0]
         return SearchState(row[0], row[1], best) if row else SearchState()
 
     def tried(self, round: int) -> list[CandidateResult]:
-        """The ways that the search of a round thought of, in the order of visiting; empty without a search."""
-        query = "SELECT way, same, quality, exchange, chosen FROM tried WHERE round = ? ORDER BY place"
+        """The weightings that the search of a round thought of, in the order of visiting; empty without a search."""
+        query = "SELECT weighting, same, quality, exchange, chosen FROM candidates WHERE round = ? ORDER BY place"
         return [
-            CandidateResult(way, tuple(json.loads(same)), quality, exchange, bool(chosen))
-            for way, same, quality, exchange, chosen in self._db.execute(query, (round,))
+            CandidateResult(weighting, tuple(json.loads(same)), quality, exchange, bool(chosen))
+            for weighting, same, quality, exchange, chosen in self._db.execute(query, (round,))
         ]
 
     def meta(self) -> dict[str, str]:
@@ -232,36 +167,42 @@ class Ledger:
 
     def earned(self, round: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        query = "SELECT * FROM earned WHERE round = ? ORDER BY client"
+        columns = "client, facts, criteria, normalised, score, weight, grp"
+        query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight, group)
-            for _, client, facts, raw, table, score, weight, group in self._db.execute(query, (round,))
+            for client, facts, raw, table, score, weight, group in self._db.execute(query, (round,))
         ]
 
     def contributions(self) -> dict[int, tuple[int, float]]:
         """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs)."""
         rows = "json_extract(facts, '$.samples') * coalesce(json_extract(facts, '$.epochs'), 1)"
-        query = f"SELECT client, count(*), sum({rows}) FROM earned GROUP BY client"
+        query = f"SELECT client, count(*), sum({rows}) FROM weights GROUP BY client"
         return {client: (rounds, total) for client, rounds, total in self._db.execute(query)}
 
     def rewards(self, round: int | None = None) -> list[Rewarded]:
         """What clients got back in a round, or in all; empty where all share one model."""
         where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
         return [
-            Rewarded(*row) for row in self._db.execute(f"SELECT * FROM rewards{where} ORDER BY round, client", values)
+            Rewarded(*row)
+            for row in self._db.execute(
+                f"SELECT round, client, entries, bytes, accepted, before, after, reason FROM rewards{where} "
+                "ORDER BY round, client",
+                values,
+            )
         ]
 
     def audits(self, round: int | None = None) -> list[tuple[int, int, str, float | None]]:
         """(round, client, objective, value), client -1 being the server; of one round or of all."""
         where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
-        return self._db.execute(f"SELECT * FROM audits{where}", values).fetchall()
+        return self._db.execute(f"SELECT round, client, objective, value FROM audits{where}", values).fetchall()
 
-    def met(self) -> PairDistances:
-        """How near each two clients were in all rounds, for a grouping that goes on."""
-        met = PairDistances()
+    def pair_distances(self) -> PairDistances:
+        """How near each two clients were in all rounds, for a grouping that remembers."""
+        pairs = PairDistances()
         for ids, distances, _ in self._distances(self.last_round()):
-            met = met.after(ids.tolist(), distances)
-        return met
+            pairs = pairs.after(ids.tolist(), distances)
+        return pairs
 
     def distances(self, round: int) -> tuple[Matrix, Matrix]:
         """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.
@@ -286,7 +227,7 @@ class Ledger:
 
     def tested(self) -> Iterator[tuple[int, int, int, int]]:
         """Every client's local tests as (round, client, correct, size), by round and client."""
-        yield from self._db.execute("SELECT round, client, correct, size FROM tested ORDER BY round, client")
+        yield from self._db.execute("SELECT round, client, correct, size FROM evaluations ORDER BY round, client")
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
@@ -301,7 +242,10 @@ class Ledger:
         """Who was left out and why, and the notes on the weights; of one round or of all."""
         where = "" if round is None else " WHERE round = ?"
         values = () if round is None else (round,)
-        return [Event(*row) for row in self._db.execute(f"SELECT * FROM events{where} ORDER BY rowid", values)]
+        return [
+            Event(*row)
+            for row in self._db.execute(f"SELECT round, client, kind, text FROM events{where} ORDER BY rowid", values)
+        ]
 
 
 @contextmanager
@@ -314,3 +258,11 @@ def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
+    """Rows by the names of their columns."""
+    if rows:
+        names = ", ".join(rows[0])
+        values = ", ".join(f":{name}" for name in rows[0])
+        db.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)

@@ -1,73 +1,124 @@
-"""Rows of the ledger: what of a round's record goes into which table."""
+"""Rows of the ledger: what of a round's record goes into which table, column by column."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fedmerit.core.measures import percentiles
-from fedmerit.core.round import Record
+from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.state import Record
 from fedmerit.core.types import Verdict
-from fedmerit.core.weights import Weights, by_client
+from fedmerit.core.weights import by_client
 
 NO_ANSWER = Verdict(False, reason="no answer")
-Row = tuple[object, ...]
+Row: TypeAlias = Mapping[str, Any]
 
 
-def round_row(record: Record) -> Row:
+def rows_of(record: Record) -> dict[str, Sequence[Row]]:
+    """The rows of a round, by table."""
+    return {table: [{"round": record.index, **row} for row in rows(record)] for table, rows in TABLES.items()}
+
+
+def round_rows(record: Record) -> list[Row]:
     """The round as a whole."""
-    tested = record.evaluation
-    accuracy = None if tested is None else tested.accuracy
-    marks = (None, None, None) if tested is None else percentiles(tested.local)
-    priority, seconds, found = json.dumps(record.priority), json.dumps(record.seconds), record.decision
-    taken = (found.option.label, repr(found.option.way.score)) if found and found.option else (None, None)
-    search = (found.exchanges, found.evaluations, found.tests) if found and found.option else (0, 0, 0)
-    quality = found.standing.quality if found and found.option else None
-    groups = (len(record.groups.members), record.groups.cut) if record.groups else (1, None)
-    counts = record.bytes_down, record.bytes_up
-    return record.index, priority, *taken, *search, *groups, quality, accuracy, *marks, *counts, seconds
-
-
-def tried_rows(record: Record) -> list[Row]:
-    """What its search thought of."""
-    tried = record.decision.tried if record.decision else ()
+    evaluation, aggregation, groups = record.evaluation, record.aggregation, record.groups
+    candidate = aggregation.candidate if aggregation else None
+    searched = aggregation if candidate else None
+    p10, p50, p90 = (None, None, None) if evaluation is None else percentiles(evaluation.local)
     return [
-        (record.index, place, one.way, json.dumps(one.same), one.quality, one.exchange, one.chosen)
-        for place, one in enumerate(tried)
+        {
+            "priority": json.dumps(record.priority),
+            "weighting": candidate.label if candidate else None,
+            "score": part_to_json(candidate.weighting.score) if candidate else None,
+            "normalise": candidate.weighting.normalise if candidate else None,
+            "exchanges": searched.exchanges if searched else 0,
+            "evaluations": searched.evaluations if searched else 0,
+            "tests": searched.tests if searched else 0,
+            "groups": len(groups.members) if groups else 1,
+            "cut": groups.cut if groups else None,
+            "quality": searched.search.quality if searched else None,
+            "accuracy": None if evaluation is None else evaluation.accuracy,
+            "p10": p10,
+            "p50": p50,
+            "p90": p90,
+            "bytes_down": record.bytes_down,
+            "bytes_up": record.bytes_up,
+            "seconds": json.dumps(dict(record.seconds)),
+        }
     ]
 
 
-def earned_rows(record: Record, weights: Weights) -> list[Row]:
+def candidate_rows(record: Record) -> list[Row]:
+    """What its search thought of."""
+    results = record.aggregation.results if record.aggregation else ()
+    return [
+        {
+            "place": place,
+            "weighting": result.weighting,
+            "same": json.dumps(result.same),
+            "quality": result.quality,
+            "exchange": result.exchange,
+            "chosen": result.chosen,
+        }
+        for place, result in enumerate(results)
+    ]
+
+
+def weight_rows(record: Record) -> list[Row]:
     """How each client came to its weight."""
+    if record.weights is None:
+        return []
     groups = record.groups.labels if record.groups else None
     return [
-        (record.index, row.id, *_jsons(row.facts, row.criteria, row.normalised), row.score, row.weight, row.group)
-        for row in by_client(weights, record.priority, record.ids, record.facts, groups)
+        {
+            "client": client.id,
+            "facts": json.dumps(client.facts),
+            "criteria": json.dumps(client.criteria),
+            "normalised": json.dumps(client.normalised),
+            "score": client.score,
+            "weight": client.weight,
+            "grp": client.group,
+        }
+        for client in by_client(record.weights, record.priority, record.ids, record.facts, groups)
     ]
 
 
-def _jsons(*values: object) -> Iterator[str]:
-    return map(json.dumps, values)
+def evaluation_rows(record: Record) -> list[Row]:
+    """Every client's local test."""
+    if record.evaluation is None:
+        return []
+    pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
+    return [{"client": client, "correct": correct, "size": size} for client, (correct, size) in enumerate(pairs)]
 
 
 def reward_rows(record: Record) -> list[Row]:
     """NaN becomes NULL by SQLite's own rule."""
-    given = record.handout
+    sent = record.rewards
     return [
-        (record.index, client, len(part.values), part.size, said.accepted, said.before, said.after, said.reason)
-        for client, part in sorted(given.parts.items())
-        if (said := given.verdicts.get(client, NO_ANSWER))
+        {
+            "client": client,
+            "entries": len(reward.values),
+            "bytes": reward.nbytes,
+            "accepted": verdict.accepted,
+            "before": verdict.before,
+            "after": verdict.after,
+            "reason": verdict.reason,
+        }
+        for client, reward in sorted(sent.rewards.items())
+        if (verdict := sent.verdicts.get(client, NO_ANSWER))
     ]
 
 
 def audit_rows(record: Record) -> list[Row]:
     """NaN becomes NULL by SQLite's own rule."""
     return [
-        (record.index, client, name, value)
-        for client, found in sorted(record.audit.items())
-        for name, value in found.items()
+        {"client": client, "objective": name, "value": value}
+        for client, values in sorted(record.audit.items())
+        for name, value in values.items()
     ]
 
 
@@ -77,17 +128,32 @@ def distance_rows(record: Record) -> list[Row]:
     if distances is None:
         return []
     pairs = distances[np.triu_indices(len(distances), 1)].astype(np.float32)
-    return [(record.index, np.array(record.ids, dtype=np.int64).tobytes(), pairs.tobytes())]
+    return [{"clients": np.array(record.ids, dtype=np.int64).tobytes(), "pairs": pairs.tobytes()}]
 
 
 def event_rows(record: Record) -> list[Row]:
     """Who was left out or refused, and the notes."""
-    rows: list[Row] = [(record.index, i, "left-out", why) for i, why in sorted(record.left_out.items())]
-    refused = [(i, said.reason) for i, said in sorted(record.handout.verdicts.items()) if said.reason]
-    rows += [(record.index, client, "refused", reason) for client, reason in refused]
-    rows += [(record.index, None, note.kind, note.text) for note in record.notes]
+    events: list[tuple[int | None, str, str]] = [
+        (i, "left-out", reason) for i, reason in sorted(record.left_out.items())
+    ]
+    verdicts = sorted(record.rewards.verdicts.items())
+    events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]
+    events += [(None, note.kind, note.text) for note in record.notes]
     if record.weights is None:
-        rows.append((record.index, None, "nobody", "no client could be weighed; the model was kept"))
+        events.append((None, "nobody", "no client could be weighed; the model was kept"))
     else:
-        rows += [(record.index, None, note.kind, note.text) for note in record.weights.notes]
-    return rows
+        events += [(None, note.kind, note.text) for note in record.weights.notes]
+    return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
+
+
+TABLES: Mapping[str, Callable[[Record], list[Row]]] = {
+    "rounds": round_rows,
+    "weights": weight_rows,
+    "evaluations": evaluation_rows,
+    "rewards": reward_rows,
+    "distances": distance_rows,
+    "audits": audit_rows,
+    "candidates": candidate_rows,
+    "events": event_rows,
+}
+"""The tables that a round writes to."""

@@ -19,7 +19,7 @@ from fedmerit.errors import FolderError
 from fedmerit.store.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
-MODEL, BEST, OWN = "model.safetensors", "best.safetensors", "own"
+MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
 BITS_DEPEND_ON = ("fedmerit", "numpy", "torch")
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
 
@@ -72,7 +72,7 @@ def held(folder: Path, by: str = CONFIG) -> Iterator[None]:
 
 
 def config_to_resume(folder: Path, given: Config | None) -> Config:
-    """The configuration of a run that may go on here and now; every difference that changes its bits is named."""
+    """The configuration of a run that may be resumed here and now; every difference that changes its bits is named."""
     with open_ledger(folder) as ledger:
         meta = ledger.meta()
     made = make_config(json.loads(meta["config"]))

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from fedmerit.config.schema import Config
 from fedmerit.core.system import cores
+from fedmerit.engine.loop import Stopping
 from fedmerit.engine.run import GIB
-from fedmerit.engine.stopping import Stopping
 from fedmerit.errors import ConfigError, RunStopped
 from fedmerit.fleet.local import quarter_of_ram
 from fedmerit.store.run_folder import held

@@ -13,8 +13,10 @@ from typing import TypeAlias
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, TaskConfig
-from fedmerit.core.round import Record
-from fedmerit.engine.run import check_task, make_selection, resume, run_config
+from fedmerit.core.state import Record
+from fedmerit.engine.loop import make_selection
+from fedmerit.engine.preflight import check_task
+from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.agreement import find_right, write_right
 from fedmerit.tasks.federation import Federation

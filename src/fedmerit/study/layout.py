@@ -47,7 +47,7 @@ class Member:
     @property
     def one_model(self) -> bool:
         """Whether all clients share one model."""
-        return make_recipe(self.config.recipe).own is None
+        return make_recipe(self.config.recipe).personal is None
 
     @property
     def rounds(self) -> int:

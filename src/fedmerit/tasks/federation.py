@@ -68,3 +68,7 @@ class Federation:
         rows = self.train.rows(client)
         attributes = {name: column[rows] for name, column in self.train.attributes.items()}
         return Samples(self.train.x[rows], self.train.y[rows], self.classes, attributes)
+
+    def limits(self) -> dict[str, float]:
+        """The most that a client may claim, by fact: all rows of the federation, all classes of the task."""
+        return {"samples": float(len(self.train.y)), "labels": float(self.classes)}

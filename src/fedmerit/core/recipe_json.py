@@ -1,0 +1,111 @@
+"""Recipes as JSON: each part by the name of its class and its settings, so that a ledger can be read by any program.
+
+A part of a user's own is kept by its module, name and `repr`; it can be shown, but not made again from the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any
+
+from fedmerit.core.capacity import Capacity
+from fedmerit.core.criteria import (
+    Agnostic,
+    Attribute,
+    Computation,
+    LossPower,
+    Measured,
+    Validated,
+    find_criterion,
+)
+from fedmerit.core.groups import ByCosine, OneGroup
+from fedmerit.core.objectives import ByGroup, Gated, Overall
+from fedmerit.core.ranking import Ranked
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.rewards import Acceptance, TopShare, Whole
+from fedmerit.core.scores import (
+    OWA,
+    Choquet,
+    Linear,
+    Power,
+    Prioritized,
+    PrioritizedAnd,
+    PrioritizedMean,
+    Product,
+    QuantifierOWA,
+    WeightedMean,
+)
+from fedmerit.core.search import Backtracking, Fixed, Weighting
+from fedmerit.errors import DataError
+
+KIND = "is"
+"""The key that names a part's class."""
+
+PARTS: Mapping[str, type] = MappingProxyType(
+    {
+        part.__name__: part
+        for part in (
+            *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
+            *(Prioritized, PrioritizedAnd, PrioritizedMean, WeightedMean, Product, OWA, QuantifierOWA),
+            *(Power, Linear, Choquet, Capacity, Ranked),
+        )
+    }
+)
+"""The closed table of parts that a text may name."""
+
+
+def part_to_json(part: Any) -> str:
+    """A recipe, or any part of one, as JSON text.
+
+    >>> part_to_json(WeightedMean((0.5, 0.5)))
+    '{"is": "WeightedMean", "weights": [0.5, 0.5]}'
+    """
+    return json.dumps(_plain(part))
+
+
+def part_from_json(text: str) -> Any:
+    """The part that a text names; a DataError where it names one that is not ours.
+
+    >>> part_from_json('{"is": "WeightedMean", "weights": [0.5, 0.5]}')
+    WeightedMean(weights=(0.5, 0.5))
+    """
+    try:
+        return _part(json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"this is not a part of a recipe: {text!r:.80} ({error})") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Measured) and value == _named(value.name):
+        return {KIND: "criterion", "name": value.name}
+    if is_dataclass(value) and PARTS.get(type(value).__name__) is type(value):
+        return {KIND: type(value).__name__} | {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return {KIND: f"{type(value).__module__}:{type(value).__qualname__}", "repr": repr(value)}
+
+
+def _named(name: str) -> Any:
+    try:
+        return find_criterion(name)
+    except Exception:
+        return None
+
+
+def _part(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_part(one) for one in value)
+    if not isinstance(value, dict):
+        return value
+    settings = {key: _part(one) for key, one in value.items() if key != KIND}
+    if value[KIND] == "criterion":
+        return find_criterion(settings["name"])
+    if value[KIND] not in PARTS:
+        raise DataError(f"the part {value[KIND]!r} is a user's own and cannot be made from its text")
+    return PARTS[value[KIND]](**settings)

@@ -1,0 +1,134 @@
+"""The loop: rounds one after the other, from the newest checkpoint, until done or asked to stop."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self, TypeAlias
+
+from fedmerit.config.schema import Config, RunConfig
+from fedmerit.core.fleet import Fleet
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.round import begin, play
+from fedmerit.core.seeds import derive
+from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.errors import RunFailed, RunStopped
+from fedmerit.fleet.personal import any_saved, copy_out
+from fedmerit.store.ledger import Event, Ledger
+from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
+from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
+
+OnRecord: TypeAlias = Callable[[Record], None]
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """Within it, `asked` says whether somebody wants the run to stop.
+
+    The first Ctrl-C ends a run after its round, the second at once.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # elsewhere signals cannot be handled
+            self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def play_rounds(
+    fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
+) -> Iterator[tuple[State, Record]]:
+    """The states and records of the rounds after a state, one by one."""
+    objectives = [find_objective(name) for name in settings.audit]
+    for index in range(state.history.rounds + 1, settings.rounds + 1):
+        due = index % settings.evaluate_every == 0 or index == settings.rounds
+        state, record = play(
+            state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
+        )
+        yield state, record
+
+
+def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
+    """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
+    with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
+        state = _newest_state(folder, ledger, fleet) or first_state(fleet, recipe, config.run.seed, ledger)
+        for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
+            state = after
+            _keep(folder, ledger, fleet, state, record, best=recipe.personal is None)
+            if on_record:
+                on_record(record)
+            if stopping.asked and record.index < config.run.rounds:
+                raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
+        if any_saved(folder):
+            copy_out(folder, folder / PERSONAL)
+        write_model(folder / MODEL, state.model, config.run.rounds)
+        remove_checkpoints(folder)
+
+
+def make_selection(settings: RunConfig) -> Selection:
+    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients."""
+    plan = settings.schedule
+    return Uniform(settings.fraction) if plan is None else Schedule(settings.rounds, plan.rates, plan.epochs)
+
+
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
+    """The state before round 1: the learner's first model, or what an initial phase made of it."""
+    model, trained = begin(recipe, fleet, fleet.server.first_model(derive(seed, "model")), seed)
+    if recipe.initial:
+        ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    return State(model)
+
+
+def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
+    """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
+    fleet.save(folder, record.index)
+    evaluation = record.evaluation
+    if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
+        write_model(folder / BEST, state.model, record.index)
+    write_checkpoint(folder, state)
+    ledger.append(record)
+
+
+def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
+    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
+    checkpoint = read_checkpoint(folder, ledger.last_round())
+    while checkpoint and not fleet.load(folder, checkpoint[2]):
+        checkpoint = read_checkpoint(folder, checkpoint[2] - 1)
+    ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
+    if checkpoint is None:
+        return None
+    model, parts, _ = checkpoint
+    return State(model, parts, ledger.history(), ledger.search_state(), ledger.pair_distances())
+
+
+@contextmanager
+def resumable(folder: Path, way_out: str) -> Iterator[None]:
+    """A full disk ends a run in a way that can be resumed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise RunFailed(f"no space left for {folder} ({error.strerror}); make room and {way_out}") from error
+    except sqlite3.OperationalError as error:
+        raise RunFailed(f"cannot write the ledger of {folder}: {error}; make room and {way_out}") from error

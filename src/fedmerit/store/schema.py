@@ -1,0 +1,88 @@
+"""The ledger's schema: its tables, and how ledgers of earlier versions are brought up to it.
+
+A migration is one SQL script from a version to the next. Ledgers are migrated in a copy in memory, for reading: a file
+that an earlier program wrote is never changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from types import MappingProxyType
+
+SCHEMA_VERSION = 6
+SCHEMA = f"""
+PRAGMA user_version = {SCHEMA_VERSION};
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE clients (client INTEGER PRIMARY KEY, name TEXT NOT NULL);
+CREATE TABLE rounds (
+    round INTEGER PRIMARY KEY,
+    priority TEXT NOT NULL,          -- JSON list, most important first
+    weighting TEXT,                  -- the label of the weighting that was taken; NULL where nobody was weighed
+    score TEXT, normalise TEXT,      -- its score as JSON, and how columns were normalised
+    exchanges INTEGER NOT NULL, evaluations INTEGER NOT NULL,   -- what the search asked of the clients; models sent out
+    tests INTEGER NOT NULL,          -- how often a client tested one of them
+    groups INTEGER NOT NULL, cut REAL,   -- how many there were; the distance that kept them apart
+    quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
+    accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
+    bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
+    seconds TEXT NOT NULL            -- JSON object: stage -> seconds
+);
+CREATE TABLE weights (               -- how each client of a round came to its weight
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
+    score REAL NOT NULL, weight REAL NOT NULL,
+    grp INTEGER NOT NULL,            -- the client's group, from 0
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE evaluations (           -- every client's local test
+    round INTEGER NOT NULL, client INTEGER NOT NULL, correct INTEGER NOT NULL, size INTEGER NOT NULL,
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE rewards (               -- what clients with personal models got back, and whether they took it
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    entries INTEGER NOT NULL, bytes INTEGER NOT NULL, accepted INTEGER NOT NULL,
+    before REAL, after REAL,         -- the client's accuracy without and with it; NULL where it has no validation rows
+    reason TEXT NOT NULL,            -- why a client could not take it; else empty
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+CREATE TABLE distances (             -- 1 - cos of the updates of every pair of the round's clients
+    round INTEGER PRIMARY KEY, clients BLOB NOT NULL, pairs BLOB NOT NULL   -- int64; float32, (0,1), (0,2), ... (1,2)
+);
+CREATE TABLE audits (                -- objectives of the model on the server's rows (client -1), on clients' test rows
+    round INTEGER NOT NULL, client INTEGER NOT NULL, objective TEXT NOT NULL, value REAL,   -- NULL where unknown
+    PRIMARY KEY (round, client, objective)
+) WITHOUT ROWID;
+CREATE TABLE candidates (            -- the weightings that a search thought of, in the order of visiting
+    round INTEGER NOT NULL, place INTEGER NOT NULL,
+    weighting TEXT NOT NULL, same TEXT NOT NULL,   -- JSON list: others that weigh so alike that they count as this
+    quality REAL, exchange INTEGER, chosen INTEGER NOT NULL,   -- NULL where nobody was asked
+    PRIMARY KEY (round, place)
+) WITHOUT ROWID;
+CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
+"""
+
+MIGRATIONS: Mapping[int, str] = MappingProxyType(
+    {
+        5: """
+ALTER TABLE rounds RENAME COLUMN way TO weighting;
+ALTER TABLE rounds ADD COLUMN normalise TEXT;
+UPDATE rounds SET normalise = (SELECT json_extract(value, '$.recipe.normalise') FROM meta WHERE key = 'config');
+ALTER TABLE earned RENAME TO weights;
+ALTER TABLE tested RENAME TO evaluations;
+ALTER TABLE tried RENAME TO candidates;
+ALTER TABLE candidates RENAME COLUMN way TO weighting;
+""",
+    }
+)
+"""From each earlier version to the next. Version 5 kept scores as Python's `repr`, which stays: it is for people."""
+
+
+def migrated(db: sqlite3.Connection, version: int) -> sqlite3.Connection:
+    """A copy in memory of an earlier ledger, brought up to this version."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    db.backup(copy)
+    db.close()
+    for step in range(version, SCHEMA_VERSION):
+        copy.executescript(f"BEGIN; {MIGRATIONS[step]} PRAGMA user_version = {step + 1}; COMMIT;")
+    return copy
