@@ -210,7 +210,7 @@ def differences(ours: Path, theirs: Path) -> tuple[float, float]:
         if mine.keys() != other.keys():
             raise SystemExit(f"other clients took part: {sorted(mine)} and {sorted(other)}")
         weights = max(weights, *(abs(mine[client] - other[client]) for client in mine))
-    names = sorted(path.relative_to(ours) for path in [ours / "model.safetensors", *(ours / "own").glob("*")])
+    names = sorted(path.relative_to(ours) for path in [ours / "model.safetensors", *(ours / "personal").glob("*")])
     models = [[load_file(run / name)["model"] for run in (ours, theirs)] for name in names]
     return weights, max(float(np.abs(one - two).max()) for one, two in models)
 

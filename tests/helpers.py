@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fedmerit import Evaluation, Federation, Replies, Samples, Split, Task, Updates
+from fedmerit import Federation, Samples, Split, Task
+from fedmerit.core.fleet import Server
+from fedmerit.core.types import Evaluation, Replies
+from fedmerit.core.updates import Updates
 
 
 class Answer(NamedTuple):
@@ -118,18 +121,22 @@ class CannedFleet:
     failed: Mapping[int, str] = field(default_factory=dict)
     length: int = 2
 
-    def names(self) -> Sequence[str]:
-        return [str(i) for i in range(len(self.facts) + len(self.failed))]
+    limits: Mapping[str, float] = field(default_factory=dict)
 
-    def start(self, seed: int) -> np.ndarray:
-        return np.zeros(self.length, dtype=np.float32)
+    @property
+    def server(self) -> Server:
+        names = tuple(str(i) for i in range(len(self.facts) + len(self.failed)))
+        return Server(names, SoftmaxLearner(self.length, 1), limits=self.limits)
 
-    def train(self, index: int, parcels: Mapping[int, Any], needs: Sequence[str], seed: int) -> Replies:
-        ids = tuple(client for client in sorted(parcels) if client not in self.failed)
+    def judges(self) -> int:
+        return len(self.server.names)
+
+    def train(self, index: int, downloads: Mapping[int, Any], facts: Sequence[str], seed: int) -> Replies:
+        ids = tuple(client for client in sorted(downloads) if client not in self.failed)
         return Replies(ids, Updates(self.updates), tuple(self.facts), self.failed)
 
     def evaluate(
         self, models: Sequence[np.ndarray], on: str = "test", clients: Sequence[int] | None = None
     ) -> Sequence[Evaluation]:
-        one = np.ones(len(self.names()), dtype=np.int64)
+        one = np.ones(self.judges(), dtype=np.int64)
         return [Evaluation(one, one) for _ in models]

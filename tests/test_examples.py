@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmerit import DS, LD, federate, load_plan, load_task, prioritized, run_config
+from fedmerit import DS, LD, federate, load_task, prioritized, run_config
+from fedmerit.study.plan import load_plan
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config
 from fedmerit.tasks import find_task

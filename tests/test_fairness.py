@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import Schedule, fairness_of, fedavg, federate, rank_correlation
+from fedmerit import Schedule, fedavg, federate
+from fedmerit.study.fairness import fairness_of, rank_correlation
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.fairness import Convergence, convergence
 

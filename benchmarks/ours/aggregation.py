@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from machine import readers
 
-from fedmerit import Updates
+from fedmerit.core.updates import Updates
 from peers.common import answer
 
 CANDIDATES = 6

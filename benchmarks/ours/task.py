@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit import Federation, Learner, Split, TaskSpec
+from fedmerit import Federation, Learner, Split
+from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.models import Build, dense, find_model, two_convolutions
 from fedmerit.learn.sgd import TorchLearner

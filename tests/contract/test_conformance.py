@@ -16,23 +16,21 @@ from fedmerit import (
     LD,
     MW,
     Backtracking,
-    DataRatio,
-    Participation,
     Recipe,
-    Record,
     Samples,
     Schedule,
-    State,
     Task,
     Validated,
     device_aware,
     fedavg,
     fedval,
-    find_objective,
     m2f,
-    play,
     prioritized,
 )
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.round import play
+from fedmerit.core.state import Record, State
 from fedmerit.core.criteria import SIMULATED_COMPUTATION
 from fedmerit.core.round import begin
 from fedmerit.fleet.local import LocalFleet
@@ -45,8 +43,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
-    "m2f, keep": lambda: m2f(Participation(), SIMULATED_COMPUTATION, DataRatio(), initial=0.3),
-    "m2f, reset": lambda: m2f(Participation(), SIMULATED_COMPUTATION, DataRatio(), own="reset", initial=0.0),
+    "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
+    "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }
@@ -60,7 +58,7 @@ def task() -> Task:
 
 
 def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:
-    model, _ = begin(recipe, fleet, fleet.start(1), 5)
+    model, _ = begin(recipe, fleet, fleet.server.first_model(1), 5)
     state, told = State(model), []
     for _ in range(rounds):
         selection = Schedule(rounds, ((0.5, 1), (1.0, 2)), (1, 3))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit import DS, LD, Download, Recipe, Run, fedavg, federate, prioritized
+from fedmerit import DS, LD, Recipe, Run, fedavg, federate, prioritized
+from fedmerit.core.types import Download
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.local import LocalFleet
 
@@ -31,7 +32,7 @@ def test_bits_do_not_depend_on_the_number_of_workers_or_the_order_of_arrival() -
 def test_bits_do_not_depend_on_where_the_updates_lie(tmp_path: Path) -> None:
     def updates(memory: int | None) -> tuple[bytes, bytes]:
         with LocalFleet(toy.task(), 2, memory, tmp_path) as fleet:
-            model = fleet.start(1)
+            model = fleet.server.first_model(1)
             replies = fleet.train(1, {client: Download(model) for client in range(8)}, ("samples",), 9)
             return replies.updates.norms.tobytes(), replies.updates.combine(np.linspace(0, 1, 8)).tobytes()
 
@@ -75,7 +76,7 @@ def test_several_models_are_tested_in_one_exchange() -> None:
 
 def test_clients_can_receive_different_models() -> None:
     with LocalFleet(toy.task(), 2) as fleet:
-        models = [fleet.start(seed) for seed in range(4)]
+        models = [fleet.server.first_model(seed) for seed in range(4)]
         replies = fleet.train(1, {client: Download(models[client]) for client in range(4)}, ("samples",), 9)
         for client, model in enumerate(models):
             alone = fleet.train(1, {client: Download(model)}, ("samples",), 9)

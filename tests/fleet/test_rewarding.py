@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit import Acceptance, Download, SparseUpdate, Task
+from fedmerit import Task
+from fedmerit.core.rewards import Acceptance
+from fedmerit.core.types import Download, SparseUpdate
 from fedmerit.fleet.local import LocalFleet
 
 ALWAYS = Acceptance(1e9)
@@ -24,7 +26,7 @@ def task(validation: bool = True) -> Task:
 
 def begun(fleet: LocalFleet) -> LocalFleet:
     """Clients 0, 2 and 5 have models of their own."""
-    fleet.train(1, {client: Download(fleet.start(client), "reset") for client in CLIENTS}, ("samples",), 9)
+    fleet.train(1, {client: Download(fleet.server.first_model(client), "reset") for client in CLIENTS}, ("samples",), 9)
     return fleet
 
 
@@ -38,14 +40,14 @@ def test_a_taken_reward_is_added_and_the_next_evaluation_sees_it():
         change = np.random.default_rng(1).normal(size=toy.FEATURES).astype(np.float32)
         places = np.arange(0, toy.FEATURES, 2, dtype=np.uint32)
         parts = {0: SparseUpdate(change), 2: SparseUpdate(change[places], places)}
-        verdicts = fleet.reward(1, parts, ALWAYS)
+        verdicts = fleet.send_rewards(1, parts, ALWAYS)
         assert [verdicts[client].accepted for client in (0, 2)] == [True, True]
-        half = fleet.start(2)
+        half = fleet.server.first_model(2)
         half[places] += change[places]
-        own = {0: fleet.start(0) + change, 2: half, 5: fleet.start(5)}
-        found = fleet.evaluate_personal(fleet.start(77))
+        own = {0: fleet.server.first_model(0) + change, 2: half, 5: fleet.server.first_model(5)}
+        found = fleet.evaluate_personal(fleet.server.first_model(77))
         for client in range(toy.CLIENTS):
-            model = own.get(client, fleet.start(77))
+            model = own.get(client, fleet.server.first_model(77))
             assert found.correct[client] == right(fleet, model)[client], client
         assert (found.sizes == toy.ROWS).all()
 
@@ -53,9 +55,9 @@ def test_a_taken_reward_is_added_and_the_next_evaluation_sees_it():
 def test_before_and_after_are_the_clients_own_accuracies():
     with LocalFleet(task()) as fleet:
         begun(fleet)
-        flipped = SparseUpdate(-2 * fleet.start(0))
-        verdict = fleet.reward(1, {0: flipped}, Acceptance(0.0))[0]
-        before, after = (right(fleet, model)[0] / toy.ROWS for model in (fleet.start(0), -fleet.start(0)))
+        flipped = SparseUpdate(-2 * fleet.server.first_model(0))
+        verdict = fleet.send_rewards(1, {0: flipped}, Acceptance(0.0))[0]
+        before, after = (right(fleet, model)[0] / toy.ROWS for model in (fleet.server.first_model(0), -fleet.server.first_model(0)))
         assert (verdict.before, verdict.after) == (before, after)
         assert verdict.accepted == (after > before or before == 0)
 
@@ -63,19 +65,19 @@ def test_before_and_after_are_the_clients_own_accuracies():
 def test_what_is_not_taken_changes_nothing():
     with LocalFleet(task()) as fleet:
         begun(fleet)
-        before = fleet.evaluate_personal(fleet.start(77)).correct.tolist()
+        before = fleet.evaluate_personal(fleet.server.first_model(77)).correct.tolist()
         worst = None
         for seed in range(50):
             change = SparseUpdate(np.random.default_rng(seed).normal(scale=5, size=toy.FEATURES).astype(np.float32))
-            said = fleet.reward(1, {5: change}, Acceptance(0.0))[5]
+            said = fleet.send_rewards(1, {5: change}, Acceptance(0.0))[5]
             if not said.accepted:
                 worst = said
                 break
             begun(fleet)  # has no effect: the client has a model of its own
-            before = fleet.evaluate_personal(fleet.start(77)).correct.tolist()
+            before = fleet.evaluate_personal(fleet.server.first_model(77)).correct.tolist()
         assert worst is not None
         assert worst.after <= worst.before
-        assert fleet.evaluate_personal(fleet.start(77)).correct.tolist() == before
+        assert fleet.evaluate_personal(fleet.server.first_model(77)).correct.tolist() == before
 
 
 HOSTILE: dict[str, Any] = {
@@ -92,17 +94,17 @@ def test_hostile_parts_are_refused_and_others_not_harmed(kind: str, workers: int
     with LocalFleet(task(), workers) as fleet:
         begun(fleet)
         good = SparseUpdate(np.zeros(toy.FEATURES, np.float32))
-        verdicts = fleet.reward(1, {0: HOSTILE[kind], 2: good, 7: good}, ALWAYS)
+        verdicts = fleet.send_rewards(1, {0: HOSTILE[kind], 2: good, 7: good}, ALWAYS)
         assert (verdicts[0].accepted, verdicts[2].accepted, verdicts[7].accepted) == (False, True, False)
         assert verdicts[0].reason
         assert "no model of its own" in verdicts[7].reason
-        assert (fleet.evaluate_personal(fleet.start(0)).correct[0] == right(fleet, fleet.start(0))[0]).all()
+        assert (fleet.evaluate_personal(fleet.server.first_model(0)).correct[0] == right(fleet, fleet.server.first_model(0))[0]).all()
 
 
 def test_who_cannot_test_takes_it():
     with LocalFleet(task(validation=False)) as fleet:
         begun(fleet)
-        said = fleet.reward(1, {0: SparseUpdate(np.ones(toy.FEATURES, np.float32))}, Acceptance(0.0))[0]
+        said = fleet.send_rewards(1, {0: SparseUpdate(np.ones(toy.FEATURES, np.float32))}, Acceptance(0.0))[0]
         assert said.accepted
         assert np.isnan(said.before)
 
@@ -111,16 +113,16 @@ def test_workers_do_not_matter():
     def outcome(workers: int) -> tuple[list[int], list[Any]]:
         with LocalFleet(task(), workers) as fleet:
             clients = tuple(range(toy.CLIENTS))
-            fleet.train(1, {c: Download(fleet.start(c), "keep") for c in clients}, ("samples",), 9)
+            fleet.train(1, {c: Download(fleet.server.first_model(c), "keep") for c in clients}, ("samples",), 9)
             random = np.random.default_rng(0)
             parts = {c: SparseUpdate(random.normal(size=toy.FEATURES).astype(np.float32)) for c in clients}
-            said = fleet.reward(1, parts, Acceptance(0.1))
+            said = fleet.send_rewards(1, parts, Acceptance(0.1))
             assert len({said[c].accepted for c in clients}) == 2, "some take it, some do not"
-            return fleet.evaluate_personal(fleet.start(0)).correct.tolist(), [said[c] for c in clients]
+            return fleet.evaluate_personal(fleet.server.first_model(0)).correct.tolist(), [said[c] for c in clients]
 
     assert outcome(1) == outcome(3)
 
 
 def test_a_learner_without_layers_has_one():
     with LocalFleet(task()) as fleet:
-        assert tuple(fleet.layers()) == (toy.FEATURES,)
+        assert tuple(fleet.server.layers()) == (toy.FEATURES,)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit import Federation, Samples, Split, Task, TaskSpec
+from fedmerit import Federation, Samples, Split, Task
+from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 
 CLIENTS, ROWS, FEATURES = 12, 5, 300

@@ -95,7 +95,7 @@ def test_a_server_that_is_started_again_goes_on(
     assert runs[0].model.tobytes() == runs[1].model.tobytes()
     assert [row["round"] for row in runs[1].ledger.rounds()] == [1, 2, 3]
     assert runs[0].local_accuracy.tolist() == runs[1].local_accuracy.tolist()
-    own = [sorted((folder / "run" / "own").glob("*")) for folder in (tmp_path, tmp_path / "second")]
+    own = [sorted((folder / "run" / "personal").glob("*")) for folder in (tmp_path, tmp_path / "second")]
     assert len(own[0]) == len(own[1]) == (4 if changes else 0)
     for one, two in zip(own[0], own[1], strict=True):
         assert np.array_equal(load_file(one)["model"], load_file(two)["model"])

@@ -11,7 +11,10 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import DS, LD, Record, State, Task, Uniform, fedavg, m2f, play, prioritized
+from fedmerit import DS, LD, Task, fedavg, m2f, prioritized
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.clientapp import own_model
@@ -56,7 +59,7 @@ def played(change: Callable[[Message], Iterable[Message]], recipe: Any = None, k
     made = task()
     fleet = GridFleet(Meddling(made, change, kind), made.learner, made.federation.names, timeout=0.3)
     fleet.meet(4)
-    state = State(fleet.start(0))
+    state = State(fleet.server.first_model(0))
     chosen = recipe or prioritized(DS, LD)
     state, record = play(state, chosen, fleet, selection=Uniform(1.0), seed=1, evaluate=True)
     assert np.isfinite(state.model).all()
@@ -156,7 +159,7 @@ def test_a_node_that_is_not_there():
     fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
     fleet.meet(4)
     del grid._contexts[1000 + BAD]
-    _, record = play(State(fleet.start(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    _, record = play(State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
     assert record.left_out == {BAD: "its node is not connected"}
     assert record.evaluation is not None
     assert record.evaluation.sizes.tolist() == [6, 6, 0, 6]
@@ -168,7 +171,7 @@ def test_nobody_answers_and_the_model_is_kept():
     fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
     fleet.meet(4)
     grid._contexts.clear()
-    start = State(fleet.start(0))
+    start = State(fleet.server.first_model(0))
     state, record = play(start, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
     assert (state.model == start.model).all()
     assert len(record.left_out) == 4
@@ -192,7 +195,7 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
     fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
     fleet.meet(4)
     away = grid._contexts.pop(1000 + BAD)
-    state, record = play(State(fleet.start(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    state, record = play(State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
     assert "node unavailable" in record.left_out[BAD]
     assert asked == ["query.hello", "train"]
     grid._contexts[1000 + BAD] = away
@@ -261,13 +264,13 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
         grid = Meddling(made, lambda reply: [reply], lost)
         fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
         fleet.meet(4)
-        state = State(fleet.start(0))
+        state = State(fleet.server.first_model(0))
         for index in range(1, rounds + 1):
             grid.change = (lambda reply: []) if breaks and index == 2 else (lambda reply: [reply])
             if breaks and index == 2 and lost not in ("train", "train.reward"):
                 old = grid._contexts.pop(1000 + BAD)  # started again, it is another node
                 grid._contexts[2000] = replace(old, node_id=2000, state=RecordDict())
-            state, record = play(state, m2f(DS, own=own), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+            state, record = play(state, m2f(DS, personal=own), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
             assert fleet.copies is not None
             assert fleet.evaluate_personal(state.model).sizes.sum() == 24
             for client, context in enumerate(sorted(grid._contexts.values(), key=partition)):

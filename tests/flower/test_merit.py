@@ -12,7 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fedmerit import CB, DS, LD, Backtracking, Predictions, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import CB, DS, LD, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit.core.objectives import Predictions
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
 

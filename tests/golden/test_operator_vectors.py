@@ -9,7 +9,8 @@ import pytest
 from helpers import CommandLine
 from vectors import CLOSE, CRITERIA, GOLDEN, NAMES, OPERATORS, OPTIONS, PAIRS, QUANTIFIERS, SHAPLEY
 
-from fedmerit import OWA, Capacity, QuantifierOWA, orness
+from fedmerit import OWA, Capacity
+from fedmerit.core.scores import QuantifierOWA, orness
 
 
 def expected(operator: str) -> list[float]:

@@ -7,20 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit import (
+from fedmerit import Capacity, Choquet, Prioritized, Product, Score, WeightedMean
+from fedmerit.core.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
     MOST,
-    Capacity,
-    Choquet,
     Power,
-    Prioritized,
     PrioritizedAnd,
     PrioritizedMean,
-    Product,
     QuantifierOWA,
-    Score,
-    WeightedMean,
 )
 
 GOLDEN = json.loads((Path(__file__).parent / "operator_vectors.json").read_text(encoding="utf-8"))

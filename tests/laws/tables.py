@@ -6,21 +6,15 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit import (
+from fedmerit import OWA, Capacity, Choquet, Prioritized, Product, Score, WeightedMean
+from fedmerit.core.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
     MOST,
-    OWA,
-    Capacity,
-    Choquet,
     Power,
-    Prioritized,
     PrioritizedAnd,
     PrioritizedMean,
-    Product,
     QuantifierOWA,
-    Score,
-    WeightedMean,
 )
 
 DEGREE = st.floats(0, 1)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import QUANTIFIER, rows, shares, tables
 
-from fedmerit import OWA, Power, QuantifierOWA, WeightedMean, dispersion, orness
+from fedmerit import OWA, WeightedMean
+from fedmerit.core.scores import Power, QuantifierOWA, dispersion, orness
 
 ROUNDING = 1e-9
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import DEGREE, rows, tables
 
-from fedmerit import Prioritized, PrioritizedAnd, PrioritizedMean
+from fedmerit import Prioritized
+from fedmerit.core.scores import PrioritizedAnd, PrioritizedMean
 
 WIDTH = st.integers(1, 5)
 ROUNDING = 1e-12

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
-from fedmerit import DS, Cohort, History, Prioritized, Updates, fedavg, prioritized, weigh
+from fedmerit import DS, Prioritized, fedavg, prioritized, weigh
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
 from fedmerit.core.candidates import earn
 
 

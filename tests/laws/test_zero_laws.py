@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
-from fedmerit import CB, DS, Cohort, History, Prioritized, Product, Updates, UserError, prioritized, weigh
+from fedmerit import CB, DS, Prioritized, Product, UserError, prioritized, weigh
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
 from fedmerit.core.candidates import earn
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 from helpers import SoftmaxLearner, random_split
 
-from fedmerit import Federation, Samples, TaskSpec
+from fedmerit import Federation, Samples
+from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 
 CLIENTS = 8

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fedmerit import UserError, load_plan
+from fedmerit import UserError
+from fedmerit.study.plan import load_plan
 from fedmerit.study.plan import dump_plan, make_plan
 
 FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}}

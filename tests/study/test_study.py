@@ -159,7 +159,7 @@ def test_the_frames_of_a_run(study: Study):
     audits = run.frame("audits")
     assert set(audits["objective"]) == {"accuracy", "balanced_accuracy"}
     assert list(run.frame("rewards").columns[:3]) == ["round", "client", "name"]
-    assert len(run.frame("rewards")) == len(run.frame("tries")) == 0
+    assert len(run.frame("rewards")) == len(run.frame("candidates")) == 0
 
 
 def test_the_rewards_of_a_run(study: Study):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit import Download, Replies
+from fedmerit.core.types import Download, Replies
 from fedmerit.core.types import Personal
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint
@@ -17,9 +17,9 @@ SEED = 9
 CLIENTS = (0, 2, 5)
 
 
-def parcels(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Personal = "keep") -> dict[int, Download]:
+def downloads(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Personal = "keep") -> dict[int, Download]:
     """Everybody goes on from its own model; who has none starts from one of the server's."""
-    return {client: Download(fleet.start(client), own) for client in clients}
+    return {client: Download(fleet.server.first_model(client), own) for client in clients}
 
 
 def train(fleet: LocalFleet, index: int, sent: dict[int, Download]) -> Replies:
@@ -33,12 +33,12 @@ def rows(replies: Replies) -> list[bytes]:
 
 def three_rounds(**settings: object) -> list[list[bytes]]:
     with LocalFleet(toy.task(**settings.pop("behaviour", {})), **settings) as fleet:  # type: ignore[arg-type]
-        return [rows(train(fleet, index, parcels(fleet))) for index in (1, 2, 3)]
+        return [rows(train(fleet, index, downloads(fleet))) for index in (1, 2, 3)]
 
 
 def test_the_next_round_goes_on_from_the_own_model():
     with LocalFleet(toy.task()) as fleet:
-        begun = parcels(fleet)
+        begun = downloads(fleet)
         updates = train(fleet, 1, begun).updates.combine(np.eye(3))
         second = rows(train(fleet, 2, begun))
     with LocalFleet(toy.task()) as fleet:
@@ -48,26 +48,26 @@ def test_the_next_round_goes_on_from_the_own_model():
 
 def test_a_model_travels_only_to_clients_that_have_none():
     with LocalFleet(toy.task()) as fleet:
-        size = fleet.start(0).nbytes
-        assert train(fleet, 1, parcels(fleet)).bytes_down == 3 * size
-        assert train(fleet, 2, parcels(fleet)).bytes_down == 0
-        assert train(fleet, 3, parcels(fleet, (0, 1, 2, 3))).bytes_down == 2 * size
+        size = fleet.server.first_model(0).nbytes
+        assert train(fleet, 1, downloads(fleet)).bytes_down == 3 * size
+        assert train(fleet, 2, downloads(fleet)).bytes_down == 0
+        assert train(fleet, 3, downloads(fleet, (0, 1, 2, 3))).bytes_down == 2 * size
 
 
 def test_reset_leaves_the_own_model_where_it_started():
     with LocalFleet(toy.task()) as fleet:
-        train(fleet, 1, parcels(fleet))
-        once = rows(train(fleet, 2, parcels(fleet, own="reset")))
-        train(fleet, 2, {client: Download(fleet.start(77)) for client in CLIENTS})
-        assert rows(train(fleet, 2, parcels(fleet, own="reset"))) == once
-        train(fleet, 2, parcels(fleet))
-        assert rows(train(fleet, 2, parcels(fleet, own="reset"))) != once
+        train(fleet, 1, downloads(fleet))
+        once = rows(train(fleet, 2, downloads(fleet, personal="reset")))
+        train(fleet, 2, {client: Download(fleet.server.first_model(77)) for client in CLIENTS})
+        assert rows(train(fleet, 2, downloads(fleet, personal="reset"))) == once
+        train(fleet, 2, downloads(fleet))
+        assert rows(train(fleet, 2, downloads(fleet, personal="reset"))) != once
 
 
 def test_who_never_kept_training_starts_from_the_first_model_it_got():
     with LocalFleet(toy.task()) as fleet:
-        once = rows(train(fleet, 1, parcels(fleet, own="reset")))
-        other = {client: Download(fleet.start(77), "reset") for client in CLIENTS}
+        once = rows(train(fleet, 1, downloads(fleet, personal="reset")))
+        other = {client: Download(fleet.server.first_model(77), "reset") for client in CLIENTS}
         assert rows(train(fleet, 1, other)) == once
 
 
@@ -82,14 +82,14 @@ def test_bits_do_not_depend_on_workers_disk_or_deaths(tmp_path: Path):
 
 def test_more_clients_than_before_find_the_kept_models_unharmed():
     with LocalFleet(toy.task(), 2) as fleet:
-        train(fleet, 1, parcels(fleet))
-        train(fleet, 2, parcels(fleet, (1, 3, 4, 6)))
-        replies = train(fleet, 3, parcels(fleet, tuple(range(7))))
+        train(fleet, 1, downloads(fleet))
+        train(fleet, 2, downloads(fleet, (1, 3, 4, 6)))
+        replies = train(fleet, 3, downloads(fleet, tuple(range(7))))
         assert replies.ids == tuple(range(7))
         later = rows(replies)
     with LocalFleet(toy.task()) as fleet:
-        train(fleet, 1, parcels(fleet))
-        assert rows(train(fleet, 3, parcels(fleet))) == [later[client] for client in CLIENTS]
+        train(fleet, 1, downloads(fleet))
+        assert rows(train(fleet, 3, downloads(fleet))) == [later[client] for client in CLIENTS]
 
 
 def test_a_client_whose_training_fails_keeps_what_it_had():
@@ -103,18 +103,18 @@ def test_a_client_whose_training_fails_keeps_what_it_had():
     from fedmerit import Task
 
     with LocalFleet(Task(toy.federation(), Moody())) as fleet:
-        train(fleet, 1, parcels(fleet))
-        expected = rows(train(fleet, 2, parcels(fleet, (2,), "reset")))
+        train(fleet, 1, downloads(fleet))
+        expected = rows(train(fleet, 2, downloads(fleet, (2,), "reset")))
         Moody.bad = True
-        train(fleet, 2, parcels(fleet, (2,)))
+        train(fleet, 2, downloads(fleet, (2,)))
         Moody.bad = False
-        assert rows(train(fleet, 2, parcels(fleet, (2,), "reset"))) == expected
+        assert rows(train(fleet, 2, downloads(fleet, (2,), "reset"))) == expected
 
 
 def has_own(fleet: LocalFleet, *clients: int) -> list[int]:
     """Who of them has a model of its own: nothing needs to be sent to it."""
-    size = fleet.start(0).nbytes
-    return [client for client in clients if train(fleet, 9, parcels(fleet, (client,))).bytes_down < size]
+    size = fleet.server.first_model(0).nbytes
+    return [client for client in clients if train(fleet, 9, downloads(fleet, (client,))).bytes_down < size]
 
 
 def saved_rounds(folder: Path) -> list[list[bytes]]:
@@ -122,9 +122,9 @@ def saved_rounds(folder: Path) -> list[list[bytes]]:
     done = []
     with LocalFleet(toy.task()) as fleet:
         for index in range(1, 5):
-            done.append(rows(train(fleet, index, parcels(fleet, CLIENTS if index == 1 else (0, 2)))))
+            done.append(rows(train(fleet, index, downloads(fleet, CLIENTS if index == 1 else (0, 2)))))
             fleet.save(folder, index)
-            write_checkpoint(folder, fleet.start(0), index)
+            write_checkpoint(folder, fleet.server.first_model(0), index)
     return done
 
 
@@ -132,7 +132,7 @@ def test_saved_models_are_loaded_as_they_were_after_a_round(tmp_path: Path):
     done = saved_rounds(tmp_path)
     with LocalFleet(toy.task()) as fleet:
         assert fleet.load(tmp_path, 3)
-        assert rows(train(fleet, 4, parcels(fleet, (0, 2)))) == done[3]
+        assert rows(train(fleet, 4, downloads(fleet, (0, 2)))) == done[3]
         assert has_own(fleet, 1, 5) == [5]
 
 
@@ -147,7 +147,7 @@ def test_files_that_no_checkpoint_needs_are_removed(tmp_path: Path):
 @pytest.mark.parametrize("harm", ["cut", "altered"])
 def test_a_damaged_model_is_noticed(tmp_path: Path, harm: str):
     saved_rounds(tmp_path)
-    path = tmp_path / "checkpoints" / "own" / "2" / "00000004.safetensors"
+    path = tmp_path / "checkpoints" / "personal" / "2" / "00000004.safetensors"
     content = path.read_bytes()
     path.write_bytes(content[:-8] if harm == "cut" else content[:-8] + bytes(8))
     with LocalFleet(toy.task()) as fleet:
@@ -160,9 +160,9 @@ def test_after_a_damaged_round_nothing_of_it_is_left(tmp_path: Path):
     saved_rounds(tmp_path)
     with LocalFleet(toy.task()) as fleet:
         fleet.load(tmp_path, 4)
-        train(fleet, 5, parcels(fleet, (2, 3)))
+        train(fleet, 5, downloads(fleet, (2, 3)))
         fleet.save(tmp_path, 5)
-    (tmp_path / "checkpoints" / "own" / "2" / "00000005.safetensors").write_bytes(b"")
+    (tmp_path / "checkpoints" / "personal" / "2" / "00000005.safetensors").write_bytes(b"")
     with LocalFleet(toy.task()) as fleet:
         assert not fleet.load(tmp_path, 5)
         assert has_own(fleet, 0, 3) == []

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from helpers import small_task
 
-from fedmerit import Record, State, Uniform, UserError, fedavg, play
+from fedmerit import UserError, fedavg
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.leaf import LeafMetric, leaf_metrics, write_leaf_metrics
 from fedmerit.store.ledger import Ledger

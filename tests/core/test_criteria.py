@@ -5,23 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit import (
-    CB,
-    DS,
-    IS,
-    LC,
-    LD,
-    MW,
-    Attribute,
-    Cohort,
-    Family,
-    History,
-    Sharpness,
-    Updates,
-    UserError,
-    fedavg,
-    prioritized,
-)
+from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
+from fedmerit.core.criteria import Family
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
 from fedmerit.core.criteria import CRITERIA, find_priority
 
 ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
@@ -34,7 +21,7 @@ def a_round(updates: list[list[float]], **facts: list[float]) -> Cohort:
 
 @pytest.mark.parametrize("criterion", [c for c in ALL if c is not MW], ids=lambda c: c.name)
 def test_reported_criteria_are_the_fact_they_ask_for(criterion):
-    (fact,) = criterion.needs
+    (fact,) = criterion.required_facts
     round = a_round([[0.0], [0.0]], **{fact: [0.25, 0.75]})
     assert criterion(round, History()).tolist() == [0.25, 0.75]
 
@@ -46,7 +33,7 @@ def test_divergence_is_computed_from_the_update():
 
 
 def test_divergence_asks_clients_for_nothing_and_believes_nothing():
-    assert MW.needs == ()
+    assert MW.required_facts == ()
     claimed = a_round([[3.0, 0.0]], MW=[1.0], divergence=[1.0])
     assert MW(claimed, History()).tolist() == [0.5]
 
@@ -59,9 +46,9 @@ def test_families_are_those_of_the_papers():
 
 
 def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
-    assert fedavg().needs == ("samples",)
-    assert prioritized(CB, DS, MW).needs == ("samples", "balance")
-    assert prioritized(Attribute("region"), IS).needs == ("samples", "attribute:region", "sharp")
+    assert fedavg().required_facts == ("samples",)
+    assert prioritized(CB, DS, MW).required_facts == ("samples", "balance")
+    assert prioritized(Attribute("region"), IS).required_facts == ("samples", "attribute:region", "sharp")
 
 
 def test_names_of_configuration_find_the_criteria():

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
-from fedmerit import ByCosine, Groups, OneGroup, PairDistances, Updates
+from fedmerit import ByCosine
+from fedmerit.core.groups import Groups, OneGroup, PairDistances
+from fedmerit.core.updates import Updates
 from fedmerit.core.groups import silhouette
 from fedmerit.errors import ConfigError, UserError
 
@@ -207,14 +209,14 @@ def test_over_all_rounds_the_mean_of_the_meetings_counts():
     """Client 2 is away once; pairs count as often as they met."""
     grouping = ByCosine(cut="constant", at=0.9, over="all")
     first = grouping(updates([1, 0], [1, 0], [0, 1]), (0, 1, 2), NOBODY)
-    second = grouping(updates([1, 0], [0, 1]), (0, 1), first.met or NOBODY)
+    second = grouping(updates([1, 0], [0, 1]), (0, 1), first.pairs or NOBODY)
     assert second.distances is not None
     assert second.distances[0, 1] == pytest.approx(1)
     assert second.labels.tolist() == [0, 0], "0 and then 1: nearer than 0.9 on average"
-    third = grouping(updates([1, 0], [0, 1], [1, 0]), (0, 1, 2), second.met or NOBODY)
-    assert third.met is not None
-    assert third.met.mean((0, 1, 2)) == pytest.approx(np.array([[0, 2 / 3, 1 / 2], [2 / 3, 0, 1], [1 / 2, 1, 0]]))
-    alone = ByCosine(cut="constant", at=0.9)(updates([1, 0], [0, 1]), (0, 1), first.met or NOBODY)
+    third = grouping(updates([1, 0], [0, 1], [1, 0]), (0, 1, 2), second.pairs or NOBODY)
+    assert third.pairs is not None
+    assert third.pairs.mean((0, 1, 2)) == pytest.approx(np.array([[0, 2 / 3, 1 / 2], [2 / 3, 0, 1], [1 / 2, 1, 0]]))
+    alone = ByCosine(cut="constant", at=0.9)(updates([1, 0], [0, 1]), (0, 1), first.pairs or NOBODY)
     assert alone.labels.tolist() == [0, 1]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedmerit import Updates
+from fedmerit.core.updates import Updates
 
 MATRICES = arrays.arrays(
     np.float32,

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmerit import Acceptance, SparseUpdate, TopShare, Updates, Whole
+from fedmerit import TopShare
+from fedmerit.core.rewards import Acceptance, Whole
+from fedmerit.core.types import SparseUpdate
+from fedmerit.core.updates import Updates
 from fedmerit.core.rewards import entries, top, wrong_reward
 from fedmerit.errors import ConfigError, UserError
 
@@ -118,10 +121,10 @@ def test_entries_rounds_up_but_not_for_rounding_errors():
 def test_the_whole_for_everybody_and_its_bytes():
     aggregate = np.arange(10, dtype=np.float32)
     whole = give(Whole(), aggregate, np.array([0.9, 0.1]))
-    assert [part.size for part in whole] == [40, 40]
+    assert [part.nbytes for part in whole] == [40, 40]
     half = give(TopShare(), aggregate, np.array([0.5, 0.5]))
-    assert [part.size for part in half] == [40, 40], "an index and a value each"
-    assert give(TopShare(), aggregate, np.array([1.0, 0.0]))[1].size == 0
+    assert [part.nbytes for part in half] == [40, 40], "an index and a value each"
+    assert give(TopShare(), aggregate, np.array([1.0, 0.0]))[1].nbytes == 0
 
 
 @pytest.mark.parametrize(

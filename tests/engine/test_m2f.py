@@ -11,27 +11,25 @@ from helpers import CannedFleet, CommandLine, one_line, small_task
 
 from fedmerit import (
     DS,
-    Acceptance,
     Backtracking,
     ByCosine,
-    Computation,
-    OneGroup,
-    Participation,
     Recipe,
     Run,
     Schedule,
-    State,
     TopShare,
-    Uniform,
-    Whole,
     federate,
     load_task,
     m2f,
-    play,
     prioritized,
     resume,
     run_config,
 )
+from fedmerit.core.criteria import Computation, PARTICIPATION
+from fedmerit.core.groups import OneGroup
+from fedmerit.core.rewards import Acceptance, Whole
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.criteria import REPORTED_COMPUTATION
 from fedmerit.errors import ConfigError
@@ -62,7 +60,7 @@ def settings(recipe: dict[str, Any] | None = None, **run: Any) -> Config:
 
 def own(folder: Path) -> dict[str, bytes]:
     """The clients' own models at the end of a run."""
-    found = {path.stem: read_model(path) for path in sorted((folder / "own").iterdir())}
+    found = {path.stem: read_model(path) for path in sorted((folder / "personal").iterdir())}
     return {client: model[0].tobytes() for client, model in found.items() if model}
 
 
@@ -235,7 +233,7 @@ def test_by_the_servers_clock_everybody_gets_a_share():
 @pytest.mark.parametrize("reward", [TopShare("max"), TopShare(scope="layer"), TopShare(largest="signed"), Whole()])
 def test_every_linkage_and_reward_runs(linkage: Any, reward: Any):
     task = load_task("digits", **{key: value for key, value in TASK.items() if key != "data"})
-    recipe = m2f(Participation(), DS, grouping=ByCosine(linkage), reward=reward, initial=0.1)
+    recipe = m2f(PARTICIPATION, DS, grouping=ByCosine(linkage), reward=reward, initial=0.1)
     run = federate(task, recipe, rounds=2, selection=Schedule(2, ((1.0, 1),)))
     assert run.accuracy > 0.2
     assert len(run.ledger.rewards(2)) == 12
@@ -260,12 +258,12 @@ def test_recipes_that_make_no_sense_are_refused():
     with pytest.raises(ConfigError, match="models of their own"):
         Recipe((DS,), reward=TopShare())
     with pytest.raises(ConfigError, match="search"):
-        Recipe((DS,), own="keep", search=Backtracking())
+        Recipe((DS,), personal="keep", search=Backtracking())
     with pytest.raises(ConfigError, match="initial"):
         m2f(initial=1.5)
     assert m2f(grouping=OneGroup()).own == "keep"
     assert m2f().needs == ("samples", "clock")
-    assert m2f().asks == ("samples",)
+    assert m2f().client_facts == ("samples",)
 
 
 def test_what_the_task_must_have():

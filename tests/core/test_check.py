@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from helpers import CannedFleet
 
-from fedmerit import CB, DS, Attribute, Record, State, Uniform, play, prioritized
+from fedmerit import CB, DS, Attribute, prioritized
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
 
 NAN, INF = float("nan"), float("inf")
 RECIPE = prioritized(CB, DS, Attribute("region"))
@@ -59,20 +62,20 @@ def test_an_update_that_is_too_large_to_square_is_left_out_without_a_warning():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"samples": None}, "fact samples is missing or no number: None"),
-        ({"samples": "10"}, "fact samples is missing or no number: '10'"),
-        ({"samples": True}, "fact samples is missing or no number: True"),
-        ({"samples": [10]}, r"fact samples is missing or no number: \[10\]"),
-        ({"samples": 10 + 0j}, "fact samples is missing or no number"),
+        ({"samples": None}, "fact samples is missing or not a number: None"),
+        ({"samples": "10"}, "fact samples is missing or not a number: '10'"),
+        ({"samples": True}, "fact samples is missing or not a number: True"),
+        ({"samples": [10]}, r"fact samples is missing or not a number: \[10\]"),
+        ({"samples": 10 + 0j}, "fact samples is missing or not a number"),
         ({"samples": NAN}, "fact samples must be finite and >= 0: nan"),
         ({"samples": INF}, "fact samples must be finite and >= 0: inf"),
         ({"samples": -1}, "fact samples must be finite and >= 0: -1"),
         ({"samples": 0}, "no training samples"),
         ({"samples": 0.0}, "no training samples"),
-        ({"balance": 1.01}, r"fact balance is a share in 0..1: 1.01"),
+        ({"balance": 1.01}, r"fact balance lies in 0..1: 1.01"),
         ({"balance": -0.1}, "fact balance must be finite and >= 0: -0.1"),
-        ({"attribute:region": 2}, r"fact attribute:region is a share in 0..1: 2"),
-        ({"attribute:region": False}, "fact attribute:region is missing or no number: False"),
+        ({"attribute:region": 2}, r"fact attribute:region lies in 0..1: 2"),
+        ({"attribute:region": False}, "fact attribute:region is missing or not a number: False"),
     ],
 )
 def test_a_fact_that_cannot_be_leaves_the_client_out(change: dict[str, Any], reason: str):
@@ -85,7 +88,7 @@ def test_a_fact_that_cannot_be_leaves_the_client_out(change: dict[str, Any], rea
 
 def test_a_missing_fact_leaves_the_client_out():
     _, record = play_one(with_second({"samples": 10, "balance": 0.5}))
-    assert record.left_out == {1: "fact attribute:region is missing or no number: None"}
+    assert record.left_out == {1: "fact attribute:region is missing or not a number: None"}
 
 
 def test_a_long_lie_is_told_shortly():

@@ -13,7 +13,6 @@ from helpers import CommandLine, one_line
 from fedmerit import (
     DS,
     Federation,
-    Gated,
     Recipe,
     Run,
     Samples,
@@ -24,13 +23,13 @@ from fedmerit import (
     fedavg,
     federate,
     fedval,
-    find_objective,
     m2f,
     prioritized,
     qffl,
     resume,
     run_config,
 )
+from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.config.schema import make_config
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
@@ -281,7 +280,7 @@ def test_rho_and_own_models_are_checked():
 
 def test_the_server_without_rows_says_so():
     with LocalFleet(task(0)) as fleet, pytest.raises(ConfigError, match=r"task\.server"):
-        fleet.validate([fleet.start(0)])
+        fleet.server.predict([fleet.server.first_model(0)])
 
 
 TOML = """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit import Evaluation, UserError
+from fedmerit import UserError
+from fedmerit.core.types import Evaluation
 from fedmerit.core.measures import percentiles, rounds_to_target
 
 NAN = np.nan

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import CB, DS, MW, Record, State, Uniform, UserError, play, prioritized
+from fedmerit import CB, DS, MW, UserError, prioritized
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
 
@@ -96,7 +99,7 @@ def test_events_say_who_was_left_out_and_why():
     )
     state = State(np.zeros(2, dtype=np.float32))
     _, record = play(state, prioritized(CB, normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False)
-    ledger = Ledger.create(None, fleet.names(), {})
+    ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
     events = {(event.client, event.kind): event.text for event in ledger.events(1)}
     assert events[1, "left-out"].startswith("update holds NaN")
@@ -108,7 +111,7 @@ def test_events_say_who_was_left_out_and_why():
 def test_a_round_in_which_nobody_could_be_weighed_is_told():
     fleet = CannedFleet(np.empty((0, 2), dtype=np.float32), [], {0: "gone", 1: "gone"})
     _, record = play(State(np.zeros(2, dtype=np.float32)), RECIPE, fleet, selection=Uniform(1), seed=0, evaluate=True)
-    ledger = Ledger.create(None, fleet.names(), {})
+    ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
     assert ledger.earned(1) == []
     assert [event.kind for event in ledger.events()] == ["left-out", "left-out", "nobody"]
@@ -134,7 +137,7 @@ def test_a_round_is_written_whole_or_not_at_all(tmp_path: Path, records: list[Re
 def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "ledger.db"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"is no ledger|has ledger version 0"):
+    with pytest.raises(UserError, match=r"is not a ledger|has ledger version 0"):
         Ledger.open(path)
     assert path.read_bytes() == content
 

@@ -16,20 +16,20 @@ from fedmerit import (
     LD,
     MW,
     Backtracking,
-    Evaluation,
     Prioritized,
     Recipe,
     Run,
     Task,
-    Uniform,
     WeightedMean,
     Weighting,
     device_aware,
     federate,
-    play,
     resume,
     run_config,
 )
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.types import Evaluation
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.search import not_worse
 from fedmerit.core.state import State
@@ -68,14 +68,14 @@ class Counting:
         return getattr(self.fleet, name)
 
     def evaluate(self, models: Any, on: str = "test", clients: Any = None) -> Sequence[Evaluation]:
-        self.asked.append((on, len(models), len(self.fleet.names()) if clients is None else len(clients)))
+        self.asked.append((on, len(models), len(self.fleet.server.names) if clients is None else len(clients)))
         return self.fleet.evaluate(models, on, clients)  # type: ignore[arg-type]
 
 
 def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
     made, exchanges = recipe(**settings), []
     with LocalFleet(task()) as fleet:
-        state = State(fleet.start(1))
+        state = State(fleet.server.first_model(1))
         for _ in range(rounds):
             counting = Counting(fleet)
             state, record = play(state, made, counting, selection=Uniform(0.5), seed=2, evaluate=True)  # type: ignore[arg-type]
@@ -90,13 +90,13 @@ def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
 
 def test_a_search_tries_other_orders_and_settles_on_some():
     done = run()
-    taken = [row["way"] for row in done.ledger.rounds()]
+    taken = [row["weighting"] for row in done.ledger.rounds()]
     assert len(set(taken)) > 1  # the data are such that the first order does not always do
-    assert all(" > ".join(row["priority"]) == row["way"] for row in done.ledger.rounds())
+    assert all(" > ".join(row["priority"]) == row["weighting"] for row in done.ledger.rounds())
     for row in done.ledger.rounds():
         tried = done.ledger.tried(row["round"])
-        assert [one.way for one in tried if one.chosen] == [row["way"]]
-        assert {name for one in tried for name in (one.way, *one.same)} == set(recipe().ways)
+        assert [one.weighting for one in tried if one.chosen] == [row["weighting"]]
+        assert {name for one in tried for name in (one.weighting, *one.same)} == set(recipe().weightings)
 
 
 @pytest.mark.parametrize("adjust_on", ["validation", "test"])
@@ -104,7 +104,7 @@ def test_a_search_tries_other_orders_and_settles_on_some():
 def test_batch_and_lazy_come_to_the_same_bits(orders: str, adjust_on: str):
     batch, lazy = (run(orders=orders, adjust_on=adjust_on, exchange=exchange) for exchange in ("batch", "lazy"))
     assert batch.model.tobytes() == lazy.model.tobytes()
-    assert columns(batch, "way", "quality", "accuracy") == columns(lazy, "way", "quality", "accuracy")
+    assert columns(batch, "weighting", "quality", "accuracy") == columns(lazy, "weighting", "quality", "accuracy")
     asked = [[row["exchanges"] for row in done.ledger.rounds()] for done in (batch, lazy)]
     assert max(asked[0]) <= (1 if orders == "all" else 2)
     assert sum(asked[0]) < sum(asked[1])
@@ -118,8 +118,8 @@ def test_the_order_taken_is_not_worse_than_before_or_the_best_tried():
     done = run()
     before = None
     for row in done.ledger.rounds():
-        tried = {one.way: one.quality for one in done.ledger.tried(row["round"]) if one.quality is not None}
-        assert tried[row["way"]] == row["quality"]
+        tried = {one.weighting: one.quality for one in done.ledger.tried(row["round"]) if one.quality is not None}
+        assert tried[row["weighting"]] == row["quality"]
         if before is not None:
             assert row["quality"] >= before or row["quality"] == max(tried.values())
         before = row["quality"]
@@ -149,7 +149,7 @@ def test_on_the_test_rows_what_the_search_learned_is_not_asked_again():
 def test_orders_that_weigh_alike_are_not_asked_about():
     done = run(tolerance=1.0)
     assert columns(done, "exchanges", "evaluations", "quality") == [[0, 0, None]] * 12
-    assert {row["way"] for row in done.ledger.rounds()} == {"DS > LD > MW"}
+    assert {row["weighting"] for row in done.ledger.rounds()} == {"DS > LD > MW"}
     assert all(len(done.ledger.tried(row["round"])[0].same) == 5 for row in done.ledger.rounds())
 
 
@@ -179,10 +179,10 @@ def test_scores_and_normalisations_can_be_searched():
     done = run(among=among, orders="all")
     labels = ["DS > LD > MW", "DS > LD > MW, sum", "LD", f"DS > LD > MW by {among[2].score!r}"]
     seen = {
-        name for row in done.ledger.rounds() for one in done.ledger.tried(row["round"]) for name in (one.way, *one.same)
+        name for row in done.ledger.rounds() for one in done.ledger.tried(row["round"]) for name in (one.weighting, *one.same)
     }
     assert seen == set(labels)
-    assert len({row["way"] for row in done.ledger.rounds()}) > 1
+    assert len({row["weighting"] for row in done.ledger.rounds()}) > 1
 
 
 def test_clients_without_rows_do_not_count():
@@ -256,6 +256,6 @@ def test_a_resumed_search_goes_on_as_if_never_stopped(tmp_path: Path, search: di
     with pytest.raises(KeyboardInterrupt):
         run_config(config(**search), tmp_path / "stopped", stop)
     again = resume(tmp_path / "stopped")
-    names = ("way", "quality", "exchanges", "evaluations", "accuracy")
+    names = ("weighting", "quality", "exchanges", "evaluations", "accuracy")
     assert columns(again, *names) == columns(whole, *names)
     assert again.model.tobytes() == whole.model.tobytes()

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import DS, MW, Cohort, Family, History, State, Uniform, Updates, fedavg, play, prioritized
+from fedmerit import DS, MW, fedavg, prioritized
+from fedmerit.core.criteria import Family
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
 from fedmerit.core.selection import draw
 from fedmerit.fleet.local import LocalFleet
 
@@ -105,7 +111,7 @@ class Newcomers:
 
     name: str = "newcomers"
     family: Family = Family.TRUST
-    needs: tuple[str, ...] = ()
+    required_facts: tuple[str, ...] = ()
     degree: bool = True
     about: str = "1 / (1 + rounds taken part in)"
 
@@ -115,7 +121,7 @@ class Newcomers:
 
 def test_a_criterion_of_ones_own():
     fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5}, {"samples": 5}])
-    state = State(np.zeros(2, dtype=np.float32), History(3, {1: 3}))
+    state = State(np.zeros(2, dtype=np.float32), history=History(3, {1: 3}))
     _, record = play(
         state, prioritized(Newcomers(), normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False
     )

@@ -14,7 +14,7 @@ from fedmerit.core.search import Answer, distinct, kendall
 from fedmerit.errors import ConfigError, UnknownName
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")
-ALL = Backtracking().ways(OWN)
+ALL = Backtracking().weightings(OWN)
 Short = dict[str, float]
 
 
@@ -32,8 +32,8 @@ def play(
         exchanges.append([short(way) for way in ways])
         return [Answer(qualities[short(way)], qualities[short(way)] >= reference) for way in ways]
 
-    visited = search.visiting(current, ALL, np.random.default_rng(3))
-    return short(search.choose(visited, ask)), exchanges
+    visited = search.visit(current, ALL, np.random.default_rng(3))
+    return short(search.pick(visited, ask)), exchanges
 
 
 WORSE = {"DLM": 0.50, "DML": 0.55, "LDM": 0.60, "LMD": 0.40, "MDL": 0.70, "MLD": 0.65}
@@ -79,15 +79,15 @@ def test_in_a_batch_all_that_are_left_at_once(orders, exchanges):
 def test_nearest_first_from_another_order():
     """From MW > LD > DS: one swap away LMD and MDL, two away LDM and DML, three away DLM; ties by name."""
     current = next(way for way in ALL if short(way) == "MLD")
-    visited = Backtracking().visiting(current, ALL, np.random.default_rng(0))
+    visited = Backtracking().visit(current, ALL, np.random.default_rng(0))
     assert [short(way) for way in visited] == ["MLD", "LMD", "MDL", "DML", "LDM", "DLM"]
-    by_name = Backtracking(orders="lexicographic").visiting(current, ALL, np.random.default_rng(0))
+    by_name = Backtracking(orders="lexicographic").visit(current, ALL, np.random.default_rng(0))
     assert [short(way) for way in by_name] == ["MLD", "DLM", "DML", "LDM", "LMD", "MDL"]
 
 
 def test_a_random_order_begins_with_the_current_one_and_follows_the_seed():
     search = Backtracking(orders="random")
-    tours = [[short(way) for way in search.visiting(OWN, ALL, np.random.default_rng(seed))] for seed in (1, 1, 2, 3, 4)]
+    tours = [[short(way) for way in search.visit(OWN, ALL, np.random.default_rng(seed))] for seed in (1, 1, 2, 3, 4)]
     assert tours[0] == tours[1]
     assert len(set(map(tuple, tours))) > 1
     assert all(tour[0] == "DLM" and sorted(tour) == sorted(map(short, ALL)) for tour in tours)
@@ -151,7 +151,7 @@ def test_near_weightings_count_as_the_first_of_them():
 
 def test_ways_can_be_scores_as_well_as_orders():
     owa, large = Weighting(("DS", "LD"), Prioritized(), "max"), Weighting(("LD",), Prioritized(), "sum")
-    ways = Backtracking(among=(owa, large, OWN)).ways(OWN)
+    ways = Backtracking(among=(owa, large, OWN)).weightings(OWN)
     assert ways == (OWN, owa, large)
     assert [way.label(OWN) for way in ways] == ["DS > LD > MW", "DS > LD, max", "LD"]
 

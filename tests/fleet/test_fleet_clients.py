@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from helpers import SoftmaxLearner, small_task
 
-from fedmerit import Download, Samples, Task, fedavg, federate
+from fedmerit import Samples, Task, fedavg, federate
+from fedmerit.core.types import Download
 from fedmerit.fleet.local import LocalFleet
 
 
-def parcels(task: Task, *clients: int) -> dict[int, Download]:
+def downloads(task: Task, *clients: int) -> dict[int, Download]:
     return {client: Download(task.learner.start(0)) for client in clients}
 
 
 def test_an_update_is_the_trained_model_minus_the_received_one():
     task = small_task()
     with LocalFleet(task) as fleet:
-        replies = fleet.train(1, parcels(task, 2, 0), ("samples", "labels"), seed=5)
+        replies = fleet.train(1, downloads(task, 2, 0), ("samples", "labels"), seed=5)
     assert replies.ids == (0, 2)
     start = task.learner.start(0)
     for place, client in enumerate(replies.ids):
@@ -96,10 +97,10 @@ def test_training_seeds_belong_to_round_and_client():
     task = small_task(learner=Noting())
     for wanted in ((0, 1, 2), (2,)):
         with LocalFleet(task) as fleet:
-            fleet.train(1, parcels(task, *wanted), ("samples",), seed=5)
+            fleet.train(1, downloads(task, *wanted), ("samples",), seed=5)
     with LocalFleet(task) as fleet:
-        fleet.train(2, parcels(task, 2), ("samples",), seed=5)
-        fleet.train(1, parcels(task, 2), ("samples",), seed=6)
+        fleet.train(2, downloads(task, 2), ("samples",), seed=5)
+        fleet.train(1, downloads(task, 2), ("samples",), seed=6)
     assert len(set(seen[:3])) == 3
     assert seen[3] in seen[:3]
     assert len(set(seen)) == 5

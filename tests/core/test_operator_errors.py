@@ -5,19 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit import (
-    MOST,
-    OWA,
-    Capacity,
-    Choquet,
-    Linear,
-    Power,
-    QuantifierOWA,
-    UserError,
-    WeightedMean,
-    orness,
-    weigh,
-)
+from fedmerit import OWA, Capacity, Choquet, UserError, WeightedMean, weigh
+from fedmerit.core.scores import MOST, Linear, Power, QuantifierOWA, orness
 from fedmerit.config.schema import ScoreConfig
 from fedmerit.config.scores import make_score
 
