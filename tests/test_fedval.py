@@ -338,7 +338,7 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
         ("recipe.score={name='weighted-mean',rank='median'}", "recipe.score"),
         ("recipe.score={name='owa',quantifier='most'}", "adds up"),
         ("run.audit=['parity:race']", "race"),
-        ("recipe={name='fedavg',server={rho=0.5}}", "recipe.server"),
+        ("recipe={name='fedavg',server={rho=0.5}}", "recipe fedavg does not take 'server'"),
     ],
 )
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path, change: str, says: str):
