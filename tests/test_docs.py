@@ -10,16 +10,21 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
-    Config,
     GroupsConfig,
     RewardConfig,
+    RunConfig,
     ScheduleConfig,
     ScoreConfig,
     SearchConfig,
+    Section,
     ServerConfig,
+    TaskConfig,
+    TrainConfig,
 )
 from fedmerit.config.scores import SCORES
+from fedmerit.config.task import PARTITIONS
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.study.plan import Plan, Row
 
@@ -32,18 +37,39 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     assert sorted(named) == sorted(fedmerit.__all__)
 
 
+def keys_in(text: str) -> dict[str, str]:
+    """The keys that a part of the page lists, with their defaults."""
+    return dict(re.findall(r"^\| `(\w+(?:\.\w+)+)` \| (.*?) \|", text, flags=re.M))
+
+
+def keys_of(name: str, section: type[Section]) -> dict[str, str]:
+    """The keys of a section, with their defaults as the page shows them."""
+    defaults = {key: field.default for key, field in section.model_fields.items()}
+    shown = {key: value.name if isinstance(value, ScoreConfig) else value for key, value in defaults.items()}
+    shown = {key: list(value) if isinstance(value, tuple) else value for key, value in shown.items()}
+    return {f"{name}.{key}": "(see meaning)" if value is None else f"`{value}`" for key, value in shown.items()}
+
+
 def test_every_key_is_documented_with_its_default() -> None:
+    before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
+    chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
+    sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"recipe.search": SearchConfig, "recipe.server": ServerConfig}
+    sections |= {"recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
+    for name, section in sections.items():
+        title = next(title for title in chapters if title.startswith(f"[{name}]"))
+        assert chapters.pop(title) == keys_of(name, section)
+    for name, recipe in RECIPES.items():
+        listed = chapters.pop(f'`recipe.name = "{name}"`')
+        assert {"recipe.name": f"`{name}`"} | listed == keys_of("recipe", recipe)
+    assert not any(chapters.values())
+    assert not keys_in(before)
+
+
+def test_the_options_of_every_partition_are_documented() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
-    rows = dict(re.findall(r"^\| `(\w+(?:\.\w+)+)` \| (.*?) \|", page, flags=re.M))
-    inner = {"recipe.search": SearchConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
-    sections = {name: field.annotation for name, field in Config.model_fields.items()} | inner
-    sections |= {"run.schedule": ScheduleConfig, "recipe.server": ServerConfig}
-    for section, kind in sections.items():
-        for key, value in kind.model_fields.items():  # type: ignore[union-attr]
-            default = value.default.name if isinstance(value.default, ScoreConfig) else value.default
-            shown = list(default) if isinstance(default, tuple) else default
-            assert rows.pop(f"{section}.{key}") == ("(see meaning)" if shown is None else f"`{shown}`")
-    assert rows == {}
+    for partition, options in PARTITIONS.items():
+        assert f"| `{partition}` | {', '.join(f'`{key}`' for key in options) or 'none'} |" in page
 
 
 def test_every_key_of_a_study_is_documented() -> None:
@@ -58,6 +84,8 @@ def test_every_key_of_a_study_is_documented() -> None:
 def test_every_score_is_documented() -> None:
     pages = (ROOT / "docs/configuration.md").read_text(), (ROOT / "docs/formulas.md").read_text()
     assert all(f"`{name}`" in page for name in SCORES for page in pages)
+    for name, score in SCORES.items():
+        assert f"| `{name}` | {', '.join(f'`{key}`' for key in score.options()) or 'none'} |" in pages[0]
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -86,7 +86,7 @@ def test_a_folder_that_exists_is_refused_and_left_as_it_was(cli: CommandLine, se
         ("recipe.priority=[]", "at least one criterion"),
         ("recipe.priority=DS,DS", "repeated: DS"),
         ("recipe.name=priority", "unknown recipe 'priority' (did you mean 'prioritized'?)"),
-        ("recipe.name=fedavg", "weighs by DS alone"),
+        ("recipe={name='fedavg',normalise='max'}", "recipe fedavg does not take 'normalise'; it takes: name"),
         ("recipe.score=sum", "unknown score 'sum'"),
         ("recipe.score=owa", "either weights (best value first) or a quantifier"),
         ("recipe.normalise=none", "LD, DS do not"),

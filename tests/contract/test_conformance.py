@@ -11,22 +11,7 @@ import pytest
 from flwr.app import Context
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import (
-    DS,
-    LD,
-    MW,
-    Backtracking,
-    Recipe,
-    Samples,
-    Schedule,
-    Task,
-    Validated,
-    device_aware,
-    fedavg,
-    fedval,
-    m2f,
-    prioritized,
-)
+from fedmerit import DS, LD, MW, Backtracking, Recipe, Samples, Schedule, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import play

@@ -7,8 +7,6 @@ import pytest
 
 from fedmerit import OWA, Capacity, Choquet, UserError, WeightedMean, weigh
 from fedmerit.core.scores import MOST, Linear, Power, QuantifierOWA, orness
-from fedmerit.config.schema import ScoreConfig
-from fedmerit.config.scores import make_score
 
 NAN = float("nan")
 
@@ -90,37 +88,6 @@ def test_operator_that_is_none(make):
 def test_operator_for_another_number_of_criteria(operator):
     with pytest.raises(UserError, match="criteria"):
         operator(np.ones((2, 3)))
-
-
-@pytest.mark.parametrize(
-    ("score", "message"),
-    [
-        ({"name": "prioritised"}, r"unknown score 'prioritised' \(did you mean 'prioritized'\?\); valid: choquet, owa"),
-        ({"name": "product", "weights": (0.5, 0.5)}, "does not take weights; it takes no options"),
-        ({"name": "weighted-mean", "quantifier": "most"}, "does not take quantifier; it takes weights"),
-        ({"name": "weighted-mean", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
-        ({"name": "owa"}, "either weights .* or a quantifier"),
-        ({"name": "owa", "weights": (0.5, 0.5), "quantifier": "most"}, "either weights .* or a quantifier"),
-        ({"name": "owa", "quantifier": "almost"}, "unknown quantifier 'almost'.*at-least-half"),
-        ({"name": "owa", "quantifier": "most", "importances": (1.0,)}, "importances has 1 values for 2 criteria"),
-        ({"name": "choquet"}, "either a capacity, or shapley"),
-        ({"name": "choquet", "shapley": (1.0,)}, "shapley has 1 values for 2 criteria"),
-        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": {"DS+CX": 0.1}}, "'CX'.*valid: CB, DS"),
-        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": {"DS": 0.1}}, "pairs of criteria"),
-        ({"name": "choquet", "capacity": {"DS": 0.4}}, "'CB' is missing"),
-    ],
-)
-def test_named_score_that_cannot_be_made(score: dict[str, object], message: str):
-    with pytest.raises(UserError, match=message):
-        make_score(ScoreConfig.model_validate(score), ("DS", "CB"))
-
-
-def test_named_capacity_speaks_of_criteria_by_name_in_any_order():
-    config = ScoreConfig(name="choquet", capacity={"CB": 0.2, "DS": 0.5})
-    score = make_score(config, ("DS", "CB"))
-    assert score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])) == pytest.approx([0.5, 0.2, 1])
-    pairs = ScoreConfig(name="choquet", shapley=(0.6, 0.4), interaction={"CB + DS": 0.2})
-    assert make_score(pairs, ("DS", "CB"))(np.array([[1.0, 0.0], [0.0, 1.0]])) == pytest.approx([0.5, 0.3])
 
 
 def test_a_capacity_at_the_edge_of_monotony_gives_no_negative_weight():

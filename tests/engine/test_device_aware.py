@@ -11,22 +11,7 @@ import numpy as np
 import pytest
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import (
-    DS,
-    LD,
-    MW,
-    Backtracking,
-    Prioritized,
-    Recipe,
-    Run,
-    Task,
-    WeightedMean,
-    Weighting,
-    device_aware,
-    federate,
-    resume,
-    run_config,
-)
+from fedmerit import DS, LD, MW, Backtracking, Prioritized, Recipe, Run, Task, WeightedMean, Weighting, device_aware, federate, resume, run_config
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.types import Evaluation

@@ -10,25 +10,7 @@ import numpy as np
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit import (
-    DS,
-    Federation,
-    Recipe,
-    Run,
-    Samples,
-    Split,
-    Task,
-    Validated,
-    agnostic,
-    fedavg,
-    federate,
-    fedval,
-    m2f,
-    prioritized,
-    qffl,
-    resume,
-    run_config,
-)
+from fedmerit import DS, Federation, Recipe, Run, Samples, Split, Task, Validated, agnostic, fedavg, federate, fedval, m2f, prioritized, qffl, resume, run_config
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.config.schema import make_config
 from fedmerit.errors import ConfigError, DataError, UserError
@@ -337,7 +319,7 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
         ("recipe.score={name='weighted-mean',rank='median'}", "recipe.score"),
         ("recipe.score={name='owa',quantifier='most'}", "adds up"),
         ("run.audit=['parity:race']", "race"),
-        ("recipe={name='fedavg',server={rho=0.5}}", "recipe.server"),
+        ("recipe={name='fedavg',server={rho=0.5}}", "recipe fedavg does not take 'server'"),
     ],
 )
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path, change: str, says: str):

@@ -9,21 +9,7 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, CommandLine, one_line, small_task
 
-from fedmerit import (
-    DS,
-    Backtracking,
-    ByCosine,
-    Recipe,
-    Run,
-    Schedule,
-    TopShare,
-    federate,
-    load_task,
-    m2f,
-    prioritized,
-    resume,
-    run_config,
-)
+from fedmerit import DS, Backtracking, ByCosine, Recipe, Run, Schedule, TopShare, federate, load_task, m2f, prioritized, resume, run_config
 from fedmerit.core.criteria import Computation, PARTICIPATION
 from fedmerit.core.groups import OneGroup
 from fedmerit.core.rewards import Acceptance, Whole
@@ -340,8 +326,8 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
         (["recipe.reward.share=half"], "recipe.reward.share"),
         (["recipe.reward.initial=2"], "recipe.reward.initial"),
         (["recipe.reward.gift=1"], "unknown key 'recipe.reward.gift'"),
-        (["recipe.score=owa"], "multiplies its criteria"),
-        (["recipe.name=prioritized", "recipe.reward.share=max"], 'use recipe "m2f"'),
+        (["recipe.score=owa"], "recipe m2f does not take 'score'"),
+        (["recipe.name=prioritized", "recipe.reward.share=max"], "recipes that take it: m2f"),
         (["run.schedule.epochs=[0,3]"], "run.schedule.epochs"),
         (["run.schedule.rates=[[1.5,1]]"], "rate"),
         (["task.validation=0.0"], "task.validation"),

@@ -162,7 +162,7 @@ def test_settings_are_toml_and_differences_are_found(tmp_path: Path) -> None:
     assert config["recipe"]["score"] == {"name": "prioritized"}
     assert {row["key"]: row["values"] for row in page["differs"]["config"]} == {
         "train.lr": ["0.1", "0.25"],
-        "task.groups": ["[]", "[[0, 1], [2]]"],
+        "task.groups": [None, "[[0, 1], [2]]"],
     }
 
 

@@ -32,7 +32,7 @@ def recipes(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
-    rows = [(name, score.about, ", ".join(score.options)) for name, score in SCORES.items()]
+    rows = [(name, score.about, ", ".join(score.options())) for name, score in SCORES.items()]
     _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
 
 

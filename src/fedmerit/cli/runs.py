@@ -12,7 +12,7 @@ import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
 from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.config.schema import load_config, make_config, parse_value
+from fedmerit.config.schema import PrioritizedConfig, load_config, parse_value, validate
 from fedmerit.config.scores import make_score
 from fedmerit.core.measures import TARGETS
 from fedmerit.core.system import cores
@@ -89,7 +89,8 @@ def weigh(
 
     FILE.csv has a header and a line per client, for example client,DS,CB,IS.
     """
-    recipe = make_config({"recipe": {"priority": priority, "score": parse_value(score), "normalise": normalise}}).recipe
+    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise}
+    recipe = validate(PrioritizedConfig, settings, within="recipe")
     table = read_criteria(file)
     if not recipe.priority:
         raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")

@@ -1,1 +1,1 @@
-"""Configuration: TOML to values, and names to parts."""
+"""Configuration: TOML and names in, frozen sections and the parts they make out; `schema` has all the public names."""

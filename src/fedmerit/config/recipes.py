@@ -1,150 +1,297 @@
-"""Recipes by name: from [recipe] of a configuration to a recipe; a closed table."""
+"""[recipe]: one section per recipe, each beside the way to make the recipe; a closed table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from fedmerit.config.schema import GroupsConfig, RecipeConfig, RewardConfig, SearchConfig, WeightingConfig
-from fedmerit.config.scores import make_score
+from pydantic import BeforeValidator, Field, field_validator
+
+from fedmerit.config.scores import AnyScore, PrioritizedScore, WeightedMeanScore, make_score
+from fedmerit.config.sections import NotNegative, Section, name_of, named, sections_in
+from fedmerit.core import recipes
 from fedmerit.core.criteria import Criterion, Validated, find_priority
-from fedmerit.core.facts import VALIDATED
-from fedmerit.core.groups import ByCosine
+from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
-from fedmerit.core.recipes import (
-    ONE_GROUP,
-    WHOLE,
-    Recipe,
-    agnostic,
-    fedavg,
-    fedval,
-    m2f,
-    prioritized,
-    qffl,
-)
-from fedmerit.core.rewards import Acceptance, TopShare
-from fedmerit.core.search import Backtracking, Weighting
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.core.recipes import Recipe, WhenZero
+from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
+from fedmerit.core.search import Backtracking, Exchange, Orders, Reference, Weighting
+from fedmerit.core.types import Normalise, Personal, SplitName
+from fedmerit.errors import ConfigError
 
 
-def _fedavg(config: RecipeConfig) -> Recipe:
-    if config.priority not in ((), ("DS",)):
-        raise ConfigError(f'recipe fedavg weighs by DS alone; for {list(config.priority)} use recipe "prioritized"')
-    if config.score.name != "prioritized":
-        raise ConfigError(f'recipe fedavg has no score to choose; for {config.score.name} use recipe "prioritized"')
-    return fedavg()
+def _split_names(value: Any) -> Any:
+    """Accept "DS,CB" and "DS > CB" where a list of names is expected."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in re.split(r"[>,]", value) if part.strip())
+    return value
 
 
-def _prioritized(config: RecipeConfig) -> Recipe:
-    criteria = tuple(_gated(criterion, config) for criterion in find_priority(config.priority))
-    score = make_score(config.score, config.priority)
-    made = prioritized(*criteria, score=score, normalise=config.normalise, when_zero=config.when_zero)
-    return replace(made, rho=config.server.rho) if config.server else made
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
 
 
-def _device_aware(config: RecipeConfig) -> Recipe:
-    recipe = _prioritized(config)
-    return replace(recipe, search=_backtracking(config))
+class WeightingConfig(Section):
+    """One of recipe.search.among: a way to weigh; what is not given is the recipe's own."""
+
+    priority: Names = ()
+    score: AnyScore | None = None
+    normalise: Normalise | None = None
 
 
-def _backtracking(config: RecipeConfig) -> Backtracking:
-    settings = config.search or SearchConfig()
-    among = tuple(_way(way, config) for way in settings.among)
-    return Backtracking(**settings.model_dump(exclude={"among"}), among=among)
+class SearchConfig(Section):
+    """[recipe.search]: how recipe device_aware comes to the order of its criteria."""
 
-
-def _way(way: WeightingConfig, config: RecipeConfig) -> Weighting:
-    priority = way.priority or config.priority
-    return Weighting(
-        tuple(priority), make_score(way.score or config.score, priority), way.normalise or config.normalise
+    orders: Orders = Field(
+        "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
+    )
+    reference: Reference = Field(
+        "last", description="accept what is not worse than the last model, or than the best so far"
+    )
+    exchange: Exchange = Field(
+        "batch", description="ask about all orders that are left in one exchange, or one after the other"
+    )
+    adjust_on: SplitName = Field(
+        "validation",
+        description="which rows decide: `validation`, or `test` as in the paper, which reports on them too",
+    )
+    tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="weightings that differ by no more total variation count as one"
+    )
+    judges: Annotated[int, Field(ge=2, strict=True)] | None = Field(
+        None, description="ask that many clients, drawn anew each round, and more while undecided; default: all"
+    )
+    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.95, description="how sure judges must be that a candidate is worse, or is not"
+    )
+    among: tuple[WeightingConfig, ...] = Field(
+        (), description="ways to choose from instead of orders: tables with priority, score, normalise"
     )
 
 
-def _m2f(config: RecipeConfig) -> Recipe:
-    if config.score.name not in ("prioritized", "product"):
-        raise ConfigError(f'recipe m2f multiplies its criteria; for score {config.score.name} use recipe "prioritized"')
-    groups, reward = config.groups or GroupsConfig(), config.reward or RewardConfig()
-    top = TopShare(reward.share, reward.largest, reward.scope, reward.exclude_own)
-    return m2f(
-        *(find_priority(config.priority) if config.priority else ()),
-        grouping=ByCosine(groups.linkage, groups.cut, groups.at, groups.over) if groups.by == "cosine" else ONE_GROUP,
-        reward=top if reward.kind == "top" else WHOLE,
-        personal=reward.training,
-        acceptance=Acceptance(reward.sigma),
-        initial=reward.initial,
+class GroupsConfig(Section):
+    """[recipe.groups]: who is aggregated together in recipe m2f."""
+
+    by: Literal["cosine", "none"] = Field("cosine", description="groups of like updates, or `none`: all together")
+    linkage: Linkage = Field("average", description="the distance of two groups; `centroid`: of their sums")
+    cut: Cut = Field(
+        "gap",
+        description="stop merging at the largest jump, the best `silhouette`, a `quantile` or a `constant`",
+    )
+    over: Over = Field("round", description="distances of this `round`, or the mean of `all` rounds so far")
+    at: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None,
+        description="least jump (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is",
     )
 
 
-def _gated(criterion: Criterion, config: RecipeConfig) -> Criterion:
-    """With the server's gate, where one is set."""
-    gate = config.server.gate if config.server else 0.0
-    if not gate or not isinstance(criterion, Validated):
-        return criterion
-    return Validated(Gated(criterion.objective, gate))
+class RewardConfig(Section):
+    """[recipe.reward]: what clients of recipe m2f get back, and what they do with it."""
+
+    kind: Literal["top", "whole"] = Field("top", description="the largest entries of the aggregate, or all of it")
+    share: Share = Field("sum", description="share of entries: quality / `sum` (the paper) or / `max` of the group")
+    largest: Largest = Field("magnitude", description="largest by magnitude, or `signed` as gradients")
+    scope: Scope = Field("model", description="largest of the whole model, or of each `layer`")
+    exclude_own: bool = Field(False, description="take the client's own part out of its reward")
+    training: Personal = Field("keep", description="a client's own training is kept, or reset before the reward is added")
+    sigma: NotNegative = Field(0.05, description="a client takes a reward that lowers its accuracy by less than this")
+    initial: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.1, description="share of the clients that train the first model; 0: everybody starts from the random one"
+    )
 
 
-def _fedval(config: RecipeConfig) -> Recipe:
-    criteria = find_priority(config.priority)
-    if not all(isinstance(criterion, Validated) for criterion in criteria):
-        raise ConfigError(
-            "recipe fedval weighs by what the server measures: criteria named validated:OBJECTIVE; "
-            f'got {", ".join(config.priority)}; to mix them with others use recipe "prioritized"'
+class ServerConfig(Section):
+    """[recipe.server]: how the server scores clients' models for criteria named validated:OBJECTIVE."""
+
+    rho: Annotated[float, Field(gt=0, le=1)] | Literal["1/K"] = Field(
+        0.5, description="a client's part in the merged model that is scored; 1: its model alone, `1/K`: as one of K"
+    )
+    gate: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="models below this accuracy score 0 in every objective: a constant one looks fair"
+    )
+
+    def gated(self, criterion: Validated) -> Validated:
+        """The criterion with this gate, where one is set."""
+        return Validated(Gated(criterion.objective, self.gate)) if self.gate else criterion
+
+
+class RecipeConfig(Section):
+    """A recipe by name, with the keys that have an effect in it."""
+
+    name: str
+    about: ClassVar[str]
+
+    @abstractmethod
+    def make(self) -> Recipe:
+        """The recipe itself."""
+
+
+class FedAvgConfig(RecipeConfig):
+    """[recipe] of FedAvg."""
+
+    name: Literal["fedavg"] = "fedavg"
+    about = "weights by dataset size: the baseline of all four papers"
+
+    def make(self) -> Recipe:
+        """Weights in proportion to the number of samples."""
+        return recipes.fedavg()
+
+
+class _Weighed(RecipeConfig):
+    """The keys of recipes that score any criteria by any operator."""
+
+    priority: Names = Field((), description="criteria, most important first")
+    normalise: Normalise = Field(
+        "sum", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+    )
+    score: AnyScore = Field(PrioritizedScore(), description="the operator, by name or as a table with its options")
+    when_zero: WhenZero = Field(
+        "samples", description="all scores zero: weigh by `samples`, `uniform`ly, or `keep` the model"
+    )
+    server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
+
+    def make(self) -> Recipe:
+        """Criteria in the order of their priority, with the server's merging and gate."""
+        server = self.server or ServerConfig()
+        criteria = find_priority(self.priority)
+        if self.server and not any(isinstance(criterion, Validated) for criterion in criteria):
+            raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
+        gated: list[Criterion] = [server.gated(c) if isinstance(c, Validated) else c for c in criteria]
+        score = make_score(self.score, self.priority)
+        made = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
+        return replace(made, rho=server.rho)
+
+
+class PrioritizedConfig(_Weighed):
+    """[recipe] of PMCFL [PMCFL]."""
+
+    name: Literal["prioritized"] = "prioritized"
+    about = "PMCFL: several criteria in a priority order, any score"
+
+
+class DeviceAwareConfig(_Weighed):
+    """[recipe] of DAFL [DAFL, Alg. 1]."""
+
+    name: Literal["device_aware"] = "device_aware"
+    about = "DAFL: in each round the clients' accuracy decides on the order"
+    search: SearchConfig | None = Field(None, description="how to come to an order, see [recipe.search]")
+
+    def make(self) -> Recipe:
+        """As `prioritized`, and a search over orders or other ways to weigh."""
+        search = self.search or SearchConfig()
+        among = tuple(self._weighting(way) for way in search.among)
+        return replace(super().make(), search=Backtracking(**search.model_dump(exclude={"among"}), among=among))
+
+    def _weighting(self, way: WeightingConfig) -> Weighting:
+        priority = way.priority or self.priority
+        return Weighting(
+            tuple(priority), make_score(way.score or self.score, priority), way.normalise or self.normalise
         )
-    if config.score.name not in ("prioritized", "weighted-mean"):
-        raise ConfigError(f'recipe fedval adds up its objectives; for score {config.score.name} use "prioritized"')
-    objectives = [_gated(criterion, config) for criterion in criteria]
-    return fedval(
-        *(criterion.objective for criterion in objectives if isinstance(criterion, Validated)),
-        gamma=config.score.weights or (),
-        rank=config.score.rank,
-        top=0.5 if config.score.top is None else config.score.top,
-        normalise="minmax" if config.normalise == "minmax" else "none",
-        rho=config.server.rho if config.server else 0.5,
+
+
+class M2FConfig(RecipeConfig):
+    """[recipe] of M2F [M2F]; its score is the product, its shares are the same for any way to normalise."""
+
+    name: Literal["m2f"] = "m2f"
+    about = "M2F: own models, groups of like updates, rewards in proportion to quality"
+    priority: Names = Field((), description="criteria to multiply; default: Participation, Computation, DataRatio")
+    groups: GroupsConfig | None = Field(None, description="who is aggregated together, see [recipe.groups]")
+    reward: RewardConfig | None = Field(None, description="what clients get back, see [recipe.reward]")
+
+    def make(self) -> Recipe:
+        """Groups of like updates, and rewards by quality."""
+        groups, reward = self.groups or GroupsConfig(), self.reward or RewardConfig()
+        by_cosine = ByCosine(groups.linkage, groups.cut, groups.at, groups.over)
+        top = TopShare(reward.share, reward.largest, reward.scope, reward.exclude_own)
+        return recipes.m2f(
+            *(find_priority(self.priority) if self.priority else ()),
+            grouping=by_cosine if groups.by == "cosine" else recipes.ONE_GROUP,
+            reward=top if reward.kind == "top" else recipes.WHOLE,
+            personal=reward.training,
+            acceptance=Acceptance(reward.sigma),
+            initial=reward.initial,
+        )
+
+
+class FedValConfig(RecipeConfig):
+    """[recipe] of FedVal [FedVal]."""
+
+    name: Literal["fedval"] = "fedval"
+    about = "FedVal: objectives that the server measures on rows of its own, ranked or not"
+    priority: Names = Field((), description="criteria named validated:OBJECTIVE, in any order")
+    score: Annotated[WeightedMeanScore, named("weighted-mean")] = Field(
+        WeightedMeanScore(),
+        description="`weighted-mean` with `weights` of the objectives (default: equal), `rank`, `top`",
     )
+    normalise: Literal["none", "minmax"] = Field("none", description="`none` (degrees) or `minmax` (the worst gets 0)")
+    server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def _adds_up(cls, value: Any) -> Any:
+        name = value.get("name", "weighted-mean") if isinstance(value, Mapping) else value
+        if isinstance(name, str) and name != "weighted-mean":
+            raise ValueError(f'recipe fedval adds up its objectives by "weighted-mean"; for {name} use "prioritized"')
+        return value
+
+    def make(self) -> Recipe:
+        """Objectives on the server's rows, added up."""
+        server, score = self.server or ServerConfig(), self.score
+        criteria = find_priority(self.priority)
+        validated = [server.gated(criterion) for criterion in criteria if isinstance(criterion, Validated)]
+        if len(validated) < len(criteria):
+            raise ConfigError(
+                "recipe fedval weighs by what the server measures: criteria named validated:OBJECTIVE; "
+                f'got {", ".join(self.priority)}; to mix them with others use recipe "prioritized"'
+            )
+        return recipes.fedval(
+            *(criterion.objective for criterion in validated),
+            gamma=score.weights or (),
+            rank=score.rank,
+            top=0.5 if score.top is None else score.top,
+            normalise=self.normalise,
+            rho=server.rho,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRecipe:
-    """A recipe that configuration can name."""
+class QFFLConfig(RecipeConfig):
+    """[recipe] of q-FFL's weights."""
 
-    about: str
-    make: Callable[[RecipeConfig], Recipe]
+    name: Literal["qffl"] = "qffl"
+    about = "baseline q-FFL: weights by the loss to the power recipe.strength"
+    strength: NotNegative = Field(1.0, description="q: the power of a client's loss")
 
-
-def _qffl(config: RecipeConfig) -> Recipe:
-    _no_priority(config)
-    return qffl(config.strength)
-
-
-def _agnostic(config: RecipeConfig) -> Recipe:
-    _no_priority(config)
-    return agnostic(config.strength)
+    def make(self) -> Recipe:
+        """Weights by the loss."""
+        return recipes.qffl(self.strength)
 
 
-def _no_priority(config: RecipeConfig) -> None:
-    if config.priority:
-        raise ConfigError(f"recipe {config.name} weighs by the clients' losses alone; leave out recipe.priority")
+class AgnosticConfig(RecipeConfig):
+    """[recipe] of agnostic weights."""
+
+    name: Literal["agnostic"] = "agnostic"
+    about = "baseline agnostic FL: who fares worst is raised round by round"
+    strength: NotNegative = Field(1.0, description="eta: how fast the worst are raised")
+
+    def make(self) -> Recipe:
+        """Weights that follow the worst."""
+        return recipes.agnostic(self.strength)
 
 
-RECIPES: Mapping[str, NamedRecipe] = {
-    "fedavg": NamedRecipe("weights by dataset size: the baseline of all four papers", _fedavg),
-    "prioritized": NamedRecipe("PMCFL: several criteria in a priority order, any score", _prioritized),
-    "device_aware": NamedRecipe("DAFL: in each round the clients' accuracy decides on the order", _device_aware),
-    "m2f": NamedRecipe("M2F: own models, groups of like updates, rewards in proportion to quality", _m2f),
-    "fedval": NamedRecipe("FedVal: objectives that the server measures on rows of its own, ranked or not", _fedval),
-    "qffl": NamedRecipe("baseline q-FFL: weights by the loss to the power recipe.strength", _qffl),
-    "agnostic": NamedRecipe("baseline agnostic FL: who fares worst is raised round by round", _agnostic),
+AnyRecipe: TypeAlias = Annotated[
+    FedAvgConfig | PrioritizedConfig | DeviceAwareConfig | M2FConfig | FedValConfig | QFFLConfig | AgnosticConfig,
+    Field(discriminator="name"),
+    named("fedavg"),
+]
+"""A recipe by name: add a class here, and it can be configured, listed and documented."""
+
+RECIPES: Mapping[str, type[RecipeConfig]] = {
+    name_of(section): section for section in sections_in(AnyRecipe) if issubclass(section, RecipeConfig)
 }
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
     """The recipe that a configuration names."""
-    if config.name not in RECIPES:
-        raise UnknownName("recipe", config.name, RECIPES)
-    if config.search is not None and config.name != "device_aware":
-        raise ConfigError(f'recipe {config.name} keeps to one order; to search for one use recipe "device_aware"')
-    if config.server is not None and not any(name.startswith(VALIDATED) for name in config.priority):
-        raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
-    if (config.groups or config.reward) and config.name != "m2f":
-        raise ConfigError(f'recipe {config.name} has one model for all; for groups and rewards use recipe "m2f"')
-    return RECIPES[config.name].make(config)
+    return config.make()

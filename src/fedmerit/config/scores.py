@@ -1,30 +1,18 @@
-"""Scores by name: from `recipe.score` or `--score` to an operator; a closed table."""
+"""recipe.score: one section per operator, each beside the way to make the operator; a closed table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from fedmerit.config.schema import ScoreConfig
+from pydantic import Field
+
+from fedmerit.config.sections import Section, name_of, named, sections_in
+from fedmerit.core import scores
 from fedmerit.core.capacity import Capacity
-from fedmerit.core.ranking import Ranked
-from fedmerit.core.scores import (
-    AS_MANY_AS_POSSIBLE,
-    AT_LEAST_HALF,
-    MOST,
-    OWA,
-    Choquet,
-    Linear,
-    Power,
-    Prioritized,
-    PrioritizedAnd,
-    PrioritizedMean,
-    Product,
-    Quantifier,
-    QuantifierOWA,
-    Score,
-    WeightedMean,
-)
+from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Quantifier, Score
 from fedmerit.errors import ConfigError, UnknownName
 
 QUANTIFIERS: Mapping[str, Quantifier] = {
@@ -32,23 +20,155 @@ QUANTIFIERS: Mapping[str, Quantifier] = {
     "at-least-half": AT_LEAST_HALF,
     "as-many-as-possible": AS_MANY_AS_POSSIBLE,
 }
+Values: TypeAlias = tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedScore:
-    """An operator that configuration can name, with the options it takes."""
+class ScoreConfig(Section):
+    """What every score takes: its name, and `rank` to put the clients' ranks in place of their scores."""
 
-    about: str
-    options: tuple[str, ...]
-    make: Callable[[ScoreConfig, Sequence[str]], Score]
+    name: str
+    rank: Rank | None = None
+    top: float | None = None
+    about: ClassVar[str]
+
+    @abstractmethod
+    def operator(self, priority: Sequence[str]) -> Score:
+        """The operator for criteria in this order."""
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """The keys that this score takes besides those that all take."""
+        return tuple(key for key in cls.model_fields if key not in ScoreConfig.model_fields)
 
 
-def _owa(config: ScoreConfig, priority: Sequence[str]) -> Score:
-    if (config.weights is None) == (config.quantifier is None):
-        raise ConfigError("score owa takes either weights (best value first) or a quantifier")
-    if config.weights is not None:
-        return OWA(config.weights)
-    return QuantifierOWA(_quantifier(config.quantifier), config.importances or ())
+class PrioritizedScore(ScoreConfig):
+    """score = "prioritized" [PMCFL]."""
+
+    name: Literal["prioritized"] = "prioritized"
+    about = "c1 + c1*c2 + c1*c2*c3 ... (the papers)"
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """Prioritized scoring."""
+        return scores.Prioritized()
+
+
+class PrioritizedAndScore(ScoreConfig):
+    """score = "prioritized-and"."""
+
+    name: Literal["prioritized-and"] = "prioritized-and"
+    about = "min of c_i ** lambda_i"
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """Prioritized and."""
+        return scores.PrioritizedAnd()
+
+
+class PrioritizedMeanScore(ScoreConfig):
+    """score = "prioritized-mean"."""
+
+    name: Literal["prioritized-mean"] = "prioritized-mean"
+    about = "prioritized / sum of lambdas"
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """Prioritized mean."""
+        return scores.PrioritizedMean()
+
+
+class WeightedMeanScore(ScoreConfig):
+    """score = { name = "weighted-mean", weights = [...] }, in priority order."""
+
+    name: Literal["weighted-mean"] = "weighted-mean"
+    about = "sum of v_i * c_i"
+    weights: Values | None = None
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """The mean by these weights."""
+        _check_length(self.name, "weights", self.weights, priority)
+        return scores.WeightedMean(self.weights or ())
+
+
+class ProductScore(ScoreConfig):
+    """score = "product"."""
+
+    name: Literal["product"] = "product"
+    about = "product of all criteria"
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """The product."""
+        return scores.Product()
+
+
+class OWAScore(ScoreConfig):
+    """score = { name = "owa", ... }: `weights`, best value first, or a `quantifier`, with or without `importances`."""
+
+    name: Literal["owa"] = "owa"
+    about = "ordered weighted average"
+    weights: Values | None = None
+    quantifier: str | float | tuple[float, float] | None = None
+    importances: Values | None = None
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """The average by places, or by a quantifier."""
+        _check_length(self.name, "weights", self.weights, priority)
+        _check_length(self.name, "importances", self.importances, priority)
+        if (self.weights is None) == (self.quantifier is None):
+            raise ConfigError("score owa takes either weights (best value first) or a quantifier")
+        if self.weights is None:
+            return scores.QuantifierOWA(_quantifier(self.quantifier), self.importances or ())
+        if self.importances is not None:
+            raise ConfigError("score owa takes importances with a quantifier, not with weights")
+        return scores.OWA(self.weights)
+
+
+class ChoquetScore(ScoreConfig):
+    """score = { name = "choquet", ... }: a `capacity`, or `shapley` values with or without `interaction` of pairs."""
+
+    name: Literal["choquet"] = "choquet"
+    about = "Choquet integral"
+    capacity: dict[str, float] | None = None
+    shapley: Values | None = None
+    interaction: dict[str, float] | None = None
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """The integral with respect to the capacity."""
+        if (self.capacity is None) == (self.shapley is None):
+            raise ConfigError("score choquet takes either a capacity, or shapley (with interaction)")
+        if self.shapley is not None:
+            return scores.Choquet(_two_additive(self.shapley, self.interaction or {}, priority))
+        if self.interaction is not None:
+            raise ConfigError("score choquet takes interaction with shapley, not with a capacity")
+        return scores.Choquet(_capacity(self.capacity or {}, priority))
+
+
+AnyScore: TypeAlias = Annotated[
+    PrioritizedScore
+    | PrioritizedAndScore
+    | PrioritizedMeanScore
+    | WeightedMeanScore
+    | ProductScore
+    | OWAScore
+    | ChoquetScore,
+    Field(discriminator="name"),
+    named("prioritized"),
+]
+"""A score by name, bare or as a table."""
+
+SCORES: Mapping[str, type[ScoreConfig]] = {
+    name_of(section): section for section in sections_in(AnyScore) if issubclass(section, ScoreConfig)
+}
+
+
+def make_score(config: ScoreConfig, priority: Sequence[str]) -> Score:
+    """The operator that a configuration names, checked against the number of criteria."""
+    if config.top is not None and config.rank != "top":
+        raise ConfigError(f'score.top goes with rank = "top"; got rank = {config.rank!r}')
+    score = config.operator(priority)
+    return score if config.rank is None else Ranked(score, config.rank, 0.5 if config.top is None else config.top)
+
+
+def _check_length(score: str, key: str, values: Values | None, priority: Sequence[str]) -> None:
+    if values is not None and len(values) != len(priority):
+        raise ConfigError(f"score {score}: {key} has {len(values)} values for {len(priority)} criteria")
 
 
 def _quantifier(value: str | float | tuple[float, float] | None) -> Quantifier:
@@ -56,30 +176,31 @@ def _quantifier(value: str | float | tuple[float, float] | None) -> Quantifier:
         case str() if value in QUANTIFIERS:
             return QUANTIFIERS[value]
         case int() | float():
-            return Power(float(value))
+            return scores.Power(float(value))
         case (a, b):
-            return Linear(a, b)
+            return scores.Linear(a, b)
         case _:
             raise UnknownName("quantifier", str(value), [*QUANTIFIERS, "an exponent", "[a, b]"])
 
 
-def _choquet(config: ScoreConfig, priority: Sequence[str]) -> Score:
-    if (config.capacity is None) == (config.shapley is None):
-        raise ConfigError("score choquet takes either a capacity, or shapley (with interaction)")
-    if config.shapley is not None:
-        if len(config.shapley) != len(priority):
-            raise ConfigError(f"shapley has {len(config.shapley)} values for {len(priority)} criteria")
-        pairs = {_coalition(key, priority): value for key, value in (config.interaction or {}).items()}
-        if any(len(pair) != 2 for pair in pairs):
-            raise ConfigError('interaction names pairs of criteria, for example {"DS+CB" = 0.1}')
-        return Choquet(Capacity.two_additive(config.shapley, {(i, j): v for (i, j), v in pairs.items()}))
-    given = {sum(1 << i for i in _coalition(key, priority)): v for key, v in (config.capacity or {}).items()}
-    given = {0: 0.0, 2 ** len(priority) - 1: 1.0} | given
-    missing = [mask for mask in range(2 ** len(priority)) if mask not in given]
+def _two_additive(shapley: Values, interaction: Mapping[str, float], priority: Sequence[str]) -> Capacity:
+    if len(shapley) != len(priority):
+        raise ConfigError(f"shapley has {len(shapley)} values for {len(priority)} criteria")
+    pairs = {_coalition(key, priority): value for key, value in interaction.items()}
+    if any(len(pair) != 2 for pair in pairs):
+        raise ConfigError('interaction names pairs of criteria, for example {"DS+CB" = 0.1}')
+    return Capacity.two_additive(shapley, {(i, j): value for (i, j), value in pairs.items()})
+
+
+def _capacity(values: Mapping[str, float], priority: Sequence[str]) -> Capacity:
+    everything = 2 ** len(priority) - 1
+    given = {sum(1 << i for i in _coalition(key, priority)): value for key, value in values.items()}
+    given = {0: 0.0, everything: 1.0} | given
+    missing = [mask for mask in range(everything) if mask not in given]
     if missing:
         names = "+".join(name for i, name in enumerate(priority) if missing[0] >> i & 1)
         raise ConfigError(f"a capacity has a value for every coalition of {list(priority)}; {names!r} is missing")
-    return Choquet(Capacity(tuple(given[mask] for mask in range(2 ** len(priority)))))
+    return Capacity(tuple(given[mask] for mask in range(everything + 1)))
 
 
 def _coalition(key: str, priority: Sequence[str]) -> tuple[int, ...]:
@@ -89,36 +210,3 @@ def _coalition(key: str, priority: Sequence[str]) -> tuple[int, ...]:
         if part not in priority:
             raise UnknownName("criterion of the priority", part, priority)
     return tuple(sorted({priority.index(part) for part in parts}))
-
-
-SCORES: Mapping[str, NamedScore] = {
-    "prioritized": NamedScore("c1 + c1*c2 + c1*c2*c3 ... (the papers)", (), lambda config, priority: Prioritized()),
-    "prioritized-and": NamedScore("min of c_i ** lambda_i", (), lambda config, priority: PrioritizedAnd()),
-    "prioritized-mean": NamedScore("prioritized / sum of lambdas", (), lambda config, priority: PrioritizedMean()),
-    "weighted-mean": NamedScore(
-        "sum of v_i * c_i", ("weights",), lambda config, priority: WeightedMean(config.weights or ())
-    ),
-    "product": NamedScore("product of all criteria", (), lambda config, priority: Product()),
-    "owa": NamedScore("ordered weighted average", ("weights", "quantifier", "importances"), _owa),
-    "choquet": NamedScore("Choquet integral", ("capacity", "shapley", "interaction"), _choquet),
-}
-
-
-def make_score(config: ScoreConfig, priority: Sequence[str]) -> Score:
-    """The operator that a configuration names, checked against the number of criteria."""
-    if config.name not in SCORES:
-        raise UnknownName("score", config.name, SCORES)
-    named = SCORES[config.name]
-    given = [key for key, value in config.model_dump(exclude={"name"}, exclude_none=True).items() if value is not None]
-    extra = [key for key in given if key not in (*named.options, "rank", "top")]
-    if extra:
-        takes = ", ".join(named.options) or "no options"
-        raise ConfigError(f"score {config.name} does not take {', '.join(extra)}; it takes {takes}")
-    for key in ("weights", "importances"):
-        values = getattr(config, key)
-        if values is not None and len(values) != len(priority):
-            raise ConfigError(f"score {config.name}: {key} has {len(values)} values for {len(priority)} criteria")
-    if config.top is not None and config.rank != "top":
-        raise ConfigError(f'score.top goes with rank = "top"; got rank = {config.rank!r}')
-    made = named.make(config, priority)
-    return made if config.rank is None else Ranked(made, config.rank, 0.5 if config.top is None else config.top)

@@ -1,0 +1,53 @@
+"""[train] and [run]: what a client does with a model, and for how long, with whom and from which seed all is run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from fedmerit.config.sections import Count, NotNegative, Positive, Section
+
+
+class TrainConfig(Section):
+    """[train]: what a client does with the model it received."""
+
+    lr: Positive = Field(0.1, description="learning rate of local SGD")
+    epochs: Count = Field(5, description="passes over the client's rows")
+    batch: Count | Literal["full"] = Field("full", description="rows per step, or `full`")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of local SGD, reset each round")
+    weight_decay: NotNegative = Field(0.0, description="L2 penalty on the parameters")
+    prox: NotNegative = Field(0.0, description="FedProx mu: pull towards the received model")
+
+
+def _twice(value: Any) -> Any:
+    """Accept one number where a least and a most are expected."""
+    return (value, value) if isinstance(value, int) else value
+
+
+class ScheduleConfig(Section):
+    """[run.schedule]: each client takes part in its own share of the rounds, instead of run.fraction."""
+
+    rates: tuple[tuple[float, Count], ...] = Field(
+        ((1.0, 1),), description="pairs [rate, clients], dealt in client order and again until all have one"
+    )
+    epochs: Annotated[tuple[Count, Count], BeforeValidator(_twice)] | None = Field(
+        None, description="epochs of each client: one number, or [least, most] to draw from; default: train.epochs"
+    )
+
+
+class RunConfig(Section):
+    """[run]: how long, with how many clients, from which seed."""
+
+    rounds: Count = Field(20, description="rounds of training")
+    fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
+    schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
+    seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
+    workers: Count | None = Field(None, description="worker processes; default: one per core")
+    memory: Positive | None = Field(
+        None, description="GiB for updates before they go to disk; default: a quarter of RAM"
+    )
+    evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
+    audit: tuple[str, ...] = Field(
+        (), description="objectives to write down of the model: on the server's rows and on each client's test rows"
+    )

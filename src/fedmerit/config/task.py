@@ -1,0 +1,127 @@
+"""[task]: which data, how it is spread over clients, which model learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
+
+from fedmerit.config.mistakes import foreign, not_taken
+from fedmerit.config.sections import Count, Positive, Section
+from fedmerit.errors import ConfigError
+
+Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
+Partition: TypeAlias = Literal["default", "natural", "attribute", "attribute-label"] | Made
+
+PARTITIONS: Mapping[str, tuple[str, ...]] = {
+    "iid": (),
+    "shards": ("shards",),
+    "dirichlet": ("alpha",),
+    "natural": (),
+    "label-groups": ("groups",),
+    "label-draws": ("groups", "size", "smallest", "mix", "alpha"),
+    "attribute": ("attribute", "alpha"),
+    "attribute-label": ("attribute", "alpha"),
+}
+"""The options of [task] that each partition takes."""
+
+OF_KINDS = ("attribute", "against")
+"""The options that planted kinds of clients take, whatever the partition."""
+
+OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
+
+
+class TaskConfig(Section):
+    """[task]: which data, how it is spread over clients, which model learns from it.
+
+    An option that the partition does not take is refused. Which one `default` stands for is known with the task: see
+    `check_options`.
+    """
+
+    data: str = Field("digits", description="a task of `fedmerit tasks`, or module:attribute of your own")
+    source: str = Field(
+        "folder",
+        description="`folder` (FEDMERIT_DATA), `hub` or hub:NAME for another data set; "
+        "femnist also `leaf` or leaf:PATH for LEAF's JSON",
+    )
+    sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
+    )
+    partition: Partition = Field(
+        "default", description="how the training rows are spread over the clients; `default`: the task's first"
+    )
+    clients: Count | None = Field(None, description="number of clients; natural partitions default to all")
+    model: str = Field("default", description="a model of the task, see `fedmerit tasks`")
+    kinds: dict[str, float] = Field(
+        {},
+        description="share of the clients of each planted kind: imbalanced, biased, poisoned, poor, free_rider",
+    )
+    shards: Count = Field(2, description="shards per client")
+    alpha: Positive = Field(0.5, description="concentration of the Dirichlet draw: smaller is more unlike")
+    groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group")
+    size: Count | None = Field(None, description="rows per client; default: an even share of its group's")
+    smallest: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        1.0, description="sizes are drawn from this share of `size` up to all of it"
+    )
+    mix: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
+        0.0, description="share of a client's rows with labels of the other groups"
+    )
+    attribute: str = Field(
+        "sex", description="the attribute that partitions and kinds of clients go by; several: sex+race"
+    )
+    against: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="the value of the attribute whose rows are the disadvantaged group"
+    )
+    test: Literal["default", "slices", "matched"] = Field(
+        "default",
+        description="`slices` of the test set in file order, or `matched` to each client's labels; "
+        "`default`: as the task has it",
+    )
+    server: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="training rows that the server keeps to validate models on, and no client has"
+    )
+    validation: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
+        0.0,
+        description="share of each client's training rows kept for validation: "
+        "what a search or an acceptance test asks about",
+    )
+
+    @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
+    @classmethod
+    def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
+        partition, kinds = info.data.get("partition", "default"), info.data.get("kinds")
+        if partition != "default" and info.field_name not in _taken(partition, kinds):
+            raise foreign(_refusal(str(info.field_name), partition))
+        return value
+
+    @model_serializer(mode="wrap")
+    def _without_foreign_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that dumps load again: of the options, those that belong; with `default`, those that were given."""
+        kept = _taken(self.partition, self.kinds) if self.partition != "default" else self.model_fields_set
+        return {key: value for key, value in dump(self).items() if key not in OPTIONS or key in kept}
+
+
+def check_options(config: TaskConfig) -> None:
+    """Refuse options that the partition does not take, once the task's own stands in place of `default`."""
+    taken = _taken(config.partition, config.kinds)
+    extra = [key for key in OPTIONS if key in config.model_fields_set and key not in taken]
+    if extra:
+        raise ConfigError("; ".join(_refusal(key, config.partition) for key in extra))
+
+
+def task_keys(partition: str) -> tuple[str, ...]:
+    """The keys of [task] that go with this partition, whatever kinds of clients are planted."""
+    return tuple(key for key in TaskConfig.model_fields if key not in OPTIONS or key in _taken(partition, {"any": 1}))
+
+
+def _taken(partition: str, kinds: Collection[str] | None) -> tuple[str, ...]:
+    return (*PARTITIONS[partition], *(OF_KINDS if kinds else ()))
+
+
+def _refusal(key: str, partition: str) -> str:
+    others = sorted(name for name, keys in PARTITIONS.items() if key in keys)
+    if key not in OF_KINDS:
+        return not_taken("partition", partition, key, PARTITIONS[partition], others)
+    also = f" or one of the partitions {', '.join(others)}" if others else ""
+    return f"task.{key} needs task.kinds, the kinds of clients to plant,{also}; partition {partition} does not take it"
