@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedmerit import DS, LD, federate, load_task, prioritized, run_config
-from fedmerit.study.plan import load_plan
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config
+from fedmerit.study.plan import load_plan
 from fedmerit.tasks import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -9,9 +9,8 @@ import pytest
 from helpers import small_task
 
 from fedmerit import Schedule, fedavg, federate
-from fedmerit.study.fairness import fairness_of, rank_correlation
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.study.fairness import Convergence, convergence
+from fedmerit.study.fairness import Convergence, convergence, fairness_of, rank_correlation
 
 # epochs, size, rate, accuracy, convergent iteration: M2F's Tables 2 and 3
 TABLE_2 = (

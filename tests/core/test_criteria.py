@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
-from fedmerit.core.criteria import Family
+from fedmerit.core.criteria import CRITERIA, Family, find_priority
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
-from fedmerit.core.criteria import CRITERIA, find_priority
 
 ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
 

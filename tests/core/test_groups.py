@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.groups import Groups, OneGroup, PairDistances
+from fedmerit.core.groups import Groups, OneGroup, PairDistances, silhouette
 from fedmerit.core.updates import Updates
-from fedmerit.core.groups import silhouette
 from fedmerit.errors import ConfigError, UserError
 
 NOBODY = PairDistances()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import UserError
-from fedmerit.core.types import Evaluation
 from fedmerit.core.measures import percentiles, rounds_to_target
+from fedmerit.core.types import Evaluation
 
 NAN = np.nan
 ROUNDS = [2, 4, 6]

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import TopShare
-from fedmerit.core.rewards import Acceptance, Whole
+from fedmerit.core.rewards import Acceptance, Whole, entries, top, wrong_reward
 from fedmerit.core.types import SparseUpdate
 from fedmerit.core.updates import Updates
-from fedmerit.core.rewards import entries, top, wrong_reward
 from fedmerit.errors import ConfigError, UserError
 
 many = settings(max_examples=100, deadline=None)

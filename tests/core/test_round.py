@@ -12,11 +12,10 @@ from helpers import CannedFleet, small_task
 from fedmerit import DS, MW, fedavg, prioritized
 from fedmerit.core.criteria import Family
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.selection import Uniform, draw
 from fedmerit.core.state import State
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
-from fedmerit.core.selection import draw
 from fedmerit.fleet.local import LocalFleet
 
 

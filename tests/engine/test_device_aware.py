@@ -11,13 +11,28 @@ import numpy as np
 import pytest
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import DS, LD, MW, Backtracking, Prioritized, Recipe, Run, Task, WeightedMean, Weighting, device_aware, federate, resume, run_config
-from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
-from fedmerit.core.types import Evaluation
+from fedmerit import (
+    DS,
+    LD,
+    MW,
+    Backtracking,
+    Prioritized,
+    Recipe,
+    Run,
+    Task,
+    WeightedMean,
+    Weighting,
+    device_aware,
+    federate,
+    resume,
+    run_config,
+)
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.round import play
 from fedmerit.core.search import not_worse
+from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
+from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.local import LocalFleet
 

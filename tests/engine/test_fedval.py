@@ -10,9 +10,27 @@ import numpy as np
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit import DS, Federation, Recipe, Run, Samples, Split, Task, Validated, agnostic, fedavg, federate, fedval, m2f, prioritized, qffl, resume, run_config
-from fedmerit.core.objectives import Gated, find_objective
+from fedmerit import (
+    DS,
+    Federation,
+    Recipe,
+    Run,
+    Samples,
+    Split,
+    Task,
+    Validated,
+    agnostic,
+    fedavg,
+    federate,
+    fedval,
+    m2f,
+    prioritized,
+    qffl,
+    resume,
+    run_config,
+)
 from fedmerit.config.schema import make_config
+from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.models import dense

@@ -9,15 +9,28 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, CommandLine, one_line, small_task
 
-from fedmerit import DS, Backtracking, ByCosine, Recipe, Run, Schedule, TopShare, federate, load_task, m2f, prioritized, resume, run_config
-from fedmerit.core.criteria import Computation, PARTICIPATION
+from fedmerit import (
+    DS,
+    Backtracking,
+    ByCosine,
+    Recipe,
+    Run,
+    Schedule,
+    TopShare,
+    federate,
+    load_task,
+    m2f,
+    prioritized,
+    resume,
+    run_config,
+)
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.criteria import PARTICIPATION, REPORTED_COMPUTATION, Computation
 from fedmerit.core.groups import OneGroup
 from fedmerit.core.rewards import Acceptance, Whole
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
-from fedmerit.config.schema import Config, make_config
-from fedmerit.core.criteria import REPORTED_COMPUTATION
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model
 from fedmerit.tasks.task import make_task

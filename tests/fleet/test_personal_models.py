@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit.core.types import Download, Replies
-from fedmerit.core.types import Personal
+from fedmerit.core.types import Download, Personal, Replies
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint
 

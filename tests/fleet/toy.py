@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit import Federation, Samples, Split, Task
-from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
+from fedmerit.tasks.task_spec import TaskSpec
 
 CLIENTS, ROWS, FEATURES = 12, 5, 300
 

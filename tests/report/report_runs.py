@@ -13,8 +13,8 @@ from zlib import decompress
 import numpy as np
 
 from fedmerit.config.schema import make_config
-from fedmerit.core.state import Record
 from fedmerit.core.scores import Prioritized
+from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation
 from fedmerit.core.weights import weigh
 from fedmerit.report.data import collect

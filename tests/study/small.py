@@ -10,8 +10,8 @@ import numpy as np
 from helpers import SoftmaxLearner, random_split
 
 from fedmerit import Federation, Samples
-from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
+from fedmerit.tasks.task_spec import TaskSpec
 
 CLIENTS = 8
 FAILS = {"momentum": 0.5}

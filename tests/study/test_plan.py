@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fedmerit import UserError
-from fedmerit.study.plan import load_plan
-from fedmerit.study.plan import dump_plan, make_plan
+from fedmerit.study.plan import dump_plan, load_plan, make_plan
 
 FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}}
 DIVERSE = {"name": "LD > DS", "recipe": {"name": "prioritized", "priority": "LD > DS", "normalise": "max"}}
