@@ -58,10 +58,9 @@ from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, Note, Weights, weigh
 from fedmerit.engine.run import Run, federate, resume, run_config
 from fedmerit.errors import FedmeritError, RunFailed, RunStopped, UserError
-from fedmerit.study.compare import compare
 from fedmerit.study.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
 from fedmerit.study.plan import Plan, load_plan
-from fedmerit.study.study import Study
+from fedmerit.study.study import Study, compare
 from fedmerit.tasks import TaskSpec
 from fedmerit.tasks.federation import Federation, Split
 from fedmerit.tasks.task import Task, load_task
