@@ -122,7 +122,10 @@ class Fairness:
 
 
 def fairness_of(ledger: Ledger, level: float = 0.9) -> Fairness:
-    """The fairness of a run; clients converge when their local accuracy stays at `level`."""
+    """The fairness of a run; clients converge when their local accuracy stays at or above `level`.
+
+    >>> fairness_of(run.ledger).speed  # doctest: +SKIP
+    """
     accounts = _accounts(ledger, level)
     contributions = [account.contribution for account in accounts]
     after_last = ledger.last_round() + 1

@@ -73,7 +73,10 @@ def _slug(name: str) -> str:
 
 
 class Plan(Section):
-    """A study: rows x seeds. For each seed all rows share the data, the first model and the draw of clients."""
+    """A study: rows x seeds. For each seed all rows share the data, the first model and the draw of clients.
+
+    `load_plan` reads one from TOML, `compare` runs it.
+    """
 
     name: Title = Field("study", description="how reports call the study")
     seeds: Annotated[tuple[Seed, ...], BeforeValidator(_list_seeds)] = Field(
@@ -131,7 +134,11 @@ def _check_row(plan: Plan, row: Row) -> None:
 
 
 def load_plan(path: Path | str) -> Plan:
-    """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder."""
+    """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder.
+
+    >>> load_plan("examples/study.toml").against
+    'FedAvg'
+    """
     path = Path(path)
     return make_plan(read_toml(path), path.parent)
 

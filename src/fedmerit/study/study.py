@@ -38,6 +38,9 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         out: the study's folder: new, or the folder of the same study, which may grow by rows and seeds.
         jobs: the number of runs at once; default: one per core. It does not change a bit of the results.
         on_step: called after every round and at the end of every run.
+
+    >>> study = compare(load_plan("examples/study.toml"), "runs/study")  # doctest: +SKIP
+    >>> study.compared[["row", "measure", "difference", "low", "high", "verdict"]]  # doctest: +SKIP
     """
     out, jobs = Path(out), cores() if jobs is None else jobs
     if jobs < 1:
@@ -67,6 +70,8 @@ class Study:
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
+
+    >>> Study.load("runs/study").run("FedAvg", seed=1).accuracy  # doctest: +SKIP
     """
 
     folder: Path
