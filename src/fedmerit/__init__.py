@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from fedmerit.errors import FedmeritError as FedmeritError
     from fedmerit.errors import UserError as UserError
     from fedmerit.learn.sgd import TorchLearner as TorchLearner
-    from fedmerit.study.compare import compare as compare
+    from fedmerit.study.study import compare as compare
     from fedmerit.study.study import Study as Study
     from fedmerit.tasks.federation import Federation as Federation
     from fedmerit.tasks.federation import Split as Split
@@ -94,8 +94,8 @@ _ROOMS = {
     "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),
     "errors": ("FedmeritError", "UserError"),
     "learn.sgd": ("TorchLearner",),
-    "study.compare": ("compare",),
-    "study.study": ("Study",),
+    
+    "study.study": ("Study", "compare"),
     "tasks.federation": ("Federation", "Split"),
     "tasks.task": ("Task", "load_task"),
 }

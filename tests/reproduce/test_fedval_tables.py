@@ -17,7 +17,7 @@ from fedmerit.papers.reproduce.entry import Setting
 from fedmerit.papers.reproduce.fedval_tables import measure
 from fedmerit.papers.reproduce.go import reproduce
 from fedmerit.papers.reproduce.page import write_page
-from fedmerit.study.screen import progress
+from fedmerit.study.output import progress
 
 
 def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: Callable[[str], Path], tmp_path: Path):

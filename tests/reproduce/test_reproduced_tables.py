@@ -20,11 +20,11 @@ from fedmerit.papers.reproduce.cells import Times, gain_cell, mean_cell, rounds_
 from fedmerit.papers.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
 from fedmerit.papers.reproduce.go import Reproduced, reproduce, so_far
 from fedmerit.papers.reproduce.page import write_page
-from fedmerit.study.compare import OnStep
-from fedmerit.study.lane import Played
-from fedmerit.study.layout import Member
+from fedmerit.study.scheduler import OnStep
 from fedmerit.study.statistics import restricted
-from fedmerit.study.text import TextTable
+from fedmerit.study.study_folder import Member
+from fedmerit.study.text_table import TextTable
+from fedmerit.study.worker import Played
 
 LATE = np.array([False, True])
 

@@ -7,12 +7,12 @@ from typing import Any
 from fedmerit.study.plan import Plan, make_plan
 
 BASE: dict[str, Any] = {
-    "task": {"data": "small:SMALL"},
+    "task": {"data": "study_task:SMALL"},
     "train": {"lr": 0.5},
     "run": {"rounds": 6, "fraction": 0.5, "audit": ["accuracy", "balanced_accuracy"]},
 }
 STILL = {"lr": 1e-30}
-"""So small a step that the last model is the first one."""
+"""So small a step that the last model equals the first."""
 
 ROWS: list[dict[str, Any]] = [
     {"name": "FedAvg", "recipe": {"name": "fedavg"}},

@@ -1,4 +1,4 @@
-"""`compare`: rows are paired, failures stay where they are, a study grows, cores change nothing."""
+"""`compare`: rows are paired, a failed run leaves the others alone, a study grows, cores change nothing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
-import small
 from hypothesis import given
 from hypothesis import strategies as st
 from small_study import BASE, ROWS, small_plan
+from study_task import CLIENTS, FAILS, SLOW
 
 from fedmerit import Run, Study, UserError, compare
 from fedmerit.config.schema import Config
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.ledger import Ledger
-from fedmerit.study.compare import shared_out
-from fedmerit.study.lane import Ended, Played
-from fedmerit.study.lanes import Step
+from fedmerit.study.scheduler import Step, cores_per_run
+from fedmerit.study.worker import Ended, Played
 
 FEDAVG = ROWS[0]
 
@@ -32,11 +31,11 @@ def ledger(study: Study, row: str, seed: int) -> Ledger:
 
 
 def drawn(ledger: Ledger) -> list[list[int]]:
-    return [[one.id for one in ledger.earned(round)] for round in range(1, ledger.last_round() + 1)]
+    return [[client.id for client in ledger.earned(index)] for index in range(1, ledger.last_round() + 1)]
 
 
 def samples(ledger: Ledger) -> dict[int, float]:
-    return {one.id: one.facts["samples"] for round in range(1, 7) for one in ledger.earned(round)}
+    return {client.id: client.facts["samples"] for index in range(1, 7) for client in ledger.earned(index)}
 
 
 def test_the_data_of_a_seed_is_loaded_once_for_all_its_rows(tmp_path: Path):
@@ -75,17 +74,17 @@ def test_a_run_of_a_study_is_the_run_of_its_configuration(study: Study, tmp_path
     assert alone.model.tobytes() == study.run("LD > DS", 4).model.tobytes()
 
 
-def test_which_rows_are_right_is_what_the_ledger_counted(study: Study):
+def test_correct_rows_are_what_the_ledger_counted(study: Study):
     figures = study.figures.set_index(["row", "seed"])
-    for one in study.runs:
-        line = figures.loc[(one.row, one.seed)]
-        if one.row == "m2f":  # clients have models of their own
+    for run in study.runs:
+        line = figures.loc[(run.row, run.seed)]
+        if run.row == "m2f":  # clients have models of their own
             assert np.isnan(line["both"])
             continue
-        base = figures.loc[("FedAvg", one.seed)]
-        right, total = line["both"] + line["only_row"], line[["both", "only_baseline", "only_row", "neither"]].sum()
-        assert total == small.CLIENTS * 9
-        assert right / total == pytest.approx(line["accuracy"])
+        base = figures.loc[("FedAvg", run.seed)]
+        correct, total = line["both"] + line["only_row"], line[["both", "only_baseline", "only_row", "neither"]].sum()
+        assert total == CLIENTS * 9
+        assert correct / total == pytest.approx(line["accuracy"])
         assert (line["both"] + line["only_baseline"]) / total == pytest.approx(base["accuracy"])
 
 
@@ -112,8 +111,8 @@ def test_a_study_grows_by_seeds_rows_and_targets(study: Study, tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeds": [3]}, "FedAvg, seed 4, which the new one has not"),
-        ({"row": ROWS[1:]}, "FedAvg, seed 3, which the new one has not"),
+        ({"seeds": [3]}, "FedAvg, seed 4, which the new plan lacks"),
+        ({"row": ROWS[1:]}, "FedAvg, seed 3, which the new plan lacks"),
         ({"base": BASE | {"train": {"lr": 0.25}}}, r"row 'FedAvg' has train.lr 0.5 then, 0.25 now"),
         ({"row": [FEDAVG | {"train": {"epochs": 4}}, *ROWS[1:]]}, r"train.epochs 5 then, 4 now"),
     ],
@@ -147,7 +146,7 @@ def test_a_row_that_the_data_cannot_serve_is_refused_before_anything_starts(tmp_
 
 
 def test_a_failed_run_and_a_killed_one_leave_the_others_alone(tmp_path: Path):
-    plan = small_plan(row=[FEDAVG, {"name": "fails", "train": small.FAILS}, {"name": "slow", "train": small.SLOW}])
+    plan = small_plan(row=[FEDAVG, {"name": "fails", "train": FAILS}, {"name": "slow", "train": SLOW}])
 
     def kill_one(step: Step) -> None:
         if str(step.member) == "slow, seed 3" and step.answer == Played(2, ANY):
@@ -178,13 +177,13 @@ def test_the_last_run_shares_the_cores_and_comes_to_the_same_bits(study: Study, 
 
 
 @given(st.integers(0, 60), st.integers(1, 16), st.one_of(st.none(), st.integers(1, 8)))
-def test_workers_never_exceed_the_cores_nor_what_the_user_allows(runs: int, jobs: int, most: int | None):
-    workers = shared_out(runs, jobs, most)
-    assert len(workers) == runs
+def test_runs_never_take_more_cores_than_there_are_or_the_user_allows(runs: int, jobs: int, most: int | None):
+    cores = cores_per_run(runs, jobs, most)
+    assert len(cores) == runs
     rest = runs % jobs
-    assert set(workers[: runs - rest]) <= {1}
-    assert all(1 <= number <= min(most or jobs, jobs) for number in workers)
-    assert sum(workers[runs - rest :]) <= jobs
+    assert set(cores[: runs - rest]) <= {1}
+    assert all(1 <= number <= min(most or jobs, jobs) for number in cores)
+    assert sum(cores[runs - rest :]) <= jobs
 
 
 def test_jobs_are_at_least_one(tmp_path: Path):
@@ -207,7 +206,7 @@ def test_runs_of_another_version_are_refused(study: Study, tmp_path: Path):
         compare(small_plan(), folder)
 
 
-def test_a_run_on_other_data_is_no_run_of_the_study(study: Study, tmp_path: Path):
+def test_a_run_on_other_data_is_not_a_run_of_the_study(study: Study, tmp_path: Path):
     folder = tmp_path / "mixed"
     shutil.copytree(study.folder, folder)
     other = Config.model_validate(small_plan().config(small_plan().rows[0], 3).model_dump())

@@ -25,7 +25,7 @@ from fedmerit.study.statistics import (
 
 numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
 differences = st.lists(numbers, min_size=2, max_size=9)
-chances = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+p_values = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 times = st.lists(st.one_of(st.just(math.nan), st.integers(1, 40).map(float)), min_size=1, max_size=12)
 
 
@@ -38,17 +38,17 @@ def test_an_interval_lies_within_the_differences_and_around_their_mean(values: l
 
 @given(numbers, st.integers(2, 9))
 def test_the_same_difference_in_every_seed_leaves_no_doubt(value: float, seeds: int):
-    found = paired([value] * seeds)
-    assert (found.low, found.high, found.sd) == (value, value, 0)
-    assert found.p == (1.0 if value == 0 else smallest_p(seeds))
+    test = paired([value] * seeds)
+    assert (test.low, test.high, test.sd) == (value, value, 0)
+    assert test.p == (1.0 if value == 0 else smallest_p(seeds))
 
 
 @given(differences)
 def test_swapping_the_rows_flips_the_sign_and_nothing_else(values: list[float]):
-    one, other = paired(values), paired([-value for value in values])
-    assert other.difference == pytest.approx(-one.difference, abs=1e-9)
-    assert (other.low, other.high) == pytest.approx((-one.high, -one.low), abs=1e-6)
-    assert other.p == pytest.approx(one.p)
+    plain, swapped = paired(values), paired([-value for value in values])
+    assert swapped.difference == pytest.approx(-plain.difference, abs=1e-9)
+    assert (swapped.low, swapped.high) == pytest.approx((-plain.high, -plain.low), abs=1e-6)
+    assert swapped.p == pytest.approx(plain.p)
 
 
 @given(differences, numbers)
@@ -97,7 +97,7 @@ def test_from_how_many_seeds_on_p_can_fall_to_a_twentieth(rows: int, seeds: int)
     assert rows * smallest_p(seeds) <= 0.05 < rows * smallest_p(seeds - 1)
 
 
-@given(chances)
+@given(p_values)
 def test_holm_never_lowers_p_and_keeps_the_order(values: list[float]):
     corrected = holm(values)
     assert (corrected >= np.array(values) - 1e-15).all()
@@ -106,7 +106,7 @@ def test_holm_never_lowers_p_and_keeps_the_order(values: list[float]):
     assert (np.diff(corrected[order]) >= 0).all()
 
 
-@given(chances, st.floats(0.001, 0.2))
+@given(p_values, st.floats(0.001, 0.2))
 def test_holm_rejects_whatever_bonferroni_does(values: list[float], alpha: float):
     assert (holm(values)[np.array(values) * len(values) <= alpha] <= alpha).all()
 
@@ -148,7 +148,7 @@ def test_a_larger_difference_needs_no_more_seeds_and_more_noise_no_fewer(sd: flo
     assert (seeds_needed(sd * factor, difference) or math.inf) >= plain
 
 
-def test_what_no_number_of_seeds_can_tell():
+def test_differences_that_no_number_of_seeds_shows():
     assert seeds_needed(1.0, 1e-6) is None
     assert seeds_needed(math.nan, 1) is None
     assert seeds_needed(0.0, 1) == 2
@@ -156,7 +156,7 @@ def test_what_no_number_of_seeds_can_tell():
         seeds_needed(1.0, 0)
 
 
-def test_too_few_seeds_tell_nothing_and_unknown_ones_do_not_count():
+def test_unknown_seeds_do_not_count_and_one_gives_no_interval():
     assert paired([]).seeds == 0
     alone = paired([0.25, math.nan])
     assert (alone.seeds, alone.difference) == (1, 0.25)

@@ -1,4 +1,4 @@
-"""A study that is stopped or killed goes on where it was, and ends as one that never was."""
+"""A study that is stopped or killed is resumed, and ends like one that was not."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import time
 from pathlib import Path
 
 import pytest
-import small
 from small_study import BASE, small_plan
+from study_task import SLOW
 
 from fedmerit import Study, compare
-from fedmerit.study.layout import members
 from fedmerit.study.plan import dump_plan
+from fedmerit.study.study_folder import members
 
 HERE = Path(__file__).parent
 ROWS = [
-    {"name": "slow", "train": small.SLOW},
+    {"name": "slow", "train": SLOW},
     {"name": "slow, LD", "recipe": {"name": "prioritized", "priority": "LD"}},
 ]
 ROUNDS = 12
 
 
-BASE_SLOW = BASE | {"train": BASE["train"] | small.SLOW, "run": BASE["run"] | {"rounds": ROUNDS}}
+BASE_SLOW = BASE | {"train": BASE["train"] | SLOW, "run": BASE["run"] | {"rounds": ROUNDS}}
 PLAN = small_plan(base=BASE_SLOW, row=ROWS, seeds=[3])
 
 
@@ -50,7 +50,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def played(folder: Path) -> dict[str, int]:
-    return {str(one): one.rounds for one in members(PLAN, folder)}
+    return {str(member): member.rounds for member in members(PLAN, folder)}
 
 
 def wait_for_rounds(folder: Path, rounds: int, process: subprocess.Popen[str]) -> None:
@@ -59,11 +59,11 @@ def wait_for_rounds(folder: Path, rounds: int, process: subprocess.Popen[str]) -
         time.sleep(0.02)
 
 
-def test_stopped_then_killed_then_done_comes_to_the_bits_of_one_that_never_was(toml: Path, tmp_path: Path):
+def test_a_stopped_and_killed_study_ends_with_the_bits_of_one_that_was_not(toml: Path, tmp_path: Path):
     folder = tmp_path / "stopped"
     first = start(toml, "--out", folder, "--jobs", 2)
     wait_for_rounds(folder, 3, first)
-    os.kill(first.pid, signal.SIGINT)  # the study alone: it tells its lanes
+    os.kill(first.pid, signal.SIGINT)  # the study alone: it tells its workers
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
     assert f"2 of 2 runs to go; go on with: fedmerit compare {toml} --out {folder}" in errors
@@ -73,7 +73,7 @@ def test_stopped_then_killed_then_done_comes_to_the_bits_of_one_that_never_was(t
 
     second = start(toml, "--out", folder, "--jobs", 1)
     wait_for_rounds(folder, sum(stopped.values()) + 1, second)
-    os.kill(second.pid, signal.SIGKILL)  # its lane ends with it
+    os.kill(second.pid, signal.SIGKILL)  # its worker ends with it
     second.communicate()
     assert Study.load(folder).unfinished
 

@@ -13,8 +13,8 @@ from small_study import ROWS, small_plan
 from fedmerit import Run, Study, UserError, compare
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.errors import FolderError
-from fedmerit.study.agreement import Agreement, Right, agreement
-from fedmerit.study.layout import write_plan
+from fedmerit.study.metrics import Agreement, CorrectRows, agreement
+from fedmerit.study.study_folder import write_plan
 
 NAMES = [row["name"] for row in ROWS]
 
@@ -41,8 +41,8 @@ def test_rounds_to_target_keep_what_was_not_reached(study: Study):
     assert set(reached["horizon"]) == {6}
     for _, line in reached.iterrows():
         run = study.run(line["row"], line["seed"])
-        found = rounds_to_target(*run.ledger.local_accuracy(), line["target"], line["share"])
-        assert math.isnan(line["rounds"]) if found is None else line["rounds"] == found
+        rounds = rounds_to_target(*run.ledger.local_accuracy(), line["target"], line["share"])
+        assert math.isnan(line["rounds"]) if rounds is None else line["rounds"] == rounds
     assert reached[reached["target"] == 1.0]["rounds"].isna().all()  # nobody is above 100 %
 
 
@@ -59,7 +59,7 @@ def test_rows_are_compared_with_the_baseline_seed_by_seed(study: Study):
         assert line["p_holm"] >= line["p"]
 
 
-def test_what_nobody_reached_is_no_difference(study: Study):
+def test_a_target_that_no_row_reaches_shows_no_difference(study: Study):
     rounds = study.compared[(study.compared["measure"] == "rounds") & (study.compared["target"] == 1.0)]
     assert set(rounds["mean"]) == {6.0}
     assert set(rounds["censored"]) == {2}
@@ -129,13 +129,13 @@ def test_a_study_in_which_nothing_is_done_yet(tmp_path: Path):
     assert "0 of 6 rounds" in study._repr_html_()
 
 
-def test_a_folder_that_is_no_study(tmp_path: Path, study: Study):
+def test_a_folder_that_is_not_a_study(tmp_path: Path, study: Study):
     for folder in (tmp_path, tmp_path / "nowhere", study.runs[0].folder):
         with pytest.raises(FolderError, match="no study in"):
             Study.load(folder)
 
 
-def test_a_run_that_the_study_has_not(study: Study):
+def test_a_run_that_the_study_lacks(study: Study):
     with pytest.raises(UserError, match=r"unknown run of the study 'FedAvg, seed 9'.*valid: FedAvg, seed 3"):
         study.run("FedAvg", 9)
 
@@ -175,22 +175,30 @@ def test_an_unknown_frame_names_those_there_are(study: Study):
 
 
 def test_agreement_is_counted_row_by_row():
-    right = np.array([True, True, False, False, True])
-    other = np.array([True, False, True, False, False])
-    found = agreement(Right(right, "a"), Right(other, "a"))
-    assert found == Agreement(both=1, only_baseline=2, only_row=1, neither=1)
-    assert found.neither_if_independent == pytest.approx(2 * 3 / 5)
+    baseline = np.array([True, True, False, False, True])
+    row = np.array([True, False, True, False, False])
+    counts = agreement(CorrectRows(baseline, "a"), CorrectRows(row, "a"))
+    assert counts == Agreement(both=1, only_baseline=2, only_row=1, neither=1)
+    assert counts.neither_if_independent == pytest.approx(2 * 3 / 5)
     with pytest.raises(FolderError, match="the same test rows"):
-        agreement(Right(right, "a"), Right(other, "b"))
+        agreement(CorrectRows(baseline, "a"), CorrectRows(row, "b"))
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"PK\x03\x04 cut short"])
-def test_a_damaged_file_of_right_rows_is_named_and_can_be_made_again(study: Study, tmp_path: Path, damage: bytes):
+def test_a_damaged_file_of_correct_rows_is_named_and_can_be_made_again(study: Study, tmp_path: Path, damage: bytes):
     folder = tmp_path / "damaged"
     shutil.copytree(study.folder, folder)
-    (folder / "right/ld-ds-seed3.npz").write_bytes(damage)
+    (folder / "correct/ld-ds-seed3.npz").write_bytes(damage)
     with pytest.raises(FolderError, match=r"ld-ds-seed3\.npz is damaged.*remove it and call"):
         _ = Study.load(folder).figures
-    (folder / "right/ld-ds-seed3.npz").unlink()
+    (folder / "correct/ld-ds-seed3.npz").unlink()
     again = compare(small_plan(), folder, jobs=1)
     assert again.figures.equals(study.figures.assign(seconds=again.figures["seconds"]))
+
+
+def test_a_study_that_keeps_its_correct_rows_in_the_folder_right_is_read(study: Study, tmp_path: Path):
+    folder = tmp_path / "old"
+    shutil.copytree(study.folder, folder)
+    (folder / "correct").rename(folder / "right")
+    again = compare(small_plan(), folder, on_step=lambda step: pytest.fail("nothing was left to do"))
+    assert again.figures.equals(study.figures)

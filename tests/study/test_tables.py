@@ -1,49 +1,15 @@
-"""Tables of a study: on the screen, exported, and from the command line."""
+"""Tables of a study, and how a table of texts is written."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import pandas as pd
-import pytest
-from helpers import CommandLine, one_line
 from hypothesis import given
 from hypothesis import strategies as st
-from small_study import small_plan
 
 from fedmerit import Study
-from fedmerit.study.compared import judge
-from fedmerit.study.plan import dump_plan
-from fedmerit.study.statistics import Paired
 from fedmerit.study.tables import study_tables
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 TABLE = TextTable("50 % of A_B", ("row", "a|b"), (("<i> & [x]", "1\n2"), ("~^\\", "{$#}")), ("below",))
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "p", "better", "verdict"),
-    [
-        (-1, 2, 0.01, "higher", "inside the noise"),
-        (0, 2, 0.01, "higher", "inside the noise"),
-        (1, 3, 0.2, "higher", "leans better"),
-        (1, 3, 0.05, "higher", "better"),
-        (1, 3, 0.05, "lower", "worse"),
-        (-3, -1, 0.01, "lower", "better"),
-        (-3, -1, 0.2, "higher", "leans worse"),
-    ],
-)
-def test_verdicts(low: float, high: float, p: float, better: str, verdict: str):
-    found = Paired(seeds=8, difference=(low + high) / 2, low=low, high=high, p=p / 2, sd=1.0)
-    assert judge(found, p, better) == verdict  # type: ignore[arg-type]
-
-
-def test_no_difference_and_too_few_seeds_are_not_noise():
-    assert judge(Paired(5, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
-    assert judge(Paired(1, 0.3, float("nan"), float("nan"), 1.0, float("nan")), 1.0, "higher") == "too few seeds"
-    assert judge(Paired(4, 0.3, 0.2, 0.4, 0.125, 0.1), 0.125, "higher") == "too few seeds"
-    assert judge(Paired(2, 0.0, 0.0, 0.0, 1.0, 0.0), 1.0, "higher") == "the same"
 
 
 def test_the_same_table_in_four_forms():
@@ -67,109 +33,6 @@ def test_no_text_breaks_out_of_its_cell(rows: list[tuple[str, str]]):
     assert all(line.replace("\\&", "").count("&") == 1 and line.endswith(" \\\\") for line in body)
 
 
-@pytest.fixture
-def toml(tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
-    path.write_text(dump_plan(small_plan()))
-    return path
-
-
-def test_the_screen_has_every_row_and_says_what_seeds_can_tell(cli: CommandLine, toml: Path, study_folder: Path):
-    answer = cli("compare", toml, "--out", study_folder)
-    assert (answer.code, answer.err) == (0, "")
-    flat = " ".join(answer.out.split())
-    for text in ("still & 100% _FedAvg_", "LD > DS", ">6", "not reached", "errors on the same test rows", "baseline"):
-        assert text in flat
-    assert "with 2 seeds p is never below 0.5; p (Holm) can fall to 0.05 from 8 seeds on" in flat
-    assert f"next: fedmerit report {study_folder} --out report.html" in answer.out.replace("\n", "")
-    assert cli("compare", toml, "--out", study_folder).out == answer.out
-
-
-def test_json_is_one_object_with_all_comparisons(cli: CommandLine, toml: Path, study: Study):
-    found = cli("compare", toml, "--out", study.folder, "--json").json
-    assert found["baseline"] == "FedAvg"
-    assert (found["unfinished"], found["failed"]) == ({}, {})
-    assert len(found["compared"]) == len(study.compared)
-    assert found["reached"][0]["horizon"] == 6
-    assert None in [line["rounds"] for line in found["reached"]]
-
-
-def test_csv_and_parquet_have_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
-    for name in ("compared", "reached", "figures", "curves", "needed", "events"):
-        frame = getattr(study, name)
-        for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
-            out = tmp_path / f"{name}.{form}"
-            assert cli("export", study.folder, "--format", form, "--table", name, "--out", out).code == 0
-            back = read(out)
-            assert list(back.columns) == list(frame.columns)
-            assert len(back) == len(frame)
-    back = pd.read_csv(tmp_path / "compared.csv")
-    pd.testing.assert_frame_equal(back, study.compared, check_dtype=False)
-
-
-@pytest.mark.parametrize("table", ["compared", "reached", "saved", "agreement"])
-def test_latex_and_markdown_have_the_tables_as_on_the_screen(
-    cli: CommandLine, study: Study, tmp_path: Path, table: str
-):
-    for form in ("latex", "markdown"):
-        assert cli("export", study.folder, "--format", form, "--table", table, "--out", tmp_path / form).code == 0
-    latex, markdown = (tmp_path / "latex").read_text(), (tmp_path / "markdown").read_text()
-    assert latex.count("\\toprule") == latex.count("\\bottomrule") == latex.count("\\begin{tabular}") > 0
-    assert "still \\& 100\\% \\_FedAvg\\_ & " in latex
-    assert "| LD \\> DS | " in markdown
-
-
 def test_every_table_is_as_wide_as_its_header(study: Study):
     for table in study_tables(study):
         assert {len(row) for row in table.rows} == {len(table.header)}
-
-
-def test_a_run_exports_its_frames_and_leafs_metrics(cli: CommandLine, study: Study, tmp_path: Path):
-    run = study.runs[0].folder
-    assert cli("export", run, "--out", tmp_path / "rounds.csv").code == 0
-    assert list(pd.read_csv(tmp_path / "rounds.csv")["round"]) == [1, 2, 3, 4, 5, 6]
-    assert cli("export", run, "--format", "parquet", "--table", "weights", "--out", tmp_path / "w").code == 0
-    assert "weight" in pd.read_parquet(tmp_path / "w").columns
-    assert cli("export", run, "--leaf", tmp_path / "leaf.csv").code == 0
-    assert (tmp_path / "leaf.csv").read_text().startswith("client_id,round_number,")
-
-
-def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_path: Path):
-    run, out = study.runs[0].folder, tmp_path / "out"
-    assert "no run and no study in" in one_line(cli("export", tmp_path, "--out", out))
-    assert "give --out FILE" in one_line(cli("export", run))
-    assert "give --out FILE" in one_line(cli("export", run, "--out", out, "--leaf", out))
-    assert "unknown format 'excel'" in one_line(cli("export", run, "--format", "excel", "--out", out))
-    assert "latex is for the tables of a study" in one_line(cli("export", run, "--format", "latex", "--out", out))
-    assert "unknown table of a run 'round'" in one_line(cli("export", run, "--table", "round", "--out", out))
-    assert "unknown table" in one_line(cli("export", study.folder, "--table", "rounds", "--out", out))
-    assert "unknown table" in one_line(
-        cli("export", study.folder, "--format", "latex", "--table", "figures", "--out", out)
-    )
-    assert "holds a study, and this needs one run" in one_line(cli("export", study.folder, "--leaf", out))
-    assert not out.exists()
-    out.write_text("mine")
-    assert "exists" in one_line(cli("export", run, "--out", out))
-    assert out.read_text() == "mine"
-
-
-def test_mistakes_in_studies_are_one_line(cli: CommandLine, study: Study, tmp_path: Path, toml: Path):
-    assert "no configuration file" in one_line(cli("compare", tmp_path / "none.toml", "--out", tmp_path / "s"))
-    toml.write_text(toml.read_text() + "\n[base.run.schedule]\nrates = 3\n")
-    assert "base: run.schedule" in one_line(cli("compare", toml, "--out", tmp_path / "s"))
-    toml.write_text(dump_plan(small_plan(seeds=[3])))
-    assert "holds another study" in one_line(cli("compare", toml, "--out", study.folder))
-    assert not (tmp_path / "s").exists()
-
-
-def test_a_failed_run_ends_with_one_and_its_reason(cli: CommandLine, tmp_path: Path, toml: Path):
-    import small
-
-    rows = [{"name": "fails", "train": small.FAILS}, {"name": "FedAvg"}]
-    toml.write_text(dump_plan(small_plan(row=rows, seeds=[3], targets=[0.5])))
-    answer = cli("compare", toml, "--out", tmp_path / "s", "--jobs", "1")
-    assert answer.code == 1
-    assert "2 of 2 runs: FedAvg, seed 3 done" in answer.out
-    assert "fails, seed 3 failed: RuntimeError: no [disk] left" in answer.out.splitlines()
-    found = cli("compare", toml, "--out", tmp_path / "s", "--json")
-    assert (found.code, json.loads(found.out)["failed"]) == (1, {"fails, seed 3": "RuntimeError: no [disk] left"})

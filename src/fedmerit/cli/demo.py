@@ -9,10 +9,10 @@ from rich.console import Console
 
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import check_new
-from fedmerit.study.compare import compare
-from fedmerit.study.layout import members
+from fedmerit.study.output import progress
 from fedmerit.study.plan import Plan, make_plan
-from fedmerit.study.screen import progress
+from fedmerit.study.study import compare
+from fedmerit.study.study_folder import members
 from fedmerit.study.tables import reached_tables, saved_table, summary_table
 
 SEEDS = 5

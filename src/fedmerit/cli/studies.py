@@ -44,11 +44,11 @@ def compare(
     STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
     clients. Ctrl-C stops; the same command goes on, also with more seeds or rows.
     """
-    from fedmerit.study.compare import compare as run_study
-    from fedmerit.study.layout import members
+    from fedmerit.study.output import as_json as study_json
+    from fedmerit.study.output import ending, progress
     from fedmerit.study.plan import load_plan
-    from fedmerit.study.screen import as_json as study_json
-    from fedmerit.study.screen import ending, progress
+    from fedmerit.study.study import compare as run_study
+    from fedmerit.study.study_folder import members
 
     plan = load_plan(study)
     with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
@@ -91,7 +91,7 @@ def reproduce(
     from fedmerit.papers.reproduce.page import write_page
     from fedmerit.papers.reproduce.screen import as_dict, ending, list_screen, listing, opening
     from fedmerit.store.files import check_new_file
-    from fedmerit.study.screen import progress
+    from fedmerit.study.output import progress
 
     if names:
         typer.echo(json.dumps(listing())) if as_json else out_console.print(*list_screen(), sep="\n")
@@ -144,7 +144,7 @@ def export(
     """
     from fedmerit.store.leaf import write_leaf_metrics
     from fedmerit.store.run_folder import open_ledger
-    from fedmerit.study.export import check_run, write_export
+    from fedmerit.study.output import check_run, write_export
 
     if (out is None) == (leaf is None):
         raise ConfigError("give --out FILE with --format, or --leaf FILE for LEAF's metrics")

@@ -13,7 +13,7 @@ from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
 from fedmerit.store.settings import SEED, Line, Settings, toml_lines
-from fedmerit.study.layout import RUNS, STUDY, members, read_plan
+from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
 
 SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
 """A run folder named after its row: fedavg-seed3."""

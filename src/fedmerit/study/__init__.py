@@ -1,1 +1,6 @@
-"""Studies: rows (recipes or settings) x seeds, paired, compared with intervals."""
+"""Studies: rows (recipes or settings) x seeds, compared in pairs, with intervals.
+
+Reading order: `plan` (what to compare), `study` (run it, read it), `scheduler` and `worker` (runs in processes),
+`study_folder` (where things lie), `metrics` of runs, `statistics` of paired seeds, `verdicts` on rows, `tables`,
+`text_table` and `output` (for readers). `fairness` is about the rewards of one run.
+"""

@@ -1,4 +1,4 @@
-"""Fairness of rewards: what clients put in, against what came of it for them (SPEC A3, A7, B 26)."""
+"""Fairness of rewards: what clients contributed, against what they got back and how they ended [M2F]."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from fedmerit.errors import ConfigError, UserError
 from fedmerit.store.ledger import Ledger, Rewarded
 
 CLASSES = 3
-"""Into so many classes clients are put by how often they took part, unless they fall into fewer by themselves."""
+"""Classes of participation, by how often clients took part; fewer if there are fewer different counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
-    """How a client's accuracy came up to a level: first at it, at it for good, and its average from then on.
+    """When a client's accuracy reached a level, and its average from then on.
 
-    These are M2F's columns as all rows of its tables fit them (SPEC A3): "reach 90 %", "convergent iteration" and
-    "average accuracy". None where it never was, or did not stay. The average favours who comes late (SPEC B 28).
+    M2F prints these as "reach 90 %", "convergent iteration" and "average accuracy" [M2F, Tables 2 and 3]; the
+    definitions are those that all their rows fit. Note that the average favours clients that converge late.
+
+    Attributes:
+        reached: the first round at the level; None if there is none.
+        stays: the round from which on it is never below the level again; None if the last round is below it.
+        average: the mean accuracy from round `stays` on; None if `stays` is.
     """
 
     reached: int | None
@@ -31,20 +36,35 @@ class Convergence:
 
 
 def convergence(rounds: Sequence[int], curve: Vector, level: float) -> Convergence:
-    """Of one client's accuracies in these rounds; NaN is below any level."""
+    """When one client's accuracy reached a level for the first time and for good.
+
+    Args:
+        rounds: the evaluated rounds.
+        curve: its accuracy in each of them; NaN is below any level.
+        level: an accuracy, above 0 and up to 1.
+
+    >>> convergence([1, 2, 3, 4], np.array([0.5, 0.9, 0.8, 0.95]), level=0.9)
+    Convergence(reached=2, stays=4, average=0.95)
+    """
     if not 0 < level <= 1:
         raise ConfigError(f"a level of accuracy lies above 0 and up to 1; got {level}")
     above = curve >= level
     first = int(above.argmax()) if above.any() else None
-    fallen = np.flatnonzero(~above)
-    stays = int(fallen[-1]) + 1 if len(fallen) else 0
+    below = np.flatnonzero(~above)
+    stays = int(below[-1]) + 1 if len(below) else 0
     if first is None or stays == len(curve):
         return Convergence(None if first is None else int(rounds[first]), None, None)
     return Convergence(int(rounds[first]), int(rounds[stays]), float(curve[stays:].mean()))
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rho over the pairs that are known; NaN where fewer than three are, or one side is constant."""
+    """Spearman's rho: the correlation of the ranks, over the pairs without NaN.
+
+    NaN where there are fewer than three such pairs, or one side is constant.
+
+    >>> round(rank_correlation([1, 2, 3, 4], [10, 20, 40, 30]), 3)
+    0.8
+    """
     x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     known = ~(np.isnan(x) | np.isnan(y))
     x, y = x[known], y[known]
@@ -55,9 +75,15 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One client: rounds taken part in, rows worked through (its contribution), what it got back, how it ended.
+    """What one client contributed, what it got back, and how it ended.
 
-    `entries` are the entries of all its rewards, `accepted` how many of its `rewards` it took.
+    Attributes:
+        rounds: rounds it took part in.
+        contribution: rows it trained on, over all rounds and epochs.
+        rewards: rewards it was sent.
+        accepted: how many of them it accepted.
+        entries: entries of the model in all its rewards.
+        accuracy: its local accuracy at the end.
     """
 
     client: ClientId
@@ -72,11 +98,14 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """All clients' accounts, and what they say together.
+    """The fairness of a run: do clients that contribute more get more?
 
-    Rank correlations of contribution: with final accuracy, with the round of convergence (fair: negative; who did not
-    converge counts as last) and with entries received. `classes` is the mean final accuracy of clients that took part
-    seldom ... often, by the most rounds of each class.
+    Attributes:
+        accounts: one per client.
+        accuracy: rank correlation of contribution with final accuracy.
+        speed: with the round of convergence (fair: negative); a client that did not converge comes last.
+        entries: with the entries received in rewards.
+        classes: mean final accuracy of clients that took part seldom ... often, by the most rounds of each class.
     """
 
     accounts: tuple[Account, ...]
@@ -87,22 +116,25 @@ class Fairness:
 
     @property
     def gap(self) -> float:
-        """The accuracy between the best and the worst class of participation."""
+        """The difference in accuracy between the best and the worst class of participation."""
         values = [value for value in self.classes.values() if not math.isnan(value)]
         return max(values) - min(values) if values else math.nan
 
 
 def fairness_of(ledger: Ledger, level: float = 0.9) -> Fairness:
-    """Of a run, with convergence to this level of local accuracy."""
+    """The fairness of a run; clients converge when their local accuracy stays at or above `level`.
+
+    >>> fairness_of(run.ledger).speed  # doctest: +SKIP
+    """
     accounts = _accounts(ledger, level)
-    put_in = [account.contribution for account in accounts]
-    last = ledger.last_round() + 1
-    speed = [account.convergence.stays or last for account in accounts]
+    contributions = [account.contribution for account in accounts]
+    after_last = ledger.last_round() + 1
+    speed = [account.convergence.stays or after_last for account in accounts]
     return Fairness(
         accounts,
-        rank_correlation(put_in, [account.accuracy for account in accounts]),
-        rank_correlation(put_in, speed),
-        rank_correlation(put_in, [account.entries for account in accounts]),
+        rank_correlation(contributions, [account.accuracy for account in accounts]),
+        rank_correlation(contributions, speed),
+        rank_correlation(contributions, [account.entries for account in accounts]),
         _classes(accounts),
     )
 
@@ -116,16 +148,16 @@ def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
     for reward in ledger.rewards():
         rewards.setdefault(reward.client, []).append(reward)
     for client in range(local.shape[1]):
-        mine = rewards.get(client, [])
-        taken, rows = contributions.get(client, (0, 0.0))
+        received = rewards.get(client, [])
+        taken_part, trained_rows = contributions.get(client, (0, 0.0))
         accounts.append(
             Account(
                 client,
-                taken,
-                rows,
-                len(mine),
-                sum(reward.accepted for reward in mine),
-                sum(reward.entries for reward in mine),
+                taken_part,
+                trained_rows,
+                len(received),
+                sum(reward.accepted for reward in received),
+                sum(reward.entries for reward in received),
                 float(local[-1, client]),
                 convergence(rounds, local[:, client], level),
             )
@@ -134,11 +166,11 @@ def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
 
 
 def _classes(accounts: Sequence[Account]) -> dict[int, float]:
-    """Mean final accuracy per class of participation: equal counts, or thirds of the clients where these are many."""
+    """Mean final accuracy per class of participation: equal counts, or thirds of the clients if there are many."""
     counts = np.array([account.rounds for account in accounts])
     edges = np.unique(counts)
     if len(edges) > CLASSES:
         edges = np.unique(np.quantile(counts, np.arange(1, CLASSES + 1) / CLASSES, method="higher"))
     accuracies, places = np.array([account.accuracy for account in accounts]), np.searchsorted(edges, counts)
-    means = {int(edge): accuracies[places == place] for place, edge in enumerate(edges)}
-    return {edge: float(np.nanmean(v)) if (~np.isnan(v)).any() else math.nan for edge, v in means.items()}
+    members = {int(edge): accuracies[places == place] for place, edge in enumerate(edges)}
+    return {edge: float(np.nanmean(a)) if (~np.isnan(a)).any() else math.nan for edge, a in members.items()}

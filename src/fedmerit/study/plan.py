@@ -1,4 +1,4 @@
-"""Plan of a study: TOML in, frozen values out; rows that could not be compared in pairs are refused."""
+"""The plan of a study: TOML in, frozen values out; refuses rows that could not be compared in pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED = ("task", "run")
 """What all rows have in common: data, partition, model, seeds, rounds and the draw of clients."""
 
 
-def _counted(value: Any) -> Any:
+def _list_seeds(value: Any) -> Any:
     """Accept a number of seeds where a list of them is expected: 5 stands for 1..5."""
     if not isinstance(value, int) or isinstance(value, bool):
         return value
@@ -37,7 +37,7 @@ Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Row(Section):
-    """[[row]]: one line of the table: what is done differently, and with nothing else changed."""
+    """[[row]]: one line of the table: what it changes, with everything else the same."""
 
     name: Title = Field(description="how tables call the row")
     recipe: dict[str, Any] | None = Field(None, description="a [recipe] in place of the base's; default: the base's")
@@ -45,11 +45,11 @@ class Row(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _shares_the_rest(cls, values: Any) -> Any:
-        found = [key for key in SHARED if isinstance(values, Mapping) and key in values]
-        if found:
+    def _check_keys(cls, values: Any) -> Any:
+        wrong = [key for key in SHARED if isinstance(values, Mapping) and key in values]
+        if wrong:
             raise ConfigError(
-                f"row {values.get('name', '')!r} sets {' and '.join(found)}: rows are compared in pairs and share "
+                f"row {values.get('name', '')!r} sets {' and '.join(wrong)}: rows are compared in pairs and share "
                 "data, seeds, rounds and the draw of clients; a row sets recipe and train, the rest stands in [base]. "
                 "Rows on other data are another study"
             )
@@ -57,14 +57,14 @@ class Row(Section):
 
     @field_validator("name")
     @classmethod
-    def _makes_a_file_name(cls, value: str) -> str:
+    def _check_name(cls, value: str) -> str:
         if not _slug(value):
             raise ValueError("a row's name has at least one letter or digit")
         return value
 
     @property
     def slug(self) -> str:
-        """The name as a part of file names: `LD > DS` is ld-ds."""
+        """The name as a part of file names: `LD > DS` becomes `ld-ds`."""
         return _slug(self.name)
 
 
@@ -73,10 +73,13 @@ def _slug(name: str) -> str:
 
 
 class Plan(Section):
-    """A study: rows x seeds, each row with the same data, first model and draw of clients for the same seed."""
+    """A study: rows x seeds. For each seed all rows share the data, the first model and the draw of clients.
+
+    `load_plan` reads one from TOML, `compare` runs it.
+    """
 
     name: Title = Field("study", description="how reports call the study")
-    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_counted)] = Field(
+    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_list_seeds)] = Field(
         description="the seeds of every row, or how many: 5 stands for 1..5"
     )
     baseline: str = Field("", description="the row that others are compared with; default: the first")
@@ -88,42 +91,42 @@ class Plan(Section):
     rows: tuple[Row, ...] = Field(alias="row", description="the rows, see [[row]]")
 
     @model_validator(mode="after")
-    def _can_be_run(self) -> Self:
-        """Every row has a valid configuration, a name of its own, and is compared with a row that is there."""
+    def _check_plan(self) -> Self:
+        """Every row has a valid configuration and a name of its own, and the baseline is one of the rows."""
         if not self.rows:
             raise ConfigError("a study has at least one [[row]]; got none")
         if not self.seeds:
             raise ConfigError("a study has at least one seed; set seeds = 5, or seeds = [1, 2, 3]")
-        _once("seeds", self.seeds)
-        _once("row names", [row.name for row in self.rows])
-        _once("row names, as parts of file names,", [row.slug for row in self.rows])
+        _check_unique("seeds", self.seeds)
+        _check_unique("row names", [row.name for row in self.rows])
+        _check_unique("row names, as parts of file names,", [row.slug for row in self.rows])
         if self.against not in [row.name for row in self.rows]:
             raise UnknownName("row as baseline", self.against, [row.name for row in self.rows])
         for row in self.rows:
-            _check(self, row)
+            _check_row(self, row)
         return self
 
     @property
     def against(self) -> str:
-        """The name of the baseline."""
+        """The name of the baseline, with which the other rows are compared."""
         return self.baseline or self.rows[0].name
 
     def config(self, row: Row, seed: int) -> Config:
-        """The run of a row with a seed, completely; [base.run] may name a seed, which does not count."""
+        """The whole configuration of a row's run with a seed; a seed in [base.run] has no effect."""
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
         own = {} if row.recipe is None else {"recipe": row.recipe}
         train, run = values.get("train", {}) | row.train, values.get("run", {}) | {"seed": seed}
         return make_config(values | own | {"train": train, "run": run})
 
 
-def _once(what: str, values: Iterable[int | str]) -> None:
-    doubled = [str(value) for value, times in Counter(values).items() if times > 1]
-    if doubled:
-        raise ConfigError(f"{what} must differ from each other; got more than once: {', '.join(doubled)}")
+def _check_unique(what: str, values: Iterable[int | str]) -> None:
+    repeated = [str(value) for value, times in Counter(values).items() if times > 1]
+    if repeated:
+        raise ConfigError(f"{what} must differ from each other; got more than once: {', '.join(repeated)}")
 
 
-def _check(plan: Plan, row: Row) -> None:
-    """What can be known before any data is loaded; every mistake with the name of its row."""
+def _check_row(plan: Plan, row: Row) -> None:
+    """Check what can be known before any data is loaded; an error names its row."""
     try:
         make_recipe(plan.config(row, plan.seeds[0]).recipe)
     except UserError as error:
@@ -131,17 +134,21 @@ def _check(plan: Plan, row: Row) -> None:
 
 
 def load_plan(path: Path | str) -> Plan:
-    """Read a study's TOML file; `base` may be the path of a configuration, beginning at the file's folder."""
+    """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder.
+
+    >>> load_plan("examples/study.toml").against
+    'FedAvg'
+    """
     path = Path(path)
     return make_plan(read_toml(path), path.parent)
 
 
-def make_plan(values: Mapping[str, Any], beside: Path = Path()) -> Plan:
-    """Validate a study's settings; a path in `base` begins at `beside`."""
+def make_plan(values: Mapping[str, Any], folder: Path = Path()) -> Plan:
+    """Validate a study's settings; a path in `base` is relative to `folder`."""
     values = dict(values)
     base = values.get("base")
     if isinstance(base, str):
-        values["base"] = base = read_toml(beside / base)
+        values["base"] = base = read_toml(folder / base)
     if isinstance(base, Mapping):
         try:
             make_config(base)
@@ -151,5 +158,5 @@ def make_plan(values: Mapping[str, Any], beside: Path = Path()) -> Plan:
 
 
 def dump_plan(plan: Plan) -> str:
-    """The study as TOML, as it was given, with its base in place."""
+    """The study as TOML: the keys that were given, with the base's values in place of its path."""
     return tomli_w.dumps(plan.model_dump(mode="json", exclude_unset=True, exclude_none=True, by_alias=True))

@@ -1,4 +1,4 @@
-"""Statistics of paired seeds: effect first, p second, and how many seeds would tell."""
+"""Statistics of paired seeds: the effect with its interval, p, and how many seeds a difference needs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ from fedmerit.errors import ConfigError
 LEVEL, ALPHA, POWER = 0.95, 0.05, 0.8
 RESAMPLES = 9999
 EXACT_UP_TO = 100
+"""Seeds up to which Wilcoxon's test is exact."""
+
 DIGITS = 12
-"""Decimals of differences: shares of test rows that are equal shall be ties, whatever rounding made of them."""
+"""Decimals of differences: equal shares of test rows are ties, whatever rounding made of them."""
 
 MOST_SEEDS = 100_000
+"""Where `seeds_needed` gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A difference over paired seeds: its mean, an interval around it, Wilcoxon's p; NaN where too few seeds tell."""
+    """A paired difference: its mean over the seeds, `low` and `high` of its interval, Wilcoxon's p, its deviation.
+
+    NaN where there are too few seeds: below one for `difference` and `p`, below two for the rest.
+    """
 
     seeds: int
     difference: float
@@ -34,46 +40,62 @@ class Paired:
 
 
 def paired(differences: Sequence[float] | Vector, *, level: float = LEVEL) -> Paired:
-    """Of the differences, one per seed; a seed whose difference is unknown (NaN) does not count."""
+    """Test the differences between two rows, one per seed; a seed whose difference is NaN does not count.
+
+    >>> paired([2.0, 1.0, 3.0]).difference
+    2.0
+    """
     values = np.asarray(differences, dtype=np.float64).round(DIGITS)
     values = values[~np.isnan(values)]
     mean = float(values.mean()) if len(values) else math.nan
     sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    sd = 0.0 if len(values) > 1 and np.ptp(values) == 0 else sd  # not what rounding leaves of it
+    sd = 0.0 if len(values) > 1 and np.ptp(values) == 0 else sd  # rounding may leave more than 0
     return Paired(len(values), mean, *interval(values, level=level), wilcoxon(values), sd)
 
 
 def interval(differences: Sequence[float] | Vector, *, level: float = LEVEL, seed: int = 0) -> tuple[float, float]:
-    """Bootstrap interval of the mean of paired differences: expanded percentiles (Hesterberg 2015, section 5.3.2).
+    """Bootstrap interval of the mean of paired differences: expanded percentiles [Hesterberg 2015, sec. 5.3.2].
 
-    Seeds are drawn with replacement. Plain percentiles of few seeds are too narrow by sqrt((n - 1) / n) and by the
-    tails of t; here the level is expanded so that for normal differences it fits: alpha' / 2 = Phi(-sqrt(n / (n - 1)) *
-    t_{alpha / 2, n - 1}). No resample lies outside the observed differences, so the interval covers with a chance of
-    at most 1 - 2 ** (1 - n): 93.75 % with 5 seeds. NaN below two seeds.
+    Seeds are drawn with replacement, 9,999 times. Plain percentiles of few seeds are too narrow, by sqrt((n - 1) / n)
+    and by the tails of t; the level is expanded so that it fits normal differences:
+
+        alpha' / 2 = Phi(-sqrt(n / (n - 1)) * t_{1 - alpha / 2, n - 1})
+
+    No resample lies outside the observed differences, so the interval covers with a chance of at most 1 - 2^(1 - n):
+    93.75 % with 5 seeds. NaN below two seeds.
+
+    Args:
+        differences: one per seed, all known.
+        level: 1 - alpha, the coverage that is asked for.
+        seed: of the bootstrap's draws; the same differences give the same interval.
     """
     values = np.asarray(differences, dtype=np.float64)
-    number = len(values)
-    if number < 2:
+    seeds = len(values)
+    if seeds < 2:
         return math.nan, math.nan
     if np.ptp(values) == 0:
         return float(values[0]), float(values[0])
-    reach = math.sqrt(number / (number - 1)) * scipy.stats.t.ppf((1 + level) / 2, number - 1)
-    found = scipy.stats.bootstrap(
+    quantile = math.sqrt(seeds / (seeds - 1)) * scipy.stats.t.ppf((1 + level) / 2, seeds - 1)
+    expanded = scipy.stats.bootstrap(
         (values,),
         np.mean,
-        confidence_level=1 - 2 * scipy.stats.norm.sf(reach),
+        confidence_level=1 - 2 * scipy.stats.norm.sf(quantile),
         n_resamples=RESAMPLES,
         method="percentile",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return float(found.low), float(found.high)
+    return float(expanded.low), float(expanded.high)
 
 
 def wilcoxon(differences: Sequence[float] | Vector) -> float:
-    """Two-sided p of Wilcoxon's signed-rank test; seeds without a difference say nothing and are left out.
+    """Two-sided p of Wilcoxon's signed-rank test; seeds without a difference are left out.
 
-    Exact over all signs, with ties or without, up to 100 seeds; scipy's normal approximation past that. 1 where nothing
-    differs, NaN without any seed. It is never below `smallest_p` of the seeds that differ.
+    With W the sum of the ranks of |d| over the positive differences, p = 2 min(P(W <= w), P(W >= w)), at most 1, where
+    all 2^n signs are equally likely. Exact, with ties or without, up to 100 seeds; scipy's normal approximation past
+    that. 1 where nothing differs, NaN without any seed. Never below `smallest_p` of the seeds that differ.
+
+    >>> wilcoxon([1.0, 2.0, 3.0, 4.0, 5.0])
+    0.0625
     """
     values = np.asarray(differences, dtype=np.float64)
     if not len(values):
@@ -81,51 +103,66 @@ def wilcoxon(differences: Sequence[float] | Vector) -> float:
     values = values[values != 0]
     if len(values) > EXACT_UP_TO:
         return float(scipy.stats.wilcoxon(values).pvalue)
-    ranks = np.rint(2 * scipy.stats.rankdata(np.abs(values))).astype(np.int64)  # twice, since ties share halves
-    ways = np.zeros(int(ranks.sum()) + 1)  # in how many ways signs give each sum of positive ranks
-    ways[0] = 1
+    ranks = np.rint(2 * scipy.stats.rankdata(np.abs(values))).astype(np.int64)  # doubled: ties share halves
+    counts = np.zeros(int(ranks.sum()) + 1)  # how many of the 2^n signs give each sum of positive ranks
+    counts[0] = 1
     for rank in ranks:
-        ways[rank:] += ways[:-rank].copy()
-    up = int(ranks[values > 0].sum())
-    tail = ways[: min(up, len(ways) - 1 - up) + 1].sum()
+        counts[rank:] += counts[:-rank].copy()
+    positive = int(ranks[values > 0].sum())
+    tail = counts[: min(positive, len(counts) - 1 - positive) + 1].sum()
     return float(min(2 * tail / 2.0 ** len(values), 1.0))
 
 
 def smallest_p(seeds: int) -> float:
-    """The least two-sided p that so many pairs can give: all signs alike, 2 * 2 ** -n."""
+    """The least two-sided p that n paired seeds can give, all signs alike: 2 * 2^-n."""
     return min(2.0 ** (1 - seeds), 1.0)
 
 
 def seeds_for_p(rows: int, alpha: float = ALPHA) -> int:
-    """From how many seeds on p, corrected for so many rows, can fall to alpha at all."""
+    """The fewest seeds with which p, corrected for so many rows, can fall to alpha: 1 + log2(rows / alpha)."""
     return 1 + math.ceil(math.log2(max(rows, 1) / alpha) - 1e-9)
 
 
 def holm(values: Sequence[float] | Vector) -> Vector:
-    """Holm's correction for many tests: p_(i) * (m - i + 1), never falling, at most 1; NaN is no test and stays."""
-    ps = np.asarray(values, dtype=np.float64)
-    corrected = np.full(len(ps), np.nan)
-    order = [place for place in np.argsort(ps, kind="stable") if not np.isnan(ps[place])]
-    times = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(np.maximum.accumulate(ps[order] * times), 1.0)
+    """Holm's correction of p for m tests: max over j <= i of (m - j + 1) * p_(j), at most 1, with p_(1) <= p_(2) ...
+
+    NaN is not a test: it stays and does not count.
+
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p_values = np.asarray(values, dtype=np.float64)
+    corrected = np.full(len(p_values), np.nan)
+    order = [place for place in np.argsort(p_values, kind="stable") if not np.isnan(p_values[place])]
+    factors = np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return corrected
 
 
 def restricted(rounds: Sequence[float] | Vector, horizon: float) -> Vector:
-    """Rounds to a target as far as they were watched: min(T, horizon), a NaN being censored at the horizon.
+    """Rounds to target restricted to the rounds played: min(T, horizon), the horizon where T is NaN (not reached).
 
-    Their mean is the restricted mean time to target, the area under the Kaplan-Meier curve up to the horizon: all runs
-    are watched equally long, so no other weighting is needed.
+    Their mean is the restricted mean time to target. All runs are watched equally long, so it is the area under the
+    Kaplan-Meier curve up to the horizon.
     """
     values = np.asarray(rounds, dtype=np.float64)
     return np.minimum(np.where(np.isnan(values), horizon, values), horizon)
 
 
 def seeds_needed(sd: float, difference: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
-    """Paired seeds with which a t test sees a true difference with this power, given the deviation of differences.
+    """Paired seeds with which a t test shows a true difference with this power.
 
-    The smallest n with P(|T| > t_{1 - alpha / 2, n - 1}) >= power, T noncentral t with n - 1 degrees of freedom and
-    noncentrality sqrt(n) * difference / sd. None past 100,000 seeds, or where the deviation is unknown.
+    The smallest n with P(|T| > t_{1 - alpha / 2, n - 1}) >= power, where T is noncentral t with n - 1 degrees of
+    freedom and noncentrality sqrt(n) * difference / sd. None past 100,000 seeds, or where `sd` is NaN.
+
+    Args:
+        sd: the standard deviation of the paired differences from seed to seed.
+        difference: the true difference that would matter to you.
+        power: the chance of seeing it.
+        alpha: the level of the two-sided test.
+
+    >>> seeds_needed(sd=1.0, difference=0.5)
+    34
     """
     if difference == 0:
         raise ConfigError("no number of seeds shows a difference of 0; give the difference that would matter to you")
@@ -145,7 +182,7 @@ def seeds_needed(sd: float, difference: float, *, power: float = POWER, alpha: f
 
 
 def _power(seeds: int, effect: float, alpha: float) -> float:
-    """Of a two-sided paired t test; the other tail, where scipy cannot tell it (NaN), is below 1e-8."""
-    away, critical = math.sqrt(seeds) * effect, scipy.stats.t.isf(alpha / 2, seeds - 1)
-    tails = scipy.stats.nct.sf(critical, seeds - 1, away), scipy.stats.nct.cdf(-critical, seeds - 1, away)
+    """The power of a two-sided paired t test; a far tail for which scipy gives NaN is below 1e-8."""
+    shift, critical = math.sqrt(seeds) * effect, scipy.stats.t.isf(alpha / 2, seeds - 1)
+    tails = scipy.stats.nct.sf(critical, seeds - 1, shift), scipy.stats.nct.cdf(-critical, seeds - 1, shift)
     return float(np.nan_to_num(tails).sum())

@@ -1,34 +1,78 @@
-"""A study that was run: its frames, what is unfinished in it, and its table."""
+"""A study: run it (`compare`), and read what it found (`Study`)."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.system import cores
 from fedmerit.engine.run import Run
-from fedmerit.errors import FolderError, UnknownName
+from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
-from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, open_ledger
-from fedmerit.study.agreement import Agreement, agreement, read_right
-from fedmerit.study.compared import compare_rows, of_figures, of_reached
-from fedmerit.study.figures import FIGURES, Reading, read
-from fedmerit.study.layout import Member, members, read_plan
+from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
+from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
 from fedmerit.study.plan import Plan
+from fedmerit.study.scheduler import OnStep, Workers, run_all
 from fedmerit.study.statistics import seeds_needed
+from fedmerit.study.study_folder import RUNS, Member, check_folder, make_folder, members, read_plan, write_plan
+from fedmerit.study.verdicts import compare_rows, metrics_of_runs, rounds_metrics
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
-STEPS = (1, 2, 5, 10)
-"""Differences in rounds for which the needed seeds are told."""
+DIFFERENCES = (1, 2, 5, 10)
+"""Differences in rounds for which `Study.needed` says how many seeds show them."""
+
+
+def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: OnStep | None = None) -> Study:
+    """Do the runs of a study that are not finished, and read the study.
+
+    Stopped or killed at any time, the same call resumes it. A run that fails is named in `Study.failed`, and does not
+    keep the others from finishing.
+
+    Args:
+        plan: rows and seeds, from `load_plan`.
+        out: the study's folder: new, or the folder of the same study, which may grow by rows and seeds.
+        jobs: the number of runs at once; default: one per core. It does not change a bit of the results.
+        on_step: called after every round and at the end of every run.
+
+    >>> study = compare(load_plan("examples/study.toml"), "runs/study")  # doctest: +SKIP
+    >>> study.compared[["row", "measure", "difference", "low", "high", "verdict"]]  # doctest: +SKIP
+    """
+    out, jobs = Path(out), cores() if jobs is None else jobs
+    if jobs < 1:
+        raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
+    check_folder(plan, out)
+    remaining = [member for member in members(plan, out) if not member.complete]
+    if not remaining:
+        write_plan(plan, out)
+        return Study.load(out)
+    new: dict[str, Config] = {}
+    for member in remaining:
+        if not member.begun:
+            new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
+    with Workers(remaining[0].config) as workers:
+        if new:
+            workers.check(new)
+        make_folder(out)
+        with held(out, RUNS):
+            write_plan(plan, out)
+            failed = run_all(workers, remaining, jobs, on_step)
+    return replace(Study.load(out), failed=failed)
 
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """Rows x seeds in a folder. `unfinished` are the runs that are not done, with the rounds they have played."""
+    """A study in its folder: rows x seeds, as pandas frames.
+
+    `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
+    `failed` those that failed in this call of `compare`, with the reason.
+
+    >>> Study.load("runs/study").run("FedAvg", seed=1).accuracy  # doctest: +SKIP
+    """
 
     folder: Path
     plan: Plan
@@ -38,19 +82,19 @@ class Study:
 
     @classmethod
     def load(cls, folder: Path | str) -> Study:
-        """A study from its folder; unfinished runs are reported as such, and do not count."""
+        """Read a study from its folder; unfinished runs are listed in `unfinished` and not compared."""
         folder = Path(folder)
         plan = read_plan(folder)
         runs = tuple(members(plan, folder))
         _check_runs(runs)
-        return cls(folder, plan, runs, {str(one): one.rounds for one in runs if not one.finished})
+        return cls(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
 
     def run(self, row: str, seed: int) -> Run:
-        """One of its runs, which has finished."""
-        found = {(one.row, one.seed): one for one in self.runs}.get((row, seed))
-        if found is None:
+        """One of its finished runs."""
+        member = {(run.row, run.seed): run for run in self.runs}.get((row, seed))
+        if member is None:
             raise UnknownName("run of the study", f"{row}, seed {seed}", map(str, self.runs))
-        return Run.load(found.folder)
+        return Run.load(member.folder)
 
     @property
     def rows(self) -> list[str]:
@@ -64,26 +108,30 @@ class Study:
 
     @cached_property
     def figures(self) -> Frame:
-        """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds;
+        """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
-        with `both`, `only_baseline`, `only_row` and `neither`, the test rows that the final model and the baseline's
-        get right, and `neither_if_independent`, their shared errors if these had nothing to do with each other.
+        `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
+        baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
         """
         lines = (
-            self._about(one) | {"finished": str(one) not in self.unfinished} | reading.figures | self._agreement(one)
-            for one, reading in self._readings
+            {"row": run.row, "seed": run.seed, "rounds": self.unfinished.get(str(run), self.horizon)}
+            | {"finished": str(run) not in self.unfinished}
+            | metrics.values
+            | self._agreement(run)
+            for run, metrics in self._metrics
         )
-        return make_frame(lines, ("row", "seed", "finished", "rounds", *FIGURES, *AGREEMENT)).astype({"finished": bool})
+        columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round", *AGREEMENT)
+        return make_frame(lines, columns).astype({"finished": bool})
 
     @cached_property
     def reached(self) -> Frame:
         """A line per finished run, target and share: rounds to target, NaN where not reached within `horizon`."""
         lines = (
-            {"row": one.row, "seed": one.seed, "target": target, "share": share, "rounds": rounds}
+            {"row": run.row, "seed": run.seed, "target": target, "share": share, "rounds": rounds}
             | {"horizon": self.horizon}
-            for one, reading in self._readings
-            if str(one) not in self.unfinished
-            for (target, share), rounds in reading.reached.items()
+            for run, metrics in self._metrics
+            if str(run) not in self.unfinished
+            for (target, share), rounds in metrics.reached.items()
         )
         frame = make_frame(lines, ("row", "seed", "target", "share", "rounds", "horizon"))
         return frame.astype({"rounds": "float64"})
@@ -91,7 +139,7 @@ class Study:
     @cached_property
     def curves(self) -> Frame:
         """A line per run and evaluated round: accuracy and percentiles over clients."""
-        lines = ({"row": one.row, "seed": one.seed} | row for one, reading in self._readings for row in reading.curve)
+        lines = ({"row": run.row, "seed": run.seed} | line for run, metrics in self._metrics for line in metrics.curve)
         return make_frame(lines, ("row", "seed", "round", "accuracy", "p10", "p50", "p90"))
 
     @cached_property
@@ -100,52 +148,45 @@ class Study:
 
         `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
         """
-        measures = [*of_figures(self.figures, self.plan), *of_reached(self.reached, self.plan)]
-        return compare_rows(measures, self.plan.against)
+        metrics = [*metrics_of_runs(self.figures, self.plan), *rounds_metrics(self.reached, self.plan)]
+        return compare_rows(metrics, self.plan.against)
 
     @cached_property
     def needed(self) -> Frame:
-        """A line per row, target and share: seeds needed to see a difference of 1, 2, 5 and 10 rounds in a t test.
+        """A line per row, target and share: the seeds with which a t test shows a difference of 1, 2, 5, 10 rounds.
 
-        NaN where the deviation is not known, or past 100,000 seeds.
+        NaN where the deviation is not known, or past 100,000 seeds (`seeds_needed`).
         """
-        found = self.compared
-        rounds = found[(found["measure"] == "rounds") & (found["row"] != self.plan.against)]
-        steps = {f"for {k}": [seeds_needed(sd, k) or math.nan for sd in rounds["sd"]] for k in STEPS}
-        return rounds[["row", "target", "share", "sd"]].assign(**steps).reset_index(drop=True)
+        compared = self.compared
+        rounds = compared[(compared["measure"] == "rounds") & (compared["row"] != self.plan.against)]
+        seeds = {f"for {k}": [seeds_needed(sd, k) or math.nan for sd in rounds["sd"]] for k in DIFFERENCES}
+        return rounds[["row", "target", "share", "sd"]].assign(**seeds).reset_index(drop=True)
 
     @cached_property
     def events(self) -> Frame:
         """A line per run and event: who was left out and why, notes on the weights."""
-        frames = [self._events(one).assign(row=one.row, seed=one.seed) for one in self.runs if one.begun]
+        frames = [_events(run).assign(row=run.row, seed=run.seed) for run in self.runs if run.begun]
         columns = ("row", "seed", "round", "client", "kind", "text")
         return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
 
-    def _events(self, one: Member) -> Frame:
-        with open_ledger(one.folder) as ledger:
-            return run_frame(ledger, "events")
-
     @cached_property
-    def _readings(self) -> Sequence[tuple[Member, Reading]]:
-        return list(self._read())
+    def _metrics(self) -> Sequence[tuple[Member, RunMetrics]]:
+        return list(self._read_metrics())
 
-    def _read(self) -> Iterator[tuple[Member, Reading]]:
-        for one in self.runs:
-            if one.begun:
-                with open_ledger(one.folder) as ledger:
-                    yield one, read(ledger, self.plan.targets, self.plan.shares)
+    def _read_metrics(self) -> Iterator[tuple[Member, RunMetrics]]:
+        for run in self.runs:
+            if run.begun:
+                with open_ledger(run.folder) as ledger:
+                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares)
 
-    def _about(self, one: Member) -> Line:
-        return {"row": one.row, "seed": one.seed, "rounds": self.unfinished.get(str(one), self.horizon)}
-
-    def _agreement(self, one: Member) -> Line:
-        """With the baseline's run of the same seed."""
-        base = next(run for run in self.runs if (run.row, run.seed) == (self.plan.against, one.seed))
-        theirs, ours = read_right(base.right), read_right(one.right)
+    def _agreement(self, run: Member) -> Line:
+        """With the baseline's run of the same seed; nothing where one of them has no file of correct rows."""
+        baseline = next(other for other in self.runs if (other.row, other.seed) == (self.plan.against, run.seed))
+        theirs, ours = read_correct(baseline.correct), read_correct(run.correct)
         if theirs is None or ours is None:
             return {}
-        found = agreement(theirs, ours)
-        return dict(zip(AGREEMENT, (*found, found.neither_if_independent), strict=True))
+        counts = agreement(theirs, ours)
+        return dict(zip(AGREEMENT, (*counts, counts.neither_if_independent), strict=True))
 
     def __repr__(self) -> str:
         done = len(self.runs) - len(self.unfinished)
@@ -158,17 +199,24 @@ class Study:
         return summary_table(self).html()
 
 
+def _events(run: Member) -> Frame:
+    with open_ledger(run.folder) as ledger:
+        return run_frame(ledger, "events")
+
+
 def _check_runs(runs: Sequence[Member]) -> None:
-    """Every run is the one that the plan asks for, and all were made by the same versions of what bits depend on."""
-    made: dict[tuple[str, ...], Member] = {}
-    for one in runs:
-        if not one.begun:
+    """Refuse runs that differ from the plan, or that were made by different versions of what their bits depend on."""
+    by_versions: dict[tuple[str, ...], Member] = {}
+    for run in runs:
+        if not run.begun:
             continue
-        with open_ledger(one.folder) as ledger:
+        with open_ledger(run.folder) as ledger:
             meta = ledger.meta()
-        if changed := differences(make_config(json.loads(meta["config"])), one.config):
-            raise FolderError(f"{one.folder} is not the run that its study asks for: {'; '.join(changed)}")
-        made.setdefault(tuple(f"{name} {meta.get(name)}" for name in BITS_DEPEND_ON), one)
-    if len(made) > 1:
-        who = "; ".join(f"{one}: {', '.join(versions)}" for versions, one in made.items())
-        raise FolderError(f"runs made by different versions cannot be compared: {who}; run the study anew with one")
+        if changes := differences(make_config(json.loads(meta["config"])), run.config):
+            raise FolderError(f"{run.folder} is not the run that its study asks for: {'; '.join(changes)}")
+        by_versions.setdefault(tuple(f"{name} {meta.get(name)}" for name in BITS_DEPEND_ON), run)
+    if len(by_versions) > 1:
+        runs_made = "; ".join(f"{run}: {', '.join(versions)}" for versions, run in by_versions.items())
+        raise FolderError(
+            f"runs made by different versions cannot be compared: {runs_made}; run the whole study again with one"
+        )

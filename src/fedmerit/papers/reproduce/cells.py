@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.types import Vector
 from fedmerit.store.run_folder import open_ledger
-from fedmerit.study.compared import FEWEST
-from fedmerit.study.layout import Member
 from fedmerit.study.statistics import interval, paired, restricted
 from fedmerit.study.study import Study
+from fedmerit.study.study_folder import Member
+from fedmerit.study.verdicts import FEWEST
 
 UNKNOWN = "-"
 LEGEND = (

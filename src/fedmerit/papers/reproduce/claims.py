@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from fedmerit.core.types import Vector
 from fedmerit.papers.reproduce.cells import difference_cell
-from fedmerit.study.compared import FEWEST, NOISE, TOO_FEW
 from fedmerit.study.statistics import paired
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
+from fedmerit.study.verdicts import FEWEST, NOISE, TOO_FEW
 
 SEEN, NOT_SEEN = "seen", "not seen"
 

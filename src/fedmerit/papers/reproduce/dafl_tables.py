@@ -20,7 +20,7 @@ from fedmerit.papers.reproduce.entry import Setting, Studies, Told
 from fedmerit.papers.reproduce.marks import Marks
 from fedmerit.study.study import Study
 from fedmerit.study.tables import saved_table
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 SINGLE = ("Ds", "Md", "Ld")
 ORDERS = ("Ds>Ld>Md", "Ds>Md>Ld", "Ld>Ds>Md", "Md>Ds>Ld", "Ld>Md>Ds", "Md>Ld>Ds")

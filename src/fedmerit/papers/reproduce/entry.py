@@ -11,7 +11,7 @@ from fedmerit.core.system import cores
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.study import Study
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 Scale: TypeAlias = Literal["small", "medium", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "medium", "paper")

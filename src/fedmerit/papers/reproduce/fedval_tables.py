@@ -13,7 +13,7 @@ from fedmerit.papers.reproduce.bars import draw_bars
 from fedmerit.papers.reproduce.cells import LEGEND, difference_cell, mean_cell
 from fedmerit.papers.reproduce.entry import Setting, Studies, Told
 from fedmerit.study.study import Study
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.task import make_task
 

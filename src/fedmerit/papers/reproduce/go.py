@@ -11,10 +11,10 @@ from time import monotonic
 from fedmerit.errors import FolderError, RunStopped
 from fedmerit.papers.reproduce.entry import WHOLE, Reproduction, Setting, Studies, Told
 from fedmerit.store.files import write_new_file
-from fedmerit.study.compare import OnStep, compare
-from fedmerit.study.layout import Member, check_folder, members
 from fedmerit.study.plan import Plan
-from fedmerit.study.study import Study
+from fedmerit.study.scheduler import OnStep
+from fedmerit.study.study import Study, compare
+from fedmerit.study.study_folder import Member, check_folder, members
 
 CLOCK = "seconds.txt"
 Watch = Callable[[list[Member]], AbstractContextManager[OnStep]]

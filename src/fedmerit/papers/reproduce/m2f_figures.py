@@ -15,7 +15,7 @@ from fedmerit.papers.reproduce.entry import Setting, Studies, Told
 from fedmerit.papers.reproduce.m2f_accounts import Seen, look, reached, stays
 from fedmerit.papers.reproduce.m2f_tables import CENSORED
 from fedmerit.study.study import Study
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 FIGURES: Mapping[int, tuple[int, int, int]] = {2: (0, 6, 13), 3: (20, 26, 33)}
 NAMES = ("lazy", "normal", "diligent")

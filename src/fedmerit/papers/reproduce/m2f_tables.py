@@ -16,7 +16,7 @@ from fedmerit.papers.reproduce.m2f_accounts import Seen, look, reached, stays
 from fedmerit.papers.reproduce.marks import Marks
 from fedmerit.study.fairness import rank_correlation
 from fedmerit.study.study import Study
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 HEADER = ("client", "epochs", "rows", "rate", "average accuracy, %", "convergent iteration", "reached 90 %")
 WAYS = ("keep", "reset")

@@ -14,7 +14,7 @@ from fedmerit.papers.reproduce.go import Reproduced
 from fedmerit.store.files import write_new_file
 from fedmerit.store.run_folder import environment
 from fedmerit.store.settings import differences, toml_lines
-from fedmerit.study.text import MARKDOWN
+from fedmerit.study.text_table import MARKDOWN
 
 ESCAPED = r"\\\1"
 

@@ -11,7 +11,7 @@ from fedmerit.papers.reproduce.entry import Setting, Studies, Told
 from fedmerit.papers.reproduce.marks import Marks
 from fedmerit.study.study import Study
 from fedmerit.study.tables import saved_table
-from fedmerit.study.text import TextTable
+from fedmerit.study.text_table import TextTable
 
 DS = "DS"
 EXCHANGED = ("IS", "CB")

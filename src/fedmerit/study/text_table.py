@@ -1,4 +1,4 @@
-"""A table of texts, and how it looks on the screen, in HTML, in Markdown and in LaTeX."""
+"""A table of texts: on the screen, in HTML, in Markdown and in LaTeX."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-NAME = 20
-"""Names of rows up to this length stay in one line, however narrow the screen."""
+LONGEST_NAME = 20
+"""Names of rows up to this length stay on one line, however narrow the screen."""
 
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~])")
 LATEX = {
@@ -24,14 +24,14 @@ LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # after a line's end it would be an option of it
+    "[": "{[}",  # after \\ it would start an option
     "]": "{]}",
-} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+} | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A title, names of columns, cells, and lines that belong below; the first column names the rows."""
+    """A title, the names of the columns, the cells of each row (first its name), and lines below the table."""
 
     title: str
     header: tuple[str, ...]
@@ -39,10 +39,10 @@ class TextTable:
     below: tuple[str, ...] = ()
 
     def screen(self) -> Group:
-        """For a terminal."""
+        """The table for a terminal."""
         grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)  # nine shares of devices side by side in 80 columns
-        names = max((len(row[0]) for row in self.rows), default=0)
-        grid.add_column(escape(self.header[0]), no_wrap=names <= NAME, overflow="fold")
+        longest = max((len(row[0]) for row in self.rows), default=0)
+        grid.add_column(escape(self.header[0]), no_wrap=longest <= LONGEST_NAME, overflow="fold")
         for name in self.header[1:]:
             grid.add_column(escape(name), justify="right", overflow="fold")
         for row in self.rows:
@@ -50,21 +50,21 @@ class TextTable:
         return Group(Text(self.title, "bold"), grid, *(Text(line, "dim") for line in self.below))
 
     def html(self) -> str:
-        """For a notebook."""
+        """The table for a notebook."""
         head, *body = (_html_row(cells, tag) for cells, tag in self._lines())
         below = "".join(f"<p>{html.escape(line)}</p>" for line in self.below)
         caption = f"<caption>{html.escape(self.title)}</caption>"
         return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
 
     def markdown(self) -> str:
-        """A table as GitHub and pandoc read it, between its title and the lines below."""
+        """The table as GitHub and pandoc read it, between its title and the lines below."""
         head, *body = (f"| {' | '.join(map(_markdown, cells))} |" for cells, _ in self._lines())
         rule = "| --- |" + " ---: |" * (len(self.header) - 1)
         below = [line for text in self.below for line in ("", _markdown(text))]
         return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
 
     def latex(self) -> str:
-        """A table of the package booktabs, with its title and the lines below as caption."""
+        """The table for LaTeX's booktabs, with its title and the lines below as caption."""
         head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells, _ in self._lines())
         return "\n".join(
             [
@@ -94,4 +94,4 @@ def _markdown(cell: str) -> str:
 
 
 def _latex(cell: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in " ".join(cell.split()))
+    return "".join(LATEX.get(character, character) for character in " ".join(cell.split()))

@@ -1,4 +1,4 @@
-"""A study's folder: which run lies where, how far it is, and whether a plan fits what is there."""
+"""The folder of a study: where each run lies, how far it is, and whether a plan fits what is there."""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import MODEL, config_to_resume, differences, open_ledger
 from fedmerit.study.plan import Plan, dump_plan, load_plan
 
-STUDY, RUNS, RIGHT = "study.toml", "runs", "right"
+STUDY, RUNS, CORRECT = "study.toml", "runs", "correct"
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One run of a study: its row and seed, its configuration, its folder, and where its right test rows are kept."""
+    """One run of a study: its row, seed, configuration and folder.
+
+    `correct` is the file with the test rows that its final model gets right.
+    """
 
     row: str
     seed: int
     config: Config
     folder: Path
-    right: Path
+    correct: Path
 
     def __str__(self) -> str:
         return f"{self.row}, seed {self.seed}"
 
     @property
     def begun(self) -> bool:
-        """Whether there is a folder."""
+        """Whether its folder exists."""
         return self.folder.exists()
 
     @property
     def finished(self) -> bool:
-        """Whether its final model is there, whole."""
+        """Whether its final model is there, and whole."""
         return read_model(self.folder / MODEL) is not None
 
     @property
     def complete(self) -> bool:
-        """Finished, and tested row by row where it has one model for all."""
-        return self.finished and (self.right.exists() or not self.one_model)
+        """Whether it is finished, and tested row by row if all clients share its model."""
+        return self.finished and (self.correct.exists() or not self.has_common_model)
 
     @property
-    def one_model(self) -> bool:
+    def has_common_model(self) -> bool:
         """Whether all clients share one model."""
         return make_recipe(self.config.recipe).personal is None
 
@@ -59,14 +62,15 @@ class Member:
 
 
 def members(plan: Plan, folder: Path) -> list[Member]:
-    """All rows of the first seed, then of the next: what is done early can be compared early."""
+    """All runs: the rows of the first seed, then those of the next, so that rows can be compared early."""
+    correct = folder / ("right" if (folder / "right").is_dir() else CORRECT)  # "right" was its first name
     return [
         Member(
             row.name,
             seed,
             plan.config(row, seed),
             folder / RUNS / f"{row.slug}-seed{seed}",
-            folder / RIGHT / f"{row.slug}-seed{seed}.npz",
+            correct / f"{row.slug}-seed{seed}.npz",
         )
         for seed in plan.seeds
         for row in plan.rows
@@ -74,40 +78,40 @@ def members(plan: Plan, folder: Path) -> list[Member]:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of a study that was begun in a folder."""
+    """The plan of the study in a folder."""
     if not (folder / STUDY).is_file():
         raise FolderError(f"no study in {folder}: it has no {STUDY}; give a folder made by `fedmerit compare`")
     return load_plan(folder / STUDY)
 
 
 def check_folder(plan: Plan, folder: Path) -> None:
-    """Refuse a folder that holds something else, another study, or runs that could not be compared with new ones.
+    """Refuse a folder that holds something else, another study, or runs that new ones could not be compared with.
 
-    A study may grow: more seeds, more rows, other targets. What is there stays, and is used.
+    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / STUDY).is_file():
         raise FolderError(f"{folder} exists and holds no study; choose another --out")
-    asked = {(one.row, one.seed): one for one in members(plan, folder)}
+    planned = {(member.row, member.seed): member for member in members(plan, folder)}
     for old in members(read_plan(folder), folder):
-        now = asked.get((old.row, old.seed))
-        if now is None:
+        new = planned.get((old.row, old.seed))
+        if new is None:
             raise FolderError(
-                f"{folder} holds another study: it has {old!s}, which the new one has not; a study may grow by rows "
-                "and seeds and not shrink; choose another --out"
+                f"{folder} holds another study: it has {old!s}, which the new plan lacks; a study may grow by rows "
+                "and seeds but not shrink; choose another --out"
             )
-        if changed := differences(old.config, now.config):
+        if changes := differences(old.config, new.config):
             raise FolderError(
-                f"{folder} holds another study: row {old.row!r} has {'; '.join(changed)}; choose another --out"
+                f"{folder} holds another study: row {old.row!r} has {'; '.join(changes)}; choose another --out"
             )
-    for one in asked.values():
-        if one.begun:
-            config_to_resume(one.folder, one.config)
+    for member in planned.values():
+        if member.begun:
+            config_to_resume(member.folder, member.config)
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, if it is not there."""
+    """Make the folder of a study, unless it exists."""
     try:
         (folder / RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -115,5 +119,5 @@ def make_folder(folder: Path) -> None:
 
 
 def write_plan(plan: Plan, folder: Path) -> None:
-    """The study as it is asked for now, in place of what it was before it grew."""
+    """Write the plan into the folder, in place of the one before the study grew."""
     write_new_file(folder / STUDY, dump_plan(plan), "another --out")

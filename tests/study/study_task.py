@@ -1,4 +1,4 @@
-"""A task without torch for studies: softmax regression on random rows, spread by the seed; it misbehaves on request."""
+"""A task for studies, without torch: softmax regression on random rows; runs fail or take long on request."""
 
 from __future__ import annotations
 

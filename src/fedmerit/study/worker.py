@@ -1,4 +1,4 @@
-"""A lane: a process that does runs of a study one after the other, tells how far it is, and ends with its study."""
+"""A worker: a process that does jobs of a study one after the other, reports each round, and ends with the study."""
 
 from __future__ import annotations
 
@@ -18,35 +18,39 @@ from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
-from fedmerit.study.agreement import find_right, write_right
+from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.task import Task, make_federation, make_learner
 
 STOP = "stop"
+"""A message: end the run after its current round."""
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """A job: does the data have what these rows, which share it, ask for?"""
+class CheckJob:
+    """A job: check that the data has what these rows ask for. The rows share the data."""
 
     rows: Mapping[str, Config]
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
-    """A job: this run, from wherever it stands to its end; then which test rows its model gets right, if asked for."""
+class RunJob:
+    """A job: start or resume a run and finish it.
+
+    `correct` is the file for the test rows that the final model gets right; None where clients share no model.
+    """
 
     config: Config
     folder: Path
-    right: Path | None
+    correct: Path | None
 
 
-Job: TypeAlias = Check | Go
+Job: TypeAlias = CheckJob | RunJob
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """An answer: a round is over."""
+    """An answer: a round is over. `accuracy` is None where the round was not evaluated."""
 
     round: int
     accuracy: float | None
@@ -54,24 +58,28 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An answer: the job is over; why it could not be done, whether that was the user's mistake, or a wish to stop."""
+    """An answer: the job is over.
 
-    failed: str = ""
-    mistake: bool = False
+    `error` says why it failed, "" if it did not; `user_error` whether the user can fix that; `stopped` whether the
+    study asked it to stop.
+    """
+
+    error: str = ""
+    user_error: bool = False
     stopped: bool = False
 
 
 Answer: TypeAlias = Played | Ended
 
 
-class Loader:
-    """Tasks whose data is loaded once for the runs that share it: the rows of a seed come one after the other."""
+class TaskLoader:
+    """Makes the tasks of runs, and keeps the last federation: the rows of a seed follow each other and share it."""
 
     def __init__(self) -> None:
         self._data: tuple[TaskConfig, int, Federation] | None = None
 
     def __call__(self, config: Config) -> Task:
-        """The task of a run, its learner new."""
+        """The task of a run, with a new learner."""
         learner, seed = make_learner(config.task, config.train), config.run.seed
         if self._data is None or self._data[:2] != (config.task, seed):
             self._data = None  # two federations need not fit into memory
@@ -79,18 +87,18 @@ class Loader:
         return Task(self._data[2], learner)
 
 
-def live(connection: Connection) -> None:
-    """A lane's life: jobs until the study is gone."""
+def work(connection: Connection) -> None:
+    """Do jobs from the connection, and answer each, until the study is gone."""
     jobs: SimpleQueue[Job] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, jobs, stop), daemon=True).start()
-    load = Loader()
+    load = TaskLoader()
     while True:
         connection.send(_do(jobs.get(), connection, stop, load))
 
 
 def _listen(connection: Connection, jobs: SimpleQueue[Job], stop: threading.Event) -> None:
-    """Take messages while a run goes on; a study that is gone takes its lanes with it: nobody holds its runs."""
+    """Receive messages while a run is under way; end this process when the study, which holds its runs, is gone."""
     try:
         while True:
             message = connection.recv()
@@ -102,23 +110,23 @@ def _listen(connection: Connection, jobs: SimpleQueue[Job], stop: threading.Even
         os._exit(1)
 
 
-def _do(job: Job, connection: Connection, stop: threading.Event, load: Loader) -> Ended:
+def _do(job: Job, connection: Connection, stop: threading.Event, load: TaskLoader) -> Ended:
     try:
-        if isinstance(job, Check):
+        if isinstance(job, CheckJob):
             _check(job.rows, load)
         else:
-            _go(job, connection, stop, load)
+            _run(job, connection, stop, load)
     except RunStopped:
         return Ended(stopped=True)
     except FedmeritError as error:
-        return Ended(str(error), mistake=isinstance(error, UserError))
-    except Exception as error:  # whatever a task of one's own raises is that run's failure, not the study's
+        return Ended(str(error), user_error=isinstance(error, UserError))
+    except Exception as error:  # whatever a user's own task raises fails that run, not the study
         return Ended(f"{type(error).__name__}: {error}")
     return Ended()
 
 
-def _check(rows: Mapping[str, Config], load: Loader) -> None:
-    """Load the data once and ask it for all."""
+def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
+    """Load the data once and check every row against it."""
     task = load(next(iter(rows.values())))
     for name, config in rows.items():
         try:
@@ -127,17 +135,17 @@ def _check(rows: Mapping[str, Config], load: Loader) -> None:
             raise ConfigError(f"row {name!r}: {error}") from None
 
 
-def _go(job: Go, connection: Connection, stop: threading.Event, load: Loader) -> None:
-    """Begin a run or go on with it; it stops after a round where the study asks for that."""
-    last = job.config.run.rounds
+def _run(job: RunJob, connection: Connection, stop: threading.Event, load: TaskLoader) -> None:
+    """Start or resume a run; it ends early, after a round, where the study asks it to stop."""
+    config, last_round = job.config, job.config.run.rounds
 
-    def tell(record: Record) -> None:
+    def report(record: Record) -> None:
         connection.send(Played(record.index, record.evaluation.accuracy if record.evaluation else None))
-        if stop.is_set() and record.index < last:
-            raise RunStopped(f"stopped after round {record.index} of {last}")
+        if stop.is_set() and record.index < last_round:
+            raise RunStopped(f"stopped after round {record.index} of {last_round}")
 
-    begun, config = job.folder.exists(), job.config
-    run = resume(job.folder, config, tell, load) if begun else run_config(config, job.folder, tell, load)
+    begun = job.folder.exists()
+    run = resume(job.folder, config, report, load) if begun else run_config(config, job.folder, report, load)
     run.ledger.close()
-    if job.right is not None and not job.right.exists():
-        write_right(job.right, find_right(load(config), run.model))
+    if job.correct is not None and not job.correct.exists():
+        write_correct(job.correct, find_correct(load(config), run.model))

@@ -35,7 +35,7 @@ TABLE_3 = (
 def test_speed_follows_contribution_in_the_paper_and_accuracy_does_not(
     table: tuple[tuple[float, ...], ...], accuracy: float, speed: float
 ):
-    """SPEC B 26."""
+    """Against its claim that two low factors lead to lower accuracy and longer time [M2F, Tables 2 and 3]."""
     contribution = [epochs * size * rate for epochs, size, rate, _, _ in table]
     assert rank_correlation(contribution, [row[3] for row in table]) == pytest.approx(accuracy, abs=0.006)
     assert rank_correlation(contribution, [row[4] for row in table]) == pytest.approx(speed, abs=0.006)
@@ -54,9 +54,9 @@ def test_speed_follows_contribution_in_the_paper_and_accuracy_does_not(
     ],
 )
 def test_convergence(curve: list[float], expected: Convergence):
-    found = convergence(range(1, len(curve) + 1), np.array(curve), 0.9)
-    assert (found.reached, found.stays) == (expected.reached, expected.stays)
-    assert found.average == (None if expected.average is None else pytest.approx(expected.average))
+    measured = convergence(range(1, len(curve) + 1), np.array(curve), 0.9)
+    assert (measured.reached, measured.stays) == (expected.reached, expected.stays)
+    assert measured.average == (None if expected.average is None else pytest.approx(expected.average))
 
 
 @pytest.mark.parametrize("level", [0.0, -1.0, 1.1, math.nan])
@@ -65,7 +65,7 @@ def test_a_level_is_an_accuracy(level: float):
         convergence([1], np.array([0.5]), level)
 
 
-def test_rank_correlation_leaves_out_what_is_not_known():
+def test_rank_correlation_leaves_out_unknown_pairs():
     assert rank_correlation([1, 2, 3, 4], [1, 4, math.nan, 9]) == pytest.approx(1)
     assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
     assert math.isnan(rank_correlation([1, 2], [1, 2]))
@@ -75,22 +75,22 @@ def test_rank_correlation_leaves_out_what_is_not_known():
 def test_accounts_of_a_run():
     schedule = Schedule(10, ((0.2, 1), (0.5, 1), (1.0, 2)))
     run = federate(small_task(), fedavg(), rounds=10, selection=schedule)
-    found = fairness_of(run.ledger, level=0.5)
-    assert [account.rounds for account in found.accounts] == [2, 5, 10, 10]
-    assert [account.contribution for account in found.accounts] == [10, 60, 200, 80]
-    assert {account.rewards for account in found.accounts} == {0}
+    fairness = fairness_of(run.ledger, level=0.5)
+    assert [account.rounds for account in fairness.accounts] == [2, 5, 10, 10]
+    assert [account.contribution for account in fairness.accounts] == [10, 60, 200, 80]
+    assert {account.rewards for account in fairness.accounts} == {0}
     final = run.local_accuracy[-1]
-    assert [account.accuracy for account in found.accounts] == final.tolist()
-    assert found.classes == pytest.approx({2: final[0], 5: final[1], 10: final[2:].mean()})
-    assert found.gap == pytest.approx(max(found.classes.values()) - min(found.classes.values()))
-    assert found.accuracy == pytest.approx(rank_correlation([10, 60, 200, 80], final), nan_ok=True)
+    assert [account.accuracy for account in fairness.accounts] == final.tolist()
+    assert fairness.classes == pytest.approx({2: final[0], 5: final[1], 10: final[2:].mean()})
+    assert fairness.gap == pytest.approx(max(fairness.classes.values()) - min(fairness.classes.values()))
+    assert fairness.accuracy == pytest.approx(rank_correlation([10, 60, 200, 80], final), nan_ok=True)
 
 
 def test_many_counts_become_three_classes():
     run = federate(small_task((6,) * 12, (6,) * 12), fedavg(), rounds=30, fraction=0.4, seed=3)
-    found = fairness_of(run.ledger)
-    assert len(found.classes) == 3
-    assert max(found.classes) == max(account.rounds for account in found.accounts)
+    fairness = fairness_of(run.ledger)
+    assert len(fairness.classes) == 3
+    assert max(fairness.classes) == max(account.rounds for account in fairness.accounts)
 
 
 def test_a_run_without_tests_has_no_fairness():

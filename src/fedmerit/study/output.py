@@ -1,0 +1,218 @@
+"""Output of a study: progress while it runs, tables at its end, JSON for machines, and tables in files."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedmerit.errors import ConfigError, FolderError, UnknownName
+from fedmerit.store.files import check_new_file, write_new_file
+from fedmerit.store.frames import FRAMES, Frame, run_frame
+from fedmerit.store.run_folder import LEDGER, open_ledger
+from fedmerit.study.scheduler import OnStep, Step
+from fedmerit.study.study import Study
+from fedmerit.study.study_folder import RUNS, STUDY, Member
+from fedmerit.study.tables import TABLES, study_tables
+from fedmerit.study.text_table import TextTable
+from fedmerit.study.worker import Ended, Played
+
+QUIET = ("initial",)
+"""Events that need no reader's attention."""
+
+STUDY_FRAMES = ("compared", "reached", "figures", "curves", "needed", "events")
+
+
+@contextmanager
+def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
+    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends."""
+    counter = _RoundCounter(runs)
+    if not console.is_terminal:
+        yield lambda step: _print_line(console, counter, step)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")]
+    times = [TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn()]
+    with Progress(*columns, TextColumn("{task.fields[state]}"), *times, console=console) as bar:
+        task = bar.add_task(counter.runs, total=counter.total, completed=counter.done, state="")
+
+        def advance(step: Step) -> None:
+            counter(step)
+            if isinstance(step.answer, Ended) and step.answer.error:
+                console.print(f"[red]{escape(str(step.member))} failed: {escape(step.answer.error)}[/]")
+            bar.update(task, description=counter.runs, completed=counter.done, state=escape(_state(step)))
+
+        yield advance
+
+
+class _RoundCounter:
+    """Counts rounds over all runs; by folder, since the parts of a reproduction may have runs of one name."""
+
+    def __init__(self, runs: Sequence[Member]) -> None:
+        self._rounds = {run.folder: run.rounds for run in runs}
+        self._ended = {run.folder for run in runs if run.complete}
+        self.total, self._number = sum(run.config.run.rounds for run in runs), len(runs)
+        self._done_before, self._started = self.done, monotonic()
+
+    def __call__(self, step: Step) -> None:
+        if isinstance(step.answer, Played):
+            self._rounds[step.member.folder] = step.answer.round
+        elif not step.answer.stopped:
+            self._ended.add(step.member.folder)
+
+    @property
+    def done(self) -> int:
+        """Rounds played, those of earlier calls included."""
+        return sum(self._rounds.values())
+
+    @property
+    def runs(self) -> str:
+        """How many runs have ended."""
+        return f"{len(self._ended)} of {self._number} runs"
+
+    @property
+    def remaining(self) -> str:
+        """Time to the end at the pace of the rounds so far, as h:mm:ss."""
+        played = self.done - self._done_before
+        seconds = (monotonic() - self._started) / played * (self.total - self.done) if played else 0
+        return str(timedelta(seconds=round(seconds)))
+
+
+def _state(step: Step) -> str:
+    if isinstance(step.answer, Ended):
+        return f"{step.member} {_outcome(step.answer)}"
+    accuracy = "" if step.answer.accuracy is None else f" accuracy {step.answer.accuracy:.4f}"
+    return f"{step.member}, round {step.answer.round}{accuracy}"
+
+
+def _outcome(answer: Ended) -> str:
+    return "stopped" if answer.stopped else f"failed: {answer.error}" if answer.error else "done"
+
+
+def _print_line(console: Console, counter: _RoundCounter, step: Step) -> None:
+    counter(step)
+    if isinstance(step.answer, Ended):
+        text = f"{counter.runs}: {step.member} {_outcome(step.answer)}, ETA {counter.remaining}"
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def ending(study: Study) -> Iterator[RenderableType]:
+    """What the screen shows of a study: its tables, then notes on the runs, then those that failed."""
+    for table in study_tables(study):
+        yield table.screen()
+        yield ""
+    for row, kind, text, runs in _notes(study):
+        yield f"[yellow]{escape(row)}: {escape(text)} ({escape(kind)}, in {runs} of {len(study.plan.seeds)} seeds)[/]"
+    for run, reason in study.failed.items():
+        yield f"[red]{escape(run)} failed: {escape(reason)}[/]"
+
+
+def _notes(study: Study) -> Iterator[tuple[str, str, str, int]]:
+    """Each kind of event once per row, with its first text and the number of runs in which it occurs."""
+    shown = study.events[~study.events["kind"].isin(QUIET)]
+    for (row, kind), events in shown.groupby(["row", "kind"], sort=False):
+        first = events.iloc[0]
+        yield str(row), str(kind), f"round {first['round']}: {first['text']}", int(events["seed"].nunique())
+
+
+def as_json(study: Study) -> str:
+    """The study as one JSON object: all comparisons, rounds to target, metrics of the runs, and what is missing."""
+    return json.dumps(
+        {
+            "study": study.plan.name,
+            "folder": str(study.folder),
+            "baseline": study.plan.against,
+            "seeds": study.plan.seeds,
+            "compared": _records(study.compared),
+            "reached": _records(study.reached),
+            "figures": _records(study.figures),
+            "unfinished": dict(study.unfinished),
+            "failed": dict(study.failed),
+        }
+    )
+
+
+def _records(frame: Frame) -> list[dict[str, Any]]:
+    """NaN becomes null: JSON has no NaN."""
+    lines: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
+    return lines
+
+
+def write_export(folder: Path, out: Path, format: str, table: str | None) -> str:
+    """Write one table of a study or a run to a new file, and return the table's name.
+
+    `format` is csv or parquet (frames), or latex or markdown (a study's tables as on the screen).
+    """
+    if format not in (*FRAME_FORMATS, *TEXT_FORMATS):
+        raise UnknownName("format", format, (*FRAME_FORMATS, *TEXT_FORMATS))
+    check_new_file(out, "another --out")
+    study = is_study(folder)
+    table = table or ("compared" if study else "rounds")
+    if format in FRAME_FORMATS:
+        frame = _study_frame(folder, table) if study else _run_frame(folder, table)
+        write_new_file(out, FRAME_FORMATS[format](frame), "another --out")
+    elif study:
+        write_new_file(out, _text(Study.load(folder), table, TEXT_FORMATS[format]), "another --out")
+    else:
+        raise ConfigError(f"{format} is for the tables of a study; a run's are written as csv or parquet")
+    return table
+
+
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study and not a run; refuses one that holds neither."""
+    study, run = (folder / STUDY).is_file(), (folder / LEDGER).is_file()
+    if not study and not run:
+        raise FolderError(
+            f"no run and no study in {folder}: it has neither {LEDGER} nor {STUDY}; give a folder made by "
+            "`fedmerit run` or `fedmerit compare`"
+        )
+    return study
+
+
+def check_run(folder: Path) -> None:
+    """Refuse a study where one run is needed."""
+    if is_study(folder):
+        raise FolderError(f"{folder} holds a study, and this needs one run: give one of {folder / RUNS}")
+
+
+def _study_frame(folder: Path, name: str) -> Frame:
+    if name not in STUDY_FRAMES:
+        raise UnknownName("table of a study's frames", name, STUDY_FRAMES)
+    return getattr(Study.load(folder), name)
+
+
+def _run_frame(folder: Path, name: str) -> Frame:
+    if name not in FRAMES:
+        raise UnknownName("table of a run", name, FRAMES)
+    with open_ledger(folder) as ledger:
+        return run_frame(ledger, name)
+
+
+def _text(study: Study, name: str, write: Callable[[TextTable], str]) -> str:
+    if name not in TABLES:
+        raise UnknownName("table to read", name, TABLES)
+    return "\n".join(map(write, TABLES[name](study)))
+
+
+def _parquet(frame: Frame) -> bytes:
+    file = io.BytesIO()
+    try:
+        frame.to_parquet(file, index=False)
+    except ImportError:
+        raise ConfigError("parquet needs pyarrow, which is not installed: pip install 'fedmerit[report]'") from None
+    return file.getvalue()
+
+
+FRAME_FORMATS: Mapping[str, Callable[[Frame], str | bytes]] = {
+    "csv": lambda frame: str(frame.to_csv(index=False, lineterminator="\n")),
+    "parquet": _parquet,
+}
+TEXT_FORMATS: Mapping[str, Callable[[TextTable], str]] = {"latex": TextTable.latex, "markdown": TextTable.markdown}
