@@ -12,7 +12,7 @@ import pytest
 from fedmerit import DS, LD, federate, load_plan, load_task, prioritized, run_config
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

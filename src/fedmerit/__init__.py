@@ -62,9 +62,9 @@ from fedmerit.study.compare import compare
 from fedmerit.study.fairness import Account, Convergence, Fairness, convergence, fairness_of, rank_correlation
 from fedmerit.study.plan import Plan, load_plan
 from fedmerit.study.study import Study
-from fedmerit.tasks import TaskSpec
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.task import Task, load_task
+from fedmerit.tasks.registry import Task, load_task
+from fedmerit.tasks.task_spec import TaskSpec
 
 __all__ = [
     "AS_MANY_AS_POSSIBLE",

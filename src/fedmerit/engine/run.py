@@ -47,7 +47,7 @@ from fedmerit.store.run_folder import (
     open_ledger,
 )
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.task import Task, make_task
+from fedmerit.tasks.registry import Task, make_task
 
 OnRecord = Callable[[Record], None]
 Load = Callable[[Config], Task]

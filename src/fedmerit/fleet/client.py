@@ -68,7 +68,7 @@ def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
 
 def group_size(learner: Learner) -> int:
     """How many clients the learner wants at once."""
-    return learner.together if isinstance(learner, BatchedLearner) else 1
+    return learner.clients_at_once if isinstance(learner, BatchedLearner) else 1
 
 
 def _train(learner: Learner, jobs: Sequence[Job]) -> list[Model]:

@@ -21,7 +21,7 @@ from fedmerit.core.round import Record
 from fedmerit.engine.run import check_task, make_selection, run_on
 from fedmerit.flower.clientapp import ClientSide, make_client_app
 from fedmerit.flower.gridfleet import GridFleet
-from fedmerit.tasks.task import Task, make_task
+from fedmerit.tasks.registry import Task, make_task
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 log = logging.getLogger("flwr")

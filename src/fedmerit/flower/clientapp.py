@@ -28,7 +28,7 @@ from fedmerit.flower.records import (
     tag_of,
 )
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 OWN, TAG = "own model", "own tag"
 """Where the client's own model lies in its state, and which state of it that is."""

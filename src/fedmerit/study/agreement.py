@@ -17,7 +17,7 @@ from fedmerit.errors import FolderError
 from fedmerit.fleet.local import TEST_ROWS
 from fedmerit.store.files import write_new_file
 from fedmerit.tasks.federation import Split
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from fedmerit.engine.run import check_task, make_selection, resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.agreement import find_right, write_right
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.task import Task, make_federation, make_learner
+from fedmerit.tasks.registry import Task, make_federation, make_learner
 
 STOP = "stop"
 

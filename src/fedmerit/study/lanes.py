@@ -14,7 +14,7 @@ from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.pool import ensure_forkserver
 from fedmerit.study.lane import STOP, Answer, Check, Ended, Go, Job, live
 from fedmerit.study.layout import Member
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 PATIENCE = 0.2  # seconds; how soon a Ctrl-C is noticed
 
