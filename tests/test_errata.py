@@ -26,7 +26,7 @@ from fedmerit.papers.errata.plot import draw
 from fedmerit.papers.errata.pmcfl import labels_of_two_shards
 from fedmerit.papers.errata_page import page
 from fedmerit.papers.published import published
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

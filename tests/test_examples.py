@@ -13,7 +13,7 @@ from fedmerit import DS, LD, federate, load_task, prioritized, run_config
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config
 from fedmerit.study.plan import load_plan
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -68,8 +68,9 @@ if TYPE_CHECKING:
     from fedmerit.study.study import Study as Study
     from fedmerit.tasks.federation import Federation as Federation
     from fedmerit.tasks.federation import Split as Split
-    from fedmerit.tasks.task import Task as Task
-    from fedmerit.tasks.task import load_task as load_task
+    from fedmerit.tasks.registry import Task as Task
+    from fedmerit.tasks.registry import load_task as load_task
+    from fedmerit.tasks.task_spec import TaskSpec as TaskSpec
 
 _ROOMS = {
     "config.schema": ("Config", "load_config"),
@@ -97,7 +98,8 @@ _ROOMS = {
     
     "study.study": ("Study", "compare"),
     "tasks.federation": ("Federation", "Split"),
-    "tasks.task": ("Task", "load_task"),
+    "tasks.registry": ("Task", "load_task"),
+    "tasks.task_spec": ("TaskSpec",),
 }
 _MODULE_OF = {name: module for module, names in _ROOMS.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -13,7 +13,7 @@ from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA
 from fedmerit.core.objectives import GROUPED, OVERALL
-from fedmerit.tasks import TASKS
+from fedmerit.tasks.registry import TASKS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
 LISTS = {

@@ -35,8 +35,8 @@ from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.models import dense
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks import TaskSpec
 from fedmerit.tasks.attacks import plant
+from fedmerit.tasks.task_spec import TaskSpec
 
 FEATURES, CLIENTS = 5, 6
 

@@ -33,7 +33,7 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model
-from fedmerit.tasks.task import make_task
+from fedmerit.tasks.registry import make_task
 
 GROUPS = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 TASK = {

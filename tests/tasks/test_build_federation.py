@@ -9,9 +9,8 @@ import pytest
 
 from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.build import build_federation
+from fedmerit.tasks.federation import Federation, Ids, Raw
 from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 
@@ -19,7 +18,7 @@ def never(config: TaskConfig, seed: int) -> Federation:
     raise AssertionError("build does not load")
 
 
-KIND = TaskSpec("mine", "numbered rows", never, ("any",), partitions=(*MADE, "natural"), clients=7)
+MINE = TaskSpec("mine", "numbered rows", never, ("any",), partitions=(*MADE, "natural"), clients=7)
 
 
 def numbered(rows: int, first: int = 0) -> Raw:
@@ -47,7 +46,7 @@ SETTINGS = [
 @pytest.mark.parametrize("has_test", [True, False])
 def test_columns_stay_together(settings: dict[str, object], has_test: bool) -> None:
     config = TaskConfig.model_validate(settings)
-    federation = build(numbered(210), numbered(60, 1000) if has_test else None, config, KIND, 3)
+    federation = build_federation(numbered(210), numbered(60, 1000) if has_test else None, config, MINE, 3)
     assert len(federation.names) == (6 if config.partition == "natural" else 7)
     for split in (federation.train, federation.test):
         number = split.x[:, 0].astype(int)
@@ -59,25 +58,27 @@ def test_columns_stay_together(settings: dict[str, object], has_test: bool) -> N
         assert len(split.offsets) == len(federation.names) + 1
     train, test = (set(split.x[:, 0].tolist()) for split in (federation.train, federation.test))
     assert not train & test
-    again = build(numbered(210), numbered(60, 1000) if has_test else None, config, KIND, 3)
+    again = build_federation(numbered(210), numbered(60, 1000) if has_test else None, config, MINE, 3)
     assert np.array_equal(federation.train.x, again.train.x)
     assert np.array_equal(federation.test.x, again.test.x)
 
 
 def test_client_samples_are_its_own() -> None:
-    federation = build(numbered(60), None, TaskConfig(partition="natural"), KIND, 0)
+    federation = build_federation(numbered(60), None, TaskConfig(partition="natural"), MINE, 0)
     assert federation.names[2] == "owner 2"
     assert federation.samples(2).x[:, 0].tolist() == [14, 20, 26, 32, 38, 44, 50, 56]
     assert federation.test.x[federation.test.rows(2), 0].tolist() == [2, 8]
 
 
 def test_clients_as_set_before_the_tasks_own_number() -> None:
-    assert len(build(numbered(60), numbered(9), TaskConfig(clients=4), KIND, 0).names) == 4
-    assert len(build(numbered(60), numbered(9), TaskConfig(clients=2, partition="natural"), KIND, 0).names) == 2
+    assert len(build_federation(numbered(60), numbered(9), TaskConfig(clients=4), MINE, 0).names) == 4
+    assert (
+        len(build_federation(numbered(60), numbered(9), TaskConfig(clients=2, partition="natural"), MINE, 0).names) == 2
+    )
 
 
 def test_empty_test_sets_are_allowed() -> None:
-    federation = build(numbered(60), numbered(3), TaskConfig(), KIND, 0)
+    federation = build_federation(numbered(60), numbered(3), TaskConfig(), MINE, 0)
     assert federation.test.sizes.tolist() == [1, 1, 1, 0, 0, 0, 0]
 
 
@@ -88,11 +89,11 @@ def test_validation_rows_come_from_each_clients_training_rows(
     settings: dict[str, object], has_test: bool, share: float
 ) -> None:
     without, kept = (
-        build(
+        build_federation(
             numbered(210),
             numbered(60, 1000) if has_test else None,
             TaskConfig.model_validate(settings | {"validation": part}),
-            KIND,
+            MINE,
             3,
         )
         for part in (0.0, share)
@@ -110,13 +111,13 @@ def test_validation_rows_come_from_each_clients_training_rows(
 
 def test_validation_rows_are_random_and_repeatable() -> None:
     config = TaskConfig(partition="natural", validation=0.3)
-    one, again, other = (build(numbered(210), None, config, KIND, seed).validation.x for seed in (1, 1, 2))
+    one, again, other = (build_federation(numbered(210), None, config, MINE, seed).validation.x for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
 def test_without_validation_every_client_has_an_empty_share() -> None:
-    built = build(numbered(60), None, TaskConfig(), KIND, 0)
+    built = build_federation(numbered(60), None, TaskConfig(), MINE, 0)
     by_hand = Federation(built.names, built.train, built.test, built.classes)
     for federation in (built, by_hand):
         assert federation.validation.sizes.tolist() == [0] * 7
@@ -126,9 +127,9 @@ def test_without_validation_every_client_has_an_empty_share() -> None:
 
 def test_validation_that_keeps_no_row_is_an_error() -> None:
     with pytest.raises(DataError, match=r"task.validation = 0.05 keeps no row of any client: the largest of 7 has 7"):
-        build(numbered(60), None, TaskConfig(validation=0.05), KIND, 0)
+        build_federation(numbered(60), None, TaskConfig(validation=0.05), MINE, 0)
     with pytest.raises(DataError, match="has 1 training rows"):
-        build(numbered(7), numbered(7), TaskConfig(validation=0.9), KIND, 0)
+        build_federation(numbered(7), numbered(7), TaskConfig(validation=0.9), MINE, 0)
 
 
 @pytest.mark.parametrize("key", ["validation", "sample"])
@@ -147,24 +148,24 @@ def test_the_ends_of_the_shares() -> None:
 
 def test_rows_that_the_data_keeps_for_testing() -> None:
     raw = replace(numbered(60), for_test=np.arange(60) % 4 == 1)
-    natural = build(raw, None, TaskConfig(partition="natural"), KIND, 0)
+    natural = build_federation(raw, None, TaskConfig(partition="natural"), MINE, 0)
     assert (natural.test.x[:, 0] % 4 == 1).all()
     assert len(natural.test.y) == 15
     for settings in ({"partition": "natural", "test": "matched"}, {"partition": "iid"}):
-        anew = build(raw, None, TaskConfig.model_validate(settings), KIND, 0)
+        anew = build_federation(raw, None, TaskConfig.model_validate(settings), MINE, 0)
         assert len(set((anew.test.x[:, 0] % 4).tolist())) > 1, "only natural slices follow the given split"
 
 
 def test_client_that_has_only_test_rows() -> None:
     raw = replace(numbered(60), for_test=np.arange(60) % 6 == 2)
     with pytest.raises(DataError, match="a row to train on; owner 2 has 10, all for testing"):
-        build(raw, None, TaskConfig(partition="natural"), KIND, 0)
+        build_federation(raw, None, TaskConfig(partition="natural"), MINE, 0)
 
 
 def test_partition_that_the_task_does_not_support() -> None:
     kind = TaskSpec("mine", "", never, ("any",), partitions=("natural",))
     with pytest.raises(ConfigError, match=r"task 'mine' cannot be spread by partition 'iid'; valid: natural"):
-        build(numbered(60), None, TaskConfig(partition="iid"), kind, 0)
+        build_federation(numbered(60), None, TaskConfig(partition="iid"), kind, 0)
 
 
 def test_raw_columns_must_be_of_one_length() -> None:

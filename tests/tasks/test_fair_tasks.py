@@ -11,9 +11,9 @@ from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UserError
-from fedmerit.tasks import find_task
 from fedmerit.tasks.attacks import KINDS, assign
 from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.registry import find_task
 
 
 def adult(seed: int = 0, **settings: object) -> Federation:
@@ -124,7 +124,7 @@ def test_a_table_of_the_hub(tmp_path: Path, hub: Path) -> None:
     """UCI's rows as a local hub's Parquet file, under the names that the hub's copy has, give the same rows."""
     import datasets
 
-    from fedmerit.tasks.adult import NAMES, _read
+    from fedmerit.tasks.datasets.adult import NAMES, _read
 
     folder = real_folder("adult")
     train, test = (_read(folder / f"adult.{part}.gz") for part in ("data", "test"))
@@ -159,7 +159,7 @@ def test_two_classes_are_needed_to_flip() -> None:
     [
         (b"1, 2, 3\n", "15 cells; row 1 has 3"),
         (b"", "no row"),
-        (b"\xff\xfe", "no readable file"),
+        (b"\xff\xfe", "not a readable file"),
     ],
 )
 def test_files_that_are_no_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str) -> None:
@@ -170,7 +170,7 @@ def test_files_that_are_no_census(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(DataError, match=says):
         find_task("adult").load(TaskConfig(data="adult"), 0)
     (tmp_path / "adult" / "adult.data.gz").write_bytes(b"no gzip")
-    with pytest.raises(DataError, match="no readable file"):
+    with pytest.raises(DataError, match="not a readable file"):
         find_task("adult").load(TaskConfig(data="adult"), 0)
 
 
@@ -179,5 +179,5 @@ def test_files_that_are_no_compas(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "compas").mkdir()
     (tmp_path / "compas" / "compas-scores-two-years.csv").write_bytes(content)
     monkeypatch.setenv("FEDMERIT_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"lacks the columns|no readable CSV"):
+    with pytest.raises(DataError, match=r"lacks the columns|not a readable CSV"):
         find_task("compas").load(TaskConfig(data="compas"), 0)

@@ -17,9 +17,10 @@ from task_files import leaf_file, real_folder, save_writers, write_leaf, writer_
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks import find_task
+from fedmerit.tasks.datasets.writers import numbered_files, sample_writers
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.writers import Writers, numbered_files, sample
+from fedmerit.tasks.formats.leaf_json import Writers
+from fedmerit.tasks.registry import find_task
 
 WRITERS = {"f0424_27": 20, "f1255_13": 10, "f0007_01": 5}
 """Names out of order: clients keep the order of the file."""
@@ -129,7 +130,7 @@ def test_no_rows_at_all(data: Path) -> None:
 
 def test_no_npz_at_all(data: Path) -> None:
     save_writers(data, {}).write_bytes(b"no zip")
-    with pytest.raises(DataError, match=r"femnist_writers_full.npz is no readable npz file"):
+    with pytest.raises(DataError, match=r"femnist_writers_full.npz is not a readable npz file"):
         load()
 
 
@@ -212,10 +213,10 @@ def without(*path: str) -> dict[str, Any]:
 GOOD = leaf_file({"f0": 2, "f1": 3})
 BLACK = [0.0] * 784
 BAD_FILES: list[tuple[Any, str]] = [
-    ("", "is no JSON, or is cut off"),
-    (json.dumps(GOOD)[:-100], "is no JSON, or is cut off"),
-    ("[" * 100_000, "is no JSON"),
-    ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is no JSON"),
+    ("", "is not JSON, or is cut off"),
+    (json.dumps(GOOD)[:-100], "is not JSON, or is cut off"),
+    ("[" * 100_000, "is not JSON"),
+    ("\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "is not JSON"),
     ([1, 2], "must be an object with users, num_samples, user_data; missing: users, num_samples, user_data"),
     (without("users"), "missing: users"),
     (without("num_samples"), "missing: num_samples"),
@@ -243,16 +244,16 @@ BAD_FILES: list[tuple[Any, str]] = [
     (with_user(x=[BLACK, BLACK, [*BLACK[1:], float("inf")]]), "user 'f1': pixels .*; got inf"),
     (with_user(x=[[255] * 784] * 3), "user 'f1': pixels must be numbers from 0 to 1; got 255"),
     (with_user(x=[[-0.1, *BLACK[1:]]] * 3), "user 'f1': pixels .*; got -0.1"),
-    (with_user(x=[["0.5", *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are no numbers"),
-    (with_user(x=[[None, *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are no numbers"),
-    (with_user(x=[[[0.5], *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are no numbers"),
-    (with_user(x=[[10**400, *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are no numbers"),
+    (with_user(x=[["0.5", *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are not numbers"),
+    (with_user(x=[[None, *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are not numbers"),
+    (with_user(x=[[[0.5], *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are not numbers"),
+    (with_user(x=[[10**400, *BLACK[1:]]] * 3), "user 'f1': pixels .*; some are not numbers"),
     (with_user(y=[0, 1, 62]), "user 'f1': labels must be whole numbers from 0 to 61; got 0 to 62"),
     (with_user(y=[-1, 1, 2]), "user 'f1': labels .*; got -1 to 2"),
-    (with_user(y=[0, 1, 2.5]), "user 'f1': labels .*; some are no whole numbers"),
-    (with_user(y=[0, 1, "2"]), "user 'f1': labels .*; some are no whole numbers"),
-    (with_user(y=[0, 1, [2]]), "user 'f1': labels .*; some are no whole numbers"),
-    (with_user(y=[0, 1, 10**30]), "user 'f1': labels .*; some are no whole numbers"),
+    (with_user(y=[0, 1, 2.5]), "user 'f1': labels .*; some are not whole numbers"),
+    (with_user(y=[0, 1, "2"]), "user 'f1': labels .*; some are not whole numbers"),
+    (with_user(y=[0, 1, [2]]), "user 'f1': labels .*; some are not whole numbers"),
+    (with_user(y=[0, 1, 10**30]), "user 'f1': labels .*; some are not whole numbers"),
     (leaf_file({"f0": 2, "f1": 0}), "user 'f1': needs at least one row to train on"),
 ]
 
@@ -269,7 +270,7 @@ def test_bad_file_is_named(data: Path, content: Any, message: str) -> None:
 def test_a_file_in_no_known_encoding(data: Path) -> None:
     path = write_leaf(data / "femnist" / "all_data" / "a.json", "")
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match=r"a.json is no JSON"):
+    with pytest.raises(DataError, match=r"a.json is not JSON"):
         load()
 
 
@@ -418,9 +419,9 @@ def test_sampling_takes_whole_writers_up_to_the_share(
     wanted = {file: int(share * sum(size for size, place in drawn if place == file)) for file in set(files)}
     if not any(wanted.values()):
         with pytest.raises(DataError, match=r"takes no row of any file: .*; raise task.sample"):
-            sample(data, share, seed)
+            sample_writers(data, share, seed)
         return
-    some = sample(data, share, seed)
+    some = sample_writers(data, share, seed)
     assert (np.diff(some.y) > 0).all(), "rows stay in file order, none twice"
     assert np.array_equal(some.writer, data.writer[some.y]), "rows stay with their writers"
     for file, count in wanted.items():
@@ -431,12 +432,12 @@ def test_sampling_takes_whole_writers_up_to_the_share(
     if some.for_test is not None:
         to_train = some.writer[~some.for_test]
         assert set(to_train.tolist()) == set(some.writer.tolist()), "everybody has a row to train on"
-    assert np.array_equal(sample(data, share, seed).y, some.y)
+    assert np.array_equal(sample_writers(data, share, seed).y, some.y)
 
 
 def test_all_of_it_is_left_as_it_is() -> None:
     data = numbered([3, 4], [0, 1])
-    assert sample(data, 1.0, 0) is data
+    assert sample_writers(data, 1.0, 0) is data
 
 
 def test_a_tenth(data: Path) -> None:

@@ -13,7 +13,7 @@ from task_files import picture
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 DIGIT = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)})
 FACE = datasets.Features(

@@ -10,7 +10,7 @@ import pytest
 from task_files import idx_bytes, write_idx
 
 from fedmerit.errors import DataError
-from fedmerit.tasks.idx import read_images, read_labels, read_pair
+from fedmerit.tasks.formats.idx import read_images, read_labels, read_pair
 
 IMAGES = np.arange(3 * 4 * 4).reshape(3, 4, 4).astype(np.uint8)
 GOOD = idx_bytes(IMAGES)

@@ -6,7 +6,7 @@ import numpy as np
 from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 
 def test_mnist_by_writer() -> None:

@@ -10,7 +10,7 @@ from task_files import ATTRIBUTES, face_arrays, write_idx, write_mnist, write_wr
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 FACES = {7: 5, 3: 4, 9: 10, 12: 6}
 """Person 3 has too few images."""
@@ -140,7 +140,7 @@ def test_faces_lack_an_array(data: Path, name: str) -> None:
         ({"identity": np.array(3)}, "got 0-d int64"),
         ({"attribute_names": np.array(["a", "b", "c"])}, "must hold the attribute Smiling"),
         ({"identity": np.arange(25)}, "at least 5 images"),
-        ({"identity": np.array([None] * 25)}, "no readable npz file"),
+        ({"identity": np.array([None] * 25)}, "not a readable npz file"),
     ],
 )
 def test_faces_do_not_fit(data: Path, change: dict[str, np.ndarray], message: str) -> None:
@@ -154,19 +154,19 @@ def test_broken_picture(data: Path) -> None:
     start = int(arrays["offset"][9])
     arrays["jpeg"] = np.concatenate([arrays["jpeg"][:start], np.zeros_like(arrays["jpeg"][start:])])
     save_faces(data, arrays)
-    with pytest.raises(DataError, match=r"celeba_faces64.npz, image 9 is no readable picture"):
+    with pytest.raises(DataError, match=r"celeba_faces64.npz, image 9 is not a readable picture"):
         find_task("celeba").load(TaskConfig(partition="natural"), 0)
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 cut"])
 def test_no_npz_at_all(data: Path, content: bytes) -> None:
     save_faces(data, {}).write_bytes(content)
-    with pytest.raises(DataError, match=r"celeba_faces64.npz is no readable npz file"):
+    with pytest.raises(DataError, match=r"celeba_faces64.npz is not a readable npz file"):
         find_task("celeba").load(TaskConfig(partition="natural"), 0)
 
 
 def test_truncated_npz(data: Path) -> None:
     path = save_faces(data, face_arrays(FACES))
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(DataError, match="no readable npz file"):
+    with pytest.raises(DataError, match="not a readable npz file"):
         find_task("celeba").load(TaskConfig(partition="natural"), 0)

@@ -17,9 +17,9 @@ from fedmerit.core.objectives import GROUPED, OVERALL
 @app.command(epilog="Example:  fedmerit tasks --json")
 def tasks(as_json: Json = False) -> None:
     """List the tasks: data, partitions, models."""
-    from fedmerit.tasks import TASKS
+    from fedmerit.tasks.registry import TASKS, find_task
 
-    rows = [(k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in TASKS.values()]
+    rows = [(k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in map(find_task, TASKS)]
     _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
 
 

@@ -37,7 +37,7 @@ class BatchedLearner(Learner, Protocol):
 
     @property
     def clients_at_once(self) -> int:
-        """How many at once; 1 where it does not pay."""
+        """How many clients `train_batched` takes at once; 1 where it does not pay."""
 
     def train_batched(
         self,
@@ -54,7 +54,7 @@ class ProbabilisticLearner(Learner, Protocol):
     """A learner that says how sure it is, for objectives of loss and calibration."""
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """The probability of each class for each row, (rows, classes)."""
+        """The probability of each class for each row: (rows, classes), where each row sums to 1."""
 
 
 @runtime_checkable

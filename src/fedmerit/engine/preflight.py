@@ -16,7 +16,7 @@ from fedmerit.core.types import Samples
 from fedmerit.core.validation import check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 
 def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:

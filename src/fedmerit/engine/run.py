@@ -33,7 +33,7 @@ from fedmerit.store.run_folder import (
     make_folder,
     open_ledger,
 )
-from fedmerit.tasks.task import Task, make_task
+from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
 """How a run comes by its task; runs that share data may share its loading."""

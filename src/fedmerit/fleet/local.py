@@ -25,7 +25,7 @@ from fedmerit.fleet.personal import PersonalModels, any_saved
 from fedmerit.fleet.pool import Failed, Here, Pool
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 Facts: TypeAlias = dict[str, float]
 ModelOf: TypeAlias = tuple[ClientId, int]

@@ -24,7 +24,7 @@ from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import run_on
 from fedmerit.flower.clientapp import ClientSide, make_client_app
 from fedmerit.flower.gridfleet import GridFleet
-from fedmerit.tasks.task import Task, make_task
+from fedmerit.tasks.registry import Task, make_task
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 log = logging.getLogger("flwr")

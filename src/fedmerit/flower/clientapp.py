@@ -31,7 +31,7 @@ from fedmerit.flower.records import (
     tag_of,
 )
 from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 PERSONAL, TAG = "personal model", "personal tag"
 """Where the client's personal model lies in its state, and which state of it that is."""

@@ -18,7 +18,7 @@ from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
 from fedmerit.flower.new import write_app
 from fedmerit.store.run_folder import MODEL
-from fedmerit.tasks.task import make_task
+from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
 DONE = "fedmerit: accuracy"

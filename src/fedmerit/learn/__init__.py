@@ -1,1 +1,1 @@
-"""Learning on a client: what a learner must offer, and the one for PyTorch models."""
+"""Learning on a client: the learner for PyTorch models; `core.learner` says what any learner must offer."""

@@ -44,7 +44,11 @@ def train_batched(
 
 
 def _step(layers: list[tuple[Tensor, Tensor]], lr: float, x: Tensor, y: Tensor, scale: Tensor) -> None:
-    """One SGD step of every client: x (clients, batch, features), y and scale (clients, batch)."""
+    """One SGD step of every client: x (clients, batch, features), y and scale (clients, batch).
+
+    The gradient of cross-entropy at the last outputs z is softmax(z) - onehot(y), times `scale` = 1 / batch; below a
+    dense layer with weights W it is that times W, where ReLU let the input pass.
+    """
     inputs = []
     for place, (weight, bias) in enumerate(layers):
         inputs.append(x)

@@ -1,10 +1,11 @@
-"""Models by name: the papers' networks and small ones for the embedded data (SPEC A1 to A3)."""
+"""Models by name: the networks of [PMCFL], [DAFL] and [M2F], and small ones for quick runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 
 from torch import nn
 
@@ -15,7 +16,10 @@ Build = Callable[[], nn.Module]
 
 
 def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs: int, relu: bool = True) -> nn.Module:
-    """Two convolutions (32 and 64 filters) with pooling, one hidden dense layer: the papers' shape."""
+    """Two convolutions (32 and 64 filters) with pooling, one hidden dense layer: the shape of [PMCFL] and [DAFL].
+
+    They do not say whether ReLU follows a convolution; the authors' code has none (`relu=False`), LEAF's has.
+    """
     layers: list[nn.Module] = []
     for into, out in ((channels, 32), (32, 64)):
         layers += [nn.Conv2d(into, out, kernel, padding="same"), nn.MaxPool2d(2), *([nn.ReLU()] if relu else [])]
@@ -24,7 +28,7 @@ def two_convolutions(channels: int, side: int, kernel: int, hidden: int, outputs
 
 
 def m2f_cnn() -> nn.Module:
-    """M2F's network (SPEC A3): two convolutions 3x3 without padding, one pooling, dropout; 1,199,882 parameters."""
+    """The network of [M2F]: two convolutions 3x3 without padding, one pooling, dropout; 1,199,882 parameters."""
     return glorot(
         nn.Sequential(
             *(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)),
@@ -42,7 +46,7 @@ def dense(*widths: int) -> nn.Module:
 
 
 def glorot(module: nn.Module) -> nn.Module:
-    """Glorot-normal weights and zero biases, as in the authors' code (SPEC E2)."""
+    """Weights from N(0, 2 / (inputs + outputs)), biases zero, as in the code of the authors of [PMCFL]."""
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.xavier_normal_(layer.weight)
@@ -50,22 +54,27 @@ def glorot(module: nn.Module) -> nn.Module:
     return module
 
 
-MODELS: Mapping[str, Build] = {
-    "digits-mlp": partial(dense, 64, 32, 10),
-    "digits-linear": partial(dense, 64, 10),
-    "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
-    "mnist-cnn-linear": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False),
-    "mnist-mlp": partial(dense, 784, 64, 10),
-    "m2f-cnn": m2f_cnn,
-    "adult-mlp": partial(dense, 91, 32, 2),
-    "adult-linear": partial(dense, 91, 2),
-    "compas-mlp": partial(dense, 15, 10, 2),
-    "compas-linear": partial(dense, 15, 2),
-    "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
-    "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
-    "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
-    "femnist-mlp": partial(dense, 784, 64, 62),
-}
+MODELS: Mapping[str, Build] = MappingProxyType(
+    {
+        "digits-mlp": partial(dense, 64, 32, 10),
+        "digits-linear": partial(dense, 64, 10),
+        "mnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10),
+        "mnist-cnn-linear": partial(
+            two_convolutions, channels=1, side=28, kernel=5, hidden=512, outputs=10, relu=False
+        ),
+        "mnist-mlp": partial(dense, 784, 64, 10),
+        "m2f-cnn": m2f_cnn,
+        "adult-mlp": partial(dense, 91, 32, 2),
+        "adult-linear": partial(dense, 91, 2),
+        "compas-mlp": partial(dense, 15, 10, 2),
+        "compas-linear": partial(dense, 15, 2),
+        "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
+        "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
+        "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
+        "femnist-mlp": partial(dense, 784, 64, 62),
+    }
+)
+"""The closed table: what makes each model."""
 
 
 def find_model(name: str) -> Build:

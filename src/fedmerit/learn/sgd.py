@@ -27,6 +27,12 @@ PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 
 class TorchLearner:
     """SGD with optional momentum, weight decay and FedProx term, in one thread so that bits do not depend on cores.
 
+    One step from w, with the batch's mean loss l and the received model w_0:
+
+        g = grad l(w) + weight_decay * w + prox * (w - w_0)
+        v = momentum * v + g
+        w = w - lr * v
+
     `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy.
     """
 
@@ -82,9 +88,9 @@ class TorchLearner:
         return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """Softmax of the outputs; for a single output, of its sigmoid and the rest."""
-        found = self._outputs(model, x, _chances)
-        return torch.cat(found).numpy() if found else np.empty((0, 2), dtype=np.float32)
+        """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z))."""
+        parts = self._outputs(model, x, _probabilities)
+        return torch.cat(parts).numpy() if parts else np.empty((0, 2), dtype=np.float32)
 
     def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """Something of the outputs, part by part."""
@@ -143,7 +149,7 @@ class _Step:
 
 
 def is_plain(config: TrainConfig) -> bool:
-    """SGD with nothing added to the gradient."""
+    """SGD with nothing added to the gradient: w = w - lr * grad l(w)."""
     return not (config.momentum or config.weight_decay or config.prox)
 
 
@@ -178,11 +184,11 @@ def _decide(outputs: Tensor) -> Tensor:
     return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
 
 
-def _chances(outputs: Tensor) -> Tensor:
+def _probabilities(outputs: Tensor) -> Tensor:
     if outputs.shape[1] > 1:
         return outputs.softmax(dim=1)
-    chance = outputs.sigmoid()
-    return torch.cat([1 - chance, chance], dim=1)
+    positive = outputs.sigmoid()
+    return torch.cat([1 - positive, positive], dim=1)
 
 
 @contextmanager

@@ -56,12 +56,12 @@ def write_out(module: nn.Module) -> Stack | None:
     """The module as a Stack where it is a Sequential of layers known here that all learn; else None."""
     layers = list(_leaves(module))
     learning = all(parameter.requires_grad for parameter in module.parameters())
-    if not layers or not learning or not all(type(layer) in WAYS and _is_common(layer) for layer in layers):
+    if not layers or not learning or not all(type(layer) in WRITTEN_OUT and _is_common(layer) for layer in layers):
         return None
-    for at, (one, other) in enumerate(pairwise(layers)):
-        if isinstance(one, nn.ReLU) and isinstance(other, nn.MaxPool2d):
-            layers[at : at + 2] = other, one
-    return Stack([WAYS[type(layer)](layer) for layer in layers])
+    for at, (layer, after) in enumerate(pairwise(layers)):
+        if isinstance(layer, nn.ReLU) and isinstance(after, nn.MaxPool2d):
+            layers[at : at + 2] = after, layer  # the same outputs: ReLU and the maximum commute
+    return Stack([WRITTEN_OUT[type(layer)](layer) for layer in layers])
 
 
 class ChannelsLast(nn.Module):
@@ -138,10 +138,8 @@ class _Relu:
         return self.active
 
     def backward(self, gradient: Tensor, step: float | None, below: bool) -> Tensor:
-        if gradient.dim() == 4:
-            gradient = _channels_last(
-                gradient
-            )  # the layout of `active`: else torch goes through both element by element
+        if gradient.dim() == 4:  # in the layout of `active`: else torch goes through both element by element
+            gradient = _channels_last(gradient)
         return aten.threshold_backward(gradient, self.active, 0)  # type: ignore[no-any-return]
 
 
@@ -173,7 +171,7 @@ class _Flatten:
         return gradient.permute(0, 3, 1, 2) if self.last else gradient
 
 
-WAYS: Mapping[type[nn.Module], Callable[[Any], Written]] = {
+WRITTEN_OUT: Mapping[type[nn.Module], Callable[[Any], Written]] = {
     nn.Conv2d: _Convolution,
     nn.Linear: _Dense,
     nn.MaxPool2d: _Pool,
@@ -182,6 +180,7 @@ WAYS: Mapping[type[nn.Module], Callable[[Any], Written]] = {
     nn.Flatten: _Flatten,
     ChannelsLast: _Flatten,
 }
+"""The layers whose passes are written out here."""
 
 
 def _is_common(layer: nn.Module) -> bool:

@@ -23,7 +23,7 @@ from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger
 from fedmerit.tasks.federation import Split
-from fedmerit.tasks.task import Task
+from fedmerit.tasks.registry import Task
 
 Better: TypeAlias = Literal["higher", "lower"]
 METRICS: Mapping[str, Better] = {

@@ -13,7 +13,7 @@ from typing import Self, TypeAlias
 
 from fedmerit.config.schema import Config
 from fedmerit.engine.run import GIB
-from fedmerit.engine.stopping import Stopping
+from fedmerit.engine.loop import Stopping
 from fedmerit.errors import ConfigError, RunFailed, RunStopped
 from fedmerit.fleet.local import quarter_of_ram
 from fedmerit.fleet.pool import ensure_forkserver

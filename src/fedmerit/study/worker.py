@@ -20,7 +20,7 @@ from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.task import Task, make_federation, make_learner
+from fedmerit.tasks.registry import Task, make_federation, make_learner
 
 STOP = "stop"
 """A message: end the run after its current round."""

@@ -1,4 +1,4 @@
-"""Kinds of clients that a task plants among the fair ones, to see what weights they get (SPEC A6).
+"""Kinds of clients that a task plants among the fair ones, to see what weights they get [FedVal].
 
 | kind       | what is done to its rows                                                                      |
 | ---------- | --------------------------------------------------------------------------------------------- |

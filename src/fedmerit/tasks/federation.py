@@ -1,15 +1,72 @@
-"""A federation's data: every client's rows side by side, so that one array serves all clients."""
+"""The values of a task's data: `Raw` as it is read, `Federation` as it is spread over clients, and its two halves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import ClientId, Samples
+from fedmerit.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """To whom each row belongs by nature, and the word for such a client (`writer`, `person`).
+
+    Where the data names its people, `names[value]` is the name of the one with that value.
+    """
+
+    word: str
+    values: NDArray[np.int64]
+    names: tuple[str, ...] | None = None
+
+    def name(self, value: int) -> str:
+        """The client's name."""
+        return f"{self.word} {value}" if self.names is None else self.names[value]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A data set in file order: images (N, height, width, channels) as uint8, labels, attributes, ids where known.
+
+    `for_test` marks the rows that the makers of the data keep for testing, each among its own client's rows.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    classes: int
+    attributes: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
+    ids: Ids | None = None
+    for_test: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        columns: dict[str, NDArray[Any]] = {"labels": self.y, **self.attributes}
+        if self.ids is not None:
+            columns[f"{self.ids.word} ids"] = self.ids.values
+        if self.for_test is not None:
+            columns["marks of test rows"] = self.for_test
+        for name, column in columns.items():
+            if len(column) != len(self.x):
+                raise DataError(f"every column needs one value per row: {len(self.x)} rows, {len(column)} {name}")
+        if len(self.x) == 0:
+            raise DataError("a data set needs at least one row; got none")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Raw:
+        """These rows alone."""
+        ids = None if self.ids is None else replace(self.ids, values=self.ids.values[rows])
+        for_test = None if self.for_test is None else self.for_test[rows]
+        return Raw(self.x[rows], self.y[rows], self.classes, _rows_of(self.attributes, rows), ids, for_test)
+
+    def samples(self, rows: NDArray[np.int64]) -> Samples:
+        """A copy of these rows as somebody's samples."""
+        return Samples(self.x[rows], self.y[rows], self.classes, _rows_of(self.attributes, rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +90,40 @@ class Split:
         """The client's rows."""
         return slice(int(self.offsets[client]), int(self.offsets[client + 1]))
 
+    def samples(self, client: ClientId, classes: int) -> Samples:
+        """A view of the client's rows."""
+        rows = self.rows(client)
+        return Samples(self.x[rows], self.y[rows], classes, _rows_of(self.attributes, rows))
+
     def emptied(self) -> Split:
         """The same clients without any rows."""
-        attributes = {name: column[:0] for name, column in self.attributes.items()}
         offsets = np.zeros(len(self.offsets), dtype=np.int64)  # not zeros_like, which would write to the memory
-        return Split(self.x[:0], self.y[:0], offsets, attributes)
+        return Split(self.x[:0], self.y[:0], offsets, _rows_of(self.attributes, slice(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientData:
+    """The client half of a federation: one client's place and name, and its rows."""
+
+    id: ClientId
+    name: str
+    train: Samples
+    test: Samples
+    validation: Samples
+
+    def copied(self) -> ClientData:
+        """The same with arrays of its own, so that those of the other clients can be let go."""
+        train, test, validation = map(_copied, (self.train, self.test, self.validation))
+        return replace(self, train=train, test=test, validation=validation)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerData:
+    """The server half of a federation: the clients' names and the server's own rows, but no row of a client."""
+
+    names: tuple[str, ...]
+    classes: int
+    server: Samples | None = None
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -64,11 +150,28 @@ class Federation:
             object.__setattr__(self, "validation", self.train.emptied())
 
     def samples(self, client: ClientId) -> Samples:
-        """The client's training rows."""
-        rows = self.train.rows(client)
-        attributes = {name: column[rows] for name, column in self.train.attributes.items()}
-        return Samples(self.train.x[rows], self.train.y[rows], self.classes, attributes)
+        """A view of the client's training rows."""
+        return self.train.samples(client, self.classes)
 
-    def limits(self) -> dict[str, float]:
-        """The most that a client may claim, by fact: all rows of the federation, all classes of the task."""
-        return {"samples": float(len(self.train.y)), "labels": float(self.classes)}
+    def client(self, client: ClientId) -> ClientData:
+        """The client's half, as views of its rows."""
+        if not 0 <= client < len(self.names):
+            raise DataError(f"client {client} is not one of the federation's {len(self.names)}: they count from 0")
+        splits = (self.train, self.test, self.validation)
+        return ClientData(client, self.names[client], *(split.samples(client, self.classes) for split in splits))
+
+    def server_data(self) -> ServerData:
+        """The server's half."""
+        limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
+        return ServerData(self.names, self.classes, self.server, limits)
+
+
+def _rows_of(
+    attributes: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64] | NDArray[np.bool_]
+) -> dict[str, NDArray[Any]]:
+    return {name: column[rows] for name, column in attributes.items()}
+
+
+def _copied(samples: Samples) -> Samples:
+    attributes = {name: column.copy() for name, column in samples.attributes.items()}
+    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes)

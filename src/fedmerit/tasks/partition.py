@@ -1,4 +1,8 @@
-"""Partitions: which training rows each client holds."""
+"""Partitions: which training rows each client holds.
+
+`iid`, `shards` and `dirichlet` give the rows that the partitioners of flwr-datasets give, without its four seconds of
+imports; tests hold the one against the other.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.core.seeds import derive, generator
+from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks.extras import need, quiet
-from fedmerit.tasks.raw import Ids
+from fedmerit.tasks.federation import Ids
+from fedmerit.tasks.registry import names_of
 from fedmerit.tasks.task_spec import MADE, SENSITIVE
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
+ATTEMPTS = 11
+"""Of a Dirichlet partition until every client has a row: one and ten more, as in flwr-datasets."""
 
 
 class Parts(NamedTuple):
@@ -56,13 +62,15 @@ def partition(
 
 
 def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int) -> list[Rows]:
+    # Shuffled first, since blocks are cut out of this order and files may be sorted (CelebA's is, by person).
+    order = generator(seed, "partition order").permutation(len(labels))
     match config.partition:
         case "iid":
-            return _flower("IidPartitioner", {}, labels, clients, seed)
+            return _iid(order, clients)
         case "shards":
-            return _shards(labels, clients, config.shards, seed)
+            return _shards(labels, order, clients, config.shards, seed)
         case "dirichlet" | "attribute" | "attribute-label":
-            return _dirichlet(labels, clients, config.alpha, seed)
+            return _dirichlet(labels, order, clients, config.alpha, seed)
         case "label-groups":
             return _label_groups(labels, clients, config.groups, seed)
         case "label-draws":
@@ -81,43 +89,42 @@ def _codes(labels: NDArray[np.int64], attributes: Mapping[str, NDArray[Any]], co
     return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _flower(
-    partitioner: str, options: Mapping[str, Any], labels: NDArray[np.int64], clients: int, seed: int
-) -> list[Rows]:
-    """The rows that a partitioner of flwr-datasets gives each client.
-
-    Rows are shuffled before: the partitioners cut blocks out of the order they find,
-    and files may be sorted (CelebA's is, by person).
-    """
-    order = generator(seed, "partition order").permutation(len(labels))
-    made = getattr(need("flwr_datasets.partitioner"), partitioner)(num_partitions=clients, **options)
-    with quiet():
-        made.dataset = need("datasets").Dataset.from_dict({"row": order, "label": labels[order]})
-        return [np.array(made.load_partition(client)["row"][:], dtype=np.int64) for client in range(clients)]
+def _iid(order: Rows, clients: int) -> list[Rows]:
+    """Equal parts of the shuffled rows; the first ones are larger by a row where they do not come out even."""
+    return np.array_split(order, clients)
 
 
-def _shards(labels: NDArray[np.int64], clients: int, shards: int, seed: int) -> list[Rows]:
+def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, seed: int) -> list[Rows]:
     """Equal shards of the rows sorted by label, dealt at random; rows beyond clients x shards x size are left out."""
     if len(labels) < clients * shards:
         raise DataError(
             f"partition 'shards' needs a row per shard: {clients} clients with {shards} shards each, "
             f"{len(labels)} training rows; lower task.clients or task.shards"
         )
-    options = {"partition_by": "label", "num_shards_per_partition": shards, "shuffle": False}
-    return _flower("ShardPartitioner", {**options, "seed": derive(seed, "partition")}, labels, clients, seed)
+    by_label = order[np.argsort(labels[order], kind="stable")]
+    size = len(labels) // (clients * shards)
+    dealt = generator(seed, "partition").permutation(len(labels) // size)[: clients * shards]
+    blocks = by_label[: len(labels) // size * size].reshape(-1, size)
+    return list(blocks[dealt].reshape(clients, -1))
 
 
-def _dirichlet(labels: NDArray[np.int64], clients: int, alpha: float, seed: int) -> list[Rows]:
-    """Each label's rows in shares drawn from a Dirichlet distribution; drawn anew while a client stays empty."""
-    options = {"partition_by": "label", "min_partition_size": 1, "self_balancing": False, "shuffle": False}
-    drawn = {**options, "alpha": float(alpha), "seed": derive(seed, "partition")}
-    try:
-        return _flower("DirichletPartitioner", drawn, labels, clients, seed)
-    except ValueError:  # after ten draws that left a client without rows
-        raise DataError(
-            f"partition 'dirichlet' must give every client a row, and ten draws did not: {clients} clients, "
-            f"{len(labels)} training rows, alpha {alpha:g}; raise task.alpha or lower task.clients"
-        ) from None
+def _dirichlet(labels: NDArray[np.int64], order: Rows, clients: int, alpha: float, seed: int) -> list[Rows]:
+    """Each label's rows in shares p ~ Dirichlet(alpha, ..., alpha); drawn anew while a client stays empty.
+
+    Client k gets the rows between the places floor(n (p_1 + ... + p_k-1)) and floor(n (p_1 + ... + p_k)) of n.
+    """
+    by_label = [order[labels[order] == label] for label in np.unique(labels)]
+    random = generator(seed, "partition")
+    for _ in range(ATTEMPTS):
+        ends = [np.cumsum(random.dirichlet([alpha] * clients)) * len(rows) for rows in by_label]
+        shares = [np.split(rows, places.astype(int)[:-1]) for rows, places in zip(by_label, ends, strict=True)]
+        parts = [np.concatenate(share) for share in zip(*shares, strict=True)]
+        if all(map(len, parts)):
+            return parts
+    raise DataError(
+        f"partition 'dirichlet' must give every client a row, and ten draws did not: {clients} clients, "
+        f"{len(labels)} training rows, alpha {alpha:g}; raise task.alpha or lower task.clients"
+    )
 
 
 def _label_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequence[int]], seed: int) -> list[Rows]:
@@ -135,10 +142,10 @@ def _label_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequ
 
 
 def _label_draws(labels: NDArray[np.int64], clients: int, config: TaskConfig, seed: int) -> list[Rows]:
-    """Clients in consecutive groups; each draws its rows from its group's labels, counts per label at random (M2F).
+    """Clients in consecutive groups; each draws its rows from its group's labels, counts per label at random [M2F].
 
     Shares of the labels come from a Dirichlet distribution. Clients draw apart from each other, so a row may be with
-    several: 20 sets of 1,500 rows each do not exist in the 29,906 of M2F's second group (SPEC B 29).
+    several: 20 sets of 1,500 rows each do not exist in the 29,906 of M2F's second group [M2F].
     """
     groups = config.groups
     _check_groups(labels, clients, groups)
@@ -210,18 +217,17 @@ def _lists(groups: Iterable[Iterable[int]]) -> list[list[int]]:
 def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
     """One client per id, in the order of the ids; with a number, that many chosen at random.
 
-    Grouped by numpy: NaturalIdPartitioner gives the same rows, but takes 2 ms per client,
-    which is 20 s for the 9,343 people of CelebA.
+    As NaturalIdPartitioner of flwr-datasets does, which takes 2 ms per client: 20 s for the 9,343 people of CelebA.
     """
     if ids is None:
         raise no_ids()
-    found = np.unique(ids.values)
-    if clients is not None and clients > len(found):
+    people = np.unique(ids.values)
+    if clients is not None and clients > len(people):
         raise DataError(
-            f"more clients than the data has: task.clients = {clients}, and there are {len(found)} with the id "
-            f"{ids.word!r}; set task.clients to {len(found)} or fewer"
+            f"more clients than the data has: task.clients = {clients}, and there are {len(people)} with the id "
+            f"{ids.word!r}; set task.clients to {len(people)} or fewer"
         )
-    chosen = np.sort(generator(seed, "partition").permutation(found)[:clients])
+    chosen = np.sort(generator(seed, "partition").permutation(people)[:clients])
     order = np.argsort(ids.values, kind="stable")
     starts = np.searchsorted(ids.values, chosen, sorter=order)
     ends = np.searchsorted(ids.values, chosen, side="right", sorter=order)
@@ -231,10 +237,8 @@ def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
 
 def no_ids() -> ConfigError:
     """The error for natural partitions of data that has no ids."""
-    from fedmerit.tasks import TASKS  # the table imports the tasks, and these import this file
-
-    having = [name for name, kind in TASKS.items() if "natural" in kind.partitions]
+    having = names_of(lambda spec: "natural" in spec.partitions)
     return ConfigError(
         f"partition 'natural' needs data that says to whom each row belongs, which this has not; "
-        f"tasks that have it: {', '.join(having)}; or set task.partition to one of {', '.join(MADE)}"
+        f"tasks that have it: {having}; or set task.partition to one of {', '.join(MADE)}"
     )

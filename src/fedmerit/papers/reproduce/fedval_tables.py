@@ -15,7 +15,7 @@ from fedmerit.papers.reproduce.entry import Setting, Studies, Told
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.federation import Split
-from fedmerit.tasks.task import make_task
+from fedmerit.tasks.registry import make_task
 
 MEASURES = ("accuracy", "parity difference", "opportunity difference", "weight of the poisoned")
 PUBLISHED = "published: figures without numbers; nothing stands beside"

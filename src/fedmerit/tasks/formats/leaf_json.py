@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.errors import DataError
-from fedmerit.tasks.writers import Writers
 
 KEYS = ("users", "num_samples", "user_data")
 LAYOUT = "LEAF's JSON files: all_data/*.json, or train/*.json and test/*.json"
 REMAKE = "make the files again with LEAF's preprocess.sh"
 BRIGHTEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """Images, labels and the writer of each row, as its place in `names`.
+
+    `file` is the file of each writer; `for_test` marks the test rows where LEAF's split is known.
+    """
+
+    x: NDArray[np.uint8]
+    y: NDArray[np.int64]
+    writer: NDArray[np.int64]
+    names: tuple[str, ...]
+    file: NDArray[np.int64]
+    for_test: NDArray[np.bool_] | None = None
+
+    def select(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Writers:
+        """Some of the rows; writers keep their places."""
+        for_test = None if self.for_test is None else self.for_test[rows]
+        return replace(self, x=self.x[rows], y=self.y[rows], writer=self.writer[rows], for_test=for_test)
 
 
 class User(NamedTuple):
@@ -115,7 +135,7 @@ def _parse(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check its rights") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no JSON, or is cut off ({error}); {REMAKE}") from None
+        raise DataError(f"{path} is not JSON, or is cut off ({error}); {REMAKE}") from None
 
 
 def _rows(where: str, data: Any, count: Any, shape: Shape) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -141,7 +161,7 @@ def _images(where: str, x: list[Any], size: int) -> NDArray[np.uint8]:
             raise DataError(f"{where}: image {row} must be a list of {size * size} pixels; got {got}; {REMAKE}")
     values = _array(x, ndim=2, kinds="iuf")
     if values is None:
-        raise DataError(f"{where}: pixels must be numbers from 0 to 1; some are no numbers; {REMAKE}")
+        raise DataError(f"{where}: pixels must be numbers from 0 to 1; some are not numbers; {REMAKE}")
     wrong = values[~((values >= 0) & (values <= 1))]  # NaN is neither below 0 nor above 1
     if len(wrong):
         raise DataError(f"{where}: pixels must be numbers from 0 to 1; got {wrong[0]:g}; {REMAKE}")
@@ -153,7 +173,7 @@ def _labels(where: str, y: list[Any], classes: int) -> NDArray[np.int64]:
     values = _array(y, ndim=1, kinds="iu")
     rule = f"{where}: labels must be whole numbers from 0 to {classes - 1}"
     if values is None:
-        raise DataError(f"{rule}; some are no whole numbers; {REMAKE}")
+        raise DataError(f"{rule}; some are not whole numbers; {REMAKE}")
     if not 0 <= values.min() <= values.max() < classes:
         raise DataError(f"{rule}; got {values.min()} to {values.max()}; {REMAKE}")
     return values.astype(np.int64)

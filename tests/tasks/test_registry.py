@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import os
 import subprocess
@@ -11,14 +10,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from fedmerit.config.schema import TaskConfig
+from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks import TASKS, TaskSpec, find_task
+from fedmerit.tasks.datasets.digits import read_digits
+from fedmerit.tasks.registry import TASKS, find_task
+from fedmerit.tasks.source import need
+from fedmerit.tasks.task_spec import TaskSpec
 
 
 def test_names_models_and_defaults() -> None:
-    facts = {name: (kind.models[0], kind.clients, "natural" in kind.partitions) for name, kind in TASKS.items()}
+    specs = {name: find_task(name) for name in TASKS}
+    facts = {name: (spec.models[0], spec.clients, "natural" in spec.partitions) for name, spec in specs.items()}
     assert facts == {
         "digits": ("digits-mlp", 20, False),
         "mnist": ("mnist-cnn", 100, True),
@@ -29,14 +34,14 @@ def test_names_models_and_defaults() -> None:
         "adult": ("adult-mlp", 20, False),
         "compas": ("compas-mlp", 10, False),
     }
-    assert all(name == kind.name for name, kind in TASKS.items())
+    assert all(name == spec.name for name, spec in specs.items())
 
 
 def test_table_is_closed() -> None:
     with pytest.raises(TypeError):
         TASKS["mine"] = TASKS["digits"]  # type: ignore[index]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TASKS["digits"].name = "mine"  # type: ignore[misc]
+        find_task("digits").name = "mine"  # type: ignore[misc]
 
 
 def test_unknown_task_lists_the_valid_ones() -> None:
@@ -46,8 +51,9 @@ def test_unknown_task_lists_the_valid_ones() -> None:
 
 def test_a_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_task_module.py").write_text(
-        "from fedmerit.tasks import TaskSpec, TASKS\n"
-        "MINE = TaskSpec('mine', 'digits again', TASKS['digits'].load, ('digits-mlp',))\n"
+        "from fedmerit.tasks.registry import find_task\n"
+        "from fedmerit.tasks.task_spec import TaskSpec\n"
+        "MINE = TaskSpec('mine', 'digits again', find_task('digits').load, ('digits-mlp',))\n"
         "number = 3\n"
     )
     (tmp_path / "my_broken_module.py").write_text("1 / 0\n")
@@ -56,7 +62,7 @@ def test_a_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(mine, TaskSpec)
     assert len(mine.load(TaskConfig(clients=3), 0).names) == 3
     for name, message in {
-        "my_task_module:number": "must be a fedmerit.tasks.TaskSpec; got int",
+        "my_task_module:number": "must be a fedmerit.TaskSpec; got int",
         "my_task_module:none": "has no attribute 'none'",
         "my_absent_module:x": "No module named 'my_absent_module'; is its folder on PYTHONPATH",
         "my_broken_module:x": "importing my_broken_module failed: ZeroDivisionError",
@@ -67,18 +73,36 @@ def test_a_task_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             find_task(name)
 
 
-def test_import_needs_no_data_library() -> None:
-    code = (
-        "import sys, fedmerit.tasks\n"
-        "heavy = {'sklearn', 'datasets', 'PIL', 'flwr_datasets', 'torch'} & set(sys.modules)\n"
-        "sys.exit(', '.join(heavy) or 0)"
+HEAVY = {"torch", "pandas", "sklearn", "datasets", "PIL", "flwr_datasets", "flwr"}
+
+
+def modules_after(code: str) -> set[str]:
+    """What a new process has imported after the code."""
+    code = f"import sys\n{code}\nprint(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_the_table_imports_no_data_library_and_no_data_set() -> None:
+    modules = modules_after("import fedmerit.tasks.registry")
+    assert not HEAVY & modules
+    assert not [name for name in modules if name.startswith("fedmerit.tasks.datasets")]
+
+
+@pytest.mark.parametrize("partition", ["iid", "shards", "dirichlet"])
+def test_loading_digits_imports_digits_alone(partition: str) -> None:
+    settings = f"TaskConfig(data='digits', partition={partition!r}, validation=0.1)"
+    modules = modules_after(
+        "from fedmerit.config.schema import TaskConfig\nfrom fedmerit.tasks.registry import make_federation\n"
+        f"make_federation({settings}, 0)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert not HEAVY & modules
+    rooms = ("fedmerit.tasks.datasets.", "fedmerit.tasks.formats.", "fedmerit.tasks.attacks")
+    assert [name for name in modules if name.startswith(rooms)] == ["fedmerit.tasks.datasets.digits"]
 
 
 def test_nothing_is_reported_to_others() -> None:
     code = (
-        "from fedmerit.tasks.extras import need\n"
+        "from fedmerit.tasks.source import need\n"
         "assert need('flwr_datasets.common.telemetry').FLWR_TELEMETRY_ENABLED == '0'"
     )
     environment = {key: value for key, value in os.environ.items() if key != "FLWR_TELEMETRY_ENABLED"}
@@ -86,17 +110,21 @@ def test_nothing_is_reported_to_others() -> None:
 
 
 def test_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = builtins.__import__
-
-    def without_sklearn(name: str, *args: object, **kwargs: object) -> object:
-        if name.partition(".")[0] == "sklearn":
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return found(name, *args, **kwargs)  # type: ignore[arg-type]
-
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)  # type: ignore[arg-type]
-    monkeypatch.setattr(builtins, "__import__", without_sklearn)
+    for library in ("sklearn", "datasets"):
+        monkeypatch.setitem(sys.modules, library, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"needs sklearn.*pip install 'fedmerit\[data\]'"):
         find_task("digits").load(TaskConfig(), 0)
+    with pytest.raises(DataError, match=r"needs datasets.*pip install 'fedmerit\[data\]'"):
+        need("datasets")
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    bunch = load_digits()
+    train, test = read_digits()
+    ours = np.concatenate([train.x, test.x])[np.argsort(generator(0, "digits split").permutation(1797))]
+    assert np.array_equal(ours[..., 0], np.rint(bunch.images * 255 / 16))
+    labels = np.concatenate([train.y, test.y])[np.argsort(generator(0, "digits split").permutation(1797))]
+    assert np.array_equal(labels, bunch.target)
 
 
 def test_digits() -> None:

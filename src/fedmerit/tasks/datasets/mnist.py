@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, settled
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.folder import find_file, optional_file, read_npz
-from fedmerit.tasks.hub import hub_name, read_labelled
-from fedmerit.tasks.idx import read_pair
-from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.federation import Federation, Ids, Raw
+from fedmerit.tasks.formats.hub import read_labelled
+from fedmerit.tasks.formats.idx import read_pair
+from fedmerit.tasks.formats.npz import read_npz
+from fedmerit.tasks.source import find_file, hub_name, optional_file
 from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 SIZE = 28
@@ -24,7 +24,7 @@ CLASSES = 10
 WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
 """NIST's number for the digits of high-school students; 0 are those of its employees."""
-TWO_GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
+GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
 ROWS_PER_CLIENT = 1500
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
 
@@ -47,6 +47,12 @@ def read_mnist(writers: bool = False) -> tuple[Raw, Raw]:
         raise DataError(f"{path} does not belong to the images beside it: {error}") from None
 
 
+def read_hub(name: str) -> tuple[Raw, Raw]:
+    """Training and test rows of a data set of the hub."""
+    (x, y), (test_x, test_y) = read_labelled(name, SIZE, CLASSES)
+    return Raw(x, y, CLASSES), Raw(test_x, test_y, CLASSES)
+
+
 def _read_part(task: str, part: str) -> Raw:
     names = (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")
     images, labels = (find_file(task, f"{name}.gz", name) for name in names)
@@ -59,33 +65,33 @@ def _with_writers(raw: Raw, columns: Mapping[str, NDArray[Any]], part: str) -> R
 
 
 def _load_mnist(config: TaskConfig, seed: int) -> Federation:
-    config = settled(config, MNIST)
+    config = settle(config, MNIST)
     natural = config.partition == "natural"
     name = hub_name(config, default="ylecun/mnist")
     if name is None:
-        return build(*read_mnist(writers=natural), config, MNIST, seed)
+        return build_federation(*read_mnist(writers=natural), config, MNIST, seed)
     if natural:
         raise ConfigError(
             f"partition 'natural' needs the writers of MNIST, and these are only in {WRITERS} of a folder; "
             f'got task.source = {config.source!r}; set task.source = "folder"'
         )
-    return build(*read_labelled(name, SIZE, CLASSES), config, MNIST, seed)
+    return build_federation(*read_hub(name), config, MNIST, seed)
 
 
 def _load_two_groups(config: TaskConfig, seed: int) -> Federation:
-    """M2F's federation (SPEC A6): 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
-    config = settled(config, TWO)
-    settings = {"groups": config.groups or TWO_GROUPS, "size": config.size or ROWS_PER_CLIENT}
+    """The federation of [M2F]: 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
+    config = settle(config, TWO_GROUPS)
+    settings = {"groups": config.groups or GROUPS, "size": config.size or ROWS_PER_CLIENT}
     name = hub_name(config, default="ylecun/mnist")
-    rows = read_mnist() if name is None else read_labelled(name, SIZE, CLASSES)
-    return build(*rows, config.model_copy(update=settings), TWO, seed)
+    rows = read_mnist() if name is None else read_hub(name)
+    return build_federation(*rows, config.model_copy(update=settings), TWO_GROUPS, seed)
 
 
 def _load_fashion(config: TaskConfig, seed: int) -> Federation:
-    config = settled(config, FASHION)
+    config = settle(config, FASHION)
     name = hub_name(config, default="zalando-datasets/fashion_mnist")
-    rows = read_idx_folder("fashion-mnist") if name is None else read_labelled(name, SIZE, CLASSES)
-    return build(*rows, config, FASHION, seed)
+    rows = read_idx_folder("fashion-mnist") if name is None else read_hub(name)
+    return build_federation(*rows, config, FASHION, seed)
 
 
 MNIST = TaskSpec(
@@ -97,7 +103,7 @@ MNIST = TaskSpec(
     clients=100,
 )
 
-TWO = TaskSpec(
+TWO_GROUPS = TaskSpec(
     name="mnist-two-groups",
     about="MNIST by M2F: 40 clients, half with the digits 1 to 5, half with 0 and 6 to 9",
     load=_load_two_groups,

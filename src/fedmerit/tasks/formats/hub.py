@@ -8,29 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.schema import TaskConfig
-from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks.extras import need
-from fedmerit.tasks.images import grey, stack
-from fedmerit.tasks.raw import Raw
+from fedmerit.errors import DataError
+from fedmerit.tasks.formats.images import grey, stack
+from fedmerit.tasks.source import need
 
 SPLITS = ("train", "valid", "validation", "test")
 """The order in which splits are joined; for CelebA it is the order of the image numbers."""
-
-
-def hub_name(config: TaskConfig, default: str, others: Sequence[str] = ()) -> str | None:
-    """The hub's data set that `task.source` names; None where the source is a folder.
-
-    `others` are further sources of the task: an error lists them, too.
-    """
-    word, colon, name = config.source.partition(":")
-    if word == "folder" and not colon:
-        return None
-    if word != "hub":
-        raise UnknownName("task.source", config.source, ("folder", "hub", "hub:NAME", *others))
-    if colon and not name:
-        raise ConfigError(f"task.source = 'hub:NAME' needs a data set or a local folder; got {config.source!r}")
-    return name or default
 
 
 def read_words(name: str, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -46,10 +29,10 @@ def read_words(name: str, columns: Sequence[str]) -> dict[str, list[str]]:
     }
 
 
-def read_labelled(name: str, size: int, classes: int) -> tuple[Raw, Raw]:
-    """Training and test rows of a data set with the columns image (grey, size x size) and label."""
+def read_labelled(name: str, size: int, classes: int) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Training and test rows, (x, y) each, of a data set with the columns image (grey, size x size) and label."""
     source = _open(name)
-    return _labelled(source, "train", name, size, classes), _labelled(source, "test", name, size, classes)
+    return [_labelled(source, split, name, size, classes) for split in ("train", "test")]
 
 
 def open_all(name: str, columns: Sequence[str]) -> Any:
@@ -102,10 +85,12 @@ def pictures(rows: Any, name: str) -> Iterator[Any]:
         raise DataError(f"an image of {name} cannot be decoded ({error}); fetch the data set again") from None
 
 
-def _labelled(source: Any, split: str, name: str, size: int, classes: int) -> Raw:
+def _labelled(
+    source: Any, split: str, name: str, size: int, classes: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     rows = _split(source, split, name, ("image", "label"))
     y = labels(rows, "label", name, classes)
-    return Raw(stack(map(grey, pictures(rows, name)), len(y), (size, size, 1), name), y, classes)
+    return stack(map(grey, pictures(rows, name)), len(y), (size, size, 1), name), y
 
 
 def _open(name: str, preprocessor: Callable[[Any], Any] | None = None) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from task_files import real_folder
 
-from fedmerit.tasks.testsets import common, deal, own
+from fedmerit.tasks.splits import common_test_rows, deal, own_test_rows
 
 some_labels = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(lambda y: np.array(y, np.int64))
 clients_labels = st.lists(some_labels, min_size=1, max_size=8)
@@ -20,7 +20,7 @@ laws = settings(max_examples=60, deadline=None)
 @laws
 @given(clients=st.integers(1, 12), rows=st.integers(0, 50))
 def test_slices_are_consecutive_and_even(clients: int, rows: int) -> None:
-    parts = common([np.zeros(1, np.int64)] * clients, np.zeros(rows, np.int64), "slices", 0)
+    parts = common_test_rows([np.zeros(1, np.int64)] * clients, np.zeros(rows, np.int64), "slices", 0)
     assert np.concatenate(parts).tolist() == list(range(rows))
     sizes = [len(part) for part in parts]
     assert len(sizes) == clients
@@ -30,18 +30,18 @@ def test_slices_are_consecutive_and_even(clients: int, rows: int) -> None:
 @laws
 @given(train=clients_labels, test=some_labels, seed=st.integers(0, 999))
 def test_matched_rows_fit_the_labels_and_are_used_once(train: list[np.ndarray], test: np.ndarray, seed: int) -> None:
-    parts = common(train, test, "matched", seed)
+    parts = common_test_rows(train, test, "matched", seed)
     used = np.concatenate(parts)
     assert np.array_equal(np.sort(used), np.flatnonzero(np.isin(test, np.concatenate(train))))
     for labels, rows in zip(train, parts, strict=True):
         assert set(test[rows].tolist()) <= set(labels.tolist())
-    assert all(map(np.array_equal, parts, common(train, test, "matched", seed)))
+    assert all(map(np.array_equal, parts, common_test_rows(train, test, "matched", seed)))
 
 
 @laws
 @given(train=clients_labels, test=some_labels)
 def test_matched_is_in_proportion(train: list[np.ndarray], test: np.ndarray) -> None:
-    parts = common(train, test, "matched", 0)
+    parts = common_test_rows(train, test, "matched", 0)
     everyone = np.concatenate(train)
     for label in np.intersect1d(test, everyone):
         for labels, rows in zip(train, parts, strict=True):
@@ -51,7 +51,7 @@ def test_matched_is_in_proportion(train: list[np.ndarray], test: np.ndarray) -> 
 
 def test_matched_differs_between_seeds() -> None:
     train, test = [np.arange(100) % 5] * 4, np.arange(200) % 5
-    one, two = (common(train, test, "matched", seed) for seed in (1, 2))
+    one, two = (common_test_rows(train, test, "matched", seed) for seed in (1, 2))
     assert not all(map(np.array_equal, one, two))
 
 
@@ -74,7 +74,7 @@ def test_deal_gives_all_and_each_its_rounded_share(total: int, shares: list[int]
 def test_own_rows_are_split_and_one_is_left_to_train(way: str, clients: list[np.ndarray], seed: int) -> None:
     labels = np.concatenate(clients)
     rows = np.split(np.arange(len(labels)), np.cumsum([len(y) for y in clients])[:-1])
-    trains, tests = own(rows, labels, way, seed)  # type: ignore[arg-type]
+    trains, tests = own_test_rows(rows, labels, way, seed)  # type: ignore[arg-type]
     for all_rows, train, test in zip(rows, trains, tests, strict=True):
         assert np.array_equal(np.sort(np.concatenate([train, test])), all_rows)
         assert len(train) >= 1
@@ -92,36 +92,36 @@ def test_own_rows_are_split_and_one_is_left_to_train(way: str, clients: list[np.
 def test_own_rows_at_random_are_as_many_as_leaf_takes(clients: list[np.ndarray], seed: int) -> None:
     labels = np.concatenate(clients)
     rows = np.split(np.arange(len(labels)), np.cumsum([len(y) for y in clients])[:-1])
-    trains, tests = own(rows, labels, "random", seed, 0.1)
+    trains, tests = own_test_rows(rows, labels, "random", seed, 0.1)
     for all_rows, train, test in zip(rows, trains, tests, strict=True):
         assert np.array_equal(np.sort(np.concatenate([train, test])), all_rows)
         assert len(train) == max(1, len(all_rows) * 9 // 10)
         assert (np.diff(test) > 0).all()
-    assert all(map(np.array_equal, tests, own(rows, labels, "random", seed, 0.1)[1]))
+    assert all(map(np.array_equal, tests, own_test_rows(rows, labels, "random", seed, 0.1)[1]))
 
 
 def test_the_share_of_own_rows_can_be_set() -> None:
     rows, labels = [np.arange(100)], np.zeros(100, np.int64)
-    assert own(rows, labels, "slices", 0, 0.3)[1][0].tolist() == list(range(30))
-    assert len(own(rows, labels, "matched", 0, 0.3)[1][0]) == 30
+    assert own_test_rows(rows, labels, "slices", 0, 0.3)[1][0].tolist() == list(range(30))
+    assert len(own_test_rows(rows, labels, "matched", 0, 0.3)[1][0]) == 30
 
 
 @pytest.mark.parametrize("way", ["matched", "random"])
 def test_own_random_rows_differ_between_seeds(way: str) -> None:
     rows, labels = [np.arange(100)], np.arange(100) % 2
-    one, two = (own(rows, labels, way, seed, 0.1)[1][0] for seed in (1, 2))  # type: ignore[arg-type]
+    one, two = (own_test_rows(rows, labels, way, seed, 0.1)[1][0] for seed in (1, 2))  # type: ignore[arg-type]
     assert not np.array_equal(one, two)
 
 
 def test_own_matched_rows_are_random() -> None:
     rows, labels = [np.arange(100)], np.arange(100) % 2
-    one, two = (own(rows, labels, "matched", seed)[1][0] for seed in (1, 2))
+    one, two = (own_test_rows(rows, labels, "matched", seed)[1][0] for seed in (1, 2))
     assert not np.array_equal(one, two)
     assert not np.array_equal(one, np.arange(20))
 
 
 def test_the_sizes_of_the_papers_celeba() -> None:
-    """The authors' choice of people gives their 4,168 clients, 77,098 and 19,319 images (SPEC A6)."""
+    """The authors' choice of people gives their 4,168 clients, 77,098 and 19,319 images [PMCFL]."""
     with np.load(real_folder("celeba") / "celeba_annotations.npz", allow_pickle=False) as file:
         identity = file["identity"]
     people = sorted(set(identity.tolist()))
@@ -131,5 +131,5 @@ def test_the_sizes_of_the_papers_celeba() -> None:
     found, starts = np.unique(identity[order], return_index=True)
     by_person = dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
     clients = [rows for rows in (by_person[person] for person in people[:5088]) if len(rows) >= 10]
-    trains, tests = own(clients, np.zeros(len(identity), np.int64), "slices", 0)
+    trains, tests = own_test_rows(clients, np.zeros(len(identity), np.int64), "slices", 0)
     assert (len(clients), sum(map(len, trains)), sum(map(len, tests))) == (4168, 77098, 19319)

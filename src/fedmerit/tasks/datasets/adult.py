@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
-from fedmerit.tasks.build import build, settled
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.folder import find_file
-from fedmerit.tasks.hub import hub_name, read_words
-from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.federation import Federation, Raw
+from fedmerit.tasks.formats.hub import read_words
+from fedmerit.tasks.formats.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.source import find_file, hub_name
 from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 NAMES = (
@@ -26,11 +25,11 @@ NAMES = (
 )
 NUMBERS = ("age", "education_num", "capital_gain", "capital_loss", "hours_per_week")
 WORDS = ("workclass", "marital_status", "occupation", "relationship", "race", "sex", "native_country")
-"""`education` says the same as `education_num`, and `fnlwgt` is the census' sampling weight, no trait of a person."""
+"""`education` says the same as `education_num`; `fnlwgt` is the census' sampling weight, not a trait of a person."""
 
 FEATURES = 91
 TRAIN_SHARE = 2 / 3
-"""Of a hub's table, which has no test rows of its own; UCI's own share."""
+"""Of a hub's table: UCI's own share."""
 
 
 def read_adult() -> tuple[Raw, Raw]:
@@ -39,6 +38,12 @@ def read_adult() -> tuple[Raw, Raw]:
     test = _read(find_file("adult", "adult.test.gz", "adult.test"))
     columns = {name: [*train[name], *test[name]] for name in NAMES}
     return _encoded(columns, np.arange(len(columns["age"])) < len(train["age"]))
+
+
+def read_hub(name: str) -> tuple[Raw, Raw]:
+    """A hub's table, split by us: it has no test rows of its own."""
+    columns = read_words(name, NAMES)
+    return _encoded(columns, fixed_split(len(columns["age"]), TRAIN_SHARE))
 
 
 def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> tuple[Raw, Raw]:
@@ -62,7 +67,7 @@ def _read(path: Path) -> dict[str, list[str]]:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines = content.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is no readable file of the census ({error}); fetch it again") from None
+        raise DataError(f"{path} is not a readable file of the census ({error}); fetch it again") from None
     rows = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip() and not line.startswith("|")]
     for number, row in enumerate(rows, start=1):
         if len(row) != len(NAMES):
@@ -73,11 +78,9 @@ def _read(path: Path) -> dict[str, list[str]]:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
+    config = settle(config, ADULT)
     name = hub_name(config, default="scikit-learn/adult-census-income")
-    if name is None:
-        return build(*read_adult(), settled(config, ADULT), ADULT, seed)
-    columns = read_words(name, NAMES)
-    return build(*_encoded(columns, fixed_split(len(columns["age"]), TRAIN_SHARE)), settled(config, ADULT), ADULT, seed)
+    return build_federation(*(read_adult() if name is None else read_hub(name)), config, ADULT, seed)
 
 
 ADULT = TaskSpec(

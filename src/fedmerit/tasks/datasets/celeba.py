@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
-from fedmerit.tasks.build import build, settled
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.folder import find_file, read_npz
-from fedmerit.tasks.hub import flags, hub_name, integers, open_all, pictures
-from fedmerit.tasks.images import decode, face, stack
-from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.federation import Federation, Ids, Raw
+from fedmerit.tasks.formats.hub import flags, integers, open_all, pictures
+from fedmerit.tasks.formats.images import decode, face, stack
+from fedmerit.tasks.formats.npz import read_npz
+from fedmerit.tasks.source import find_file, hub_name
 from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 FILE = "celeba_faces64.npz"
 LABEL = "Smiling"
 SIZE = 64
 FEWEST = 5
-"""People with fewer images are left out, as in the paper and in LEAF."""
+"""People with fewer images are left out, as in [PMCFL] and in LEAF."""
 
 
 def read_faces() -> Raw:
@@ -89,9 +89,9 @@ def _check(path: Path, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    config = settled(config, CELEBA)
+    config = settle(config, CELEBA)
     name = hub_name(config, default="flwrlabs/celeba")
-    return build(read_faces() if name is None else read_hub(name), None, config, CELEBA, seed)
+    return build_federation(read_faces() if name is None else read_hub(name), None, config, CELEBA, seed)
 
 
 CELEBA = TaskSpec(

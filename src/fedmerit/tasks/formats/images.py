@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.errors import DataError
-from fedmerit.tasks.extras import need
+from fedmerit.tasks.source import need
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,7 +23,7 @@ def decode(data: bytes, source: str) -> Image:
         picture: Image = pillow.open(io.BytesIO(data))
         picture.load()
     except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{source} is no readable picture ({error}); fetch the file again") from None
+        raise DataError(f"{source} is not a readable picture ({error}); fetch the file again") from None
     return picture
 
 

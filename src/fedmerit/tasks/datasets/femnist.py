@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, settled
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.folder import optional_file, read_npz, task_folder, ways_out
-from fedmerit.tasks.hub import hub_name, labels, open_all, pictures, texts
-from fedmerit.tasks.images import grey, stack
-from fedmerit.tasks.leaf_json import LAYOUT, has_leaf, read_leaf
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.datasets.writers import numbered_files, sample_writers
+from fedmerit.tasks.federation import Federation, Ids, Raw
+from fedmerit.tasks.formats.hub import labels, open_all, pictures, texts
+from fedmerit.tasks.formats.images import grey, stack
+from fedmerit.tasks.formats.leaf_json import LAYOUT, Writers, has_leaf, read_leaf
+from fedmerit.tasks.formats.npz import read_npz
+from fedmerit.tasks.source import hub_name, optional_file, task_folder, ways_out
 from fedmerit.tasks.task_spec import MADE, TaskSpec
-from fedmerit.tasks.writers import Writers, numbered_files, sample
 
 FILE = "femnist_writers_full.npz"
 COLUMNS = ("images", "labels", "writer", "split", "duplicate", "writer_names")
@@ -106,9 +107,11 @@ def _read(config: TaskConfig) -> Writers:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    config = settled(config, FEMNIST)
-    rows = sample(_read(config), config.sample, seed).raw(CLASSES)
-    return build(rows, None, config, FEMNIST, seed, random_share=TEST_SHARE)
+    config = settle(config, FEMNIST)
+    chosen = sample_writers(_read(config), config.sample, seed)
+    ids = Ids("writer", chosen.writer, chosen.names)
+    rows = Raw(chosen.x, chosen.y, CLASSES, ids=ids, for_test=chosen.for_test)
+    return build_federation(rows, None, config, FEMNIST, seed, random_share=TEST_SHARE)
 
 
 FEMNIST = TaskSpec(

@@ -1,4 +1,4 @@
-"""Test sets: which rows each client is tested on.
+"""Splits: which rows each client is tested on, and which of its training rows it keeps for validation.
 
 `slices` is the way of the papers' code, `matched` gives each client the labels it trains on.
 """
@@ -22,7 +22,9 @@ TEST_SHARE = 0.2
 """Share of a client's own rows that is kept for testing where the data has no test set (CelebA)."""
 
 
-def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: TestWay, seed: int) -> list[Rows]:
+def common_test_rows(
+    train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: TestWay, seed: int
+) -> list[Rows]:
     """Rows of a common test set per client, given each client's training labels and the test labels."""
     if way == "slices":
         return np.array_split(np.arange(len(test), dtype=np.int64), len(train))
@@ -38,7 +40,7 @@ def common(train: Sequence[NDArray[np.int64]], test: NDArray[np.int64], way: Tes
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-def own(
+def own_test_rows(
     clients: Sequence[Rows], labels: NDArray[np.int64], way: OwnWay, seed: int, share: float = TEST_SHARE
 ) -> tuple[list[Rows], list[Rows]]:
     """Training and test rows per client where every client is tested on a share of its own rows."""
@@ -47,7 +49,9 @@ def own(
     return trains, tests
 
 
-def given(clients: Sequence[Rows], names: Sequence[str], for_test: NDArray[np.bool_]) -> tuple[list[Rows], list[Rows]]:
+def given_test_rows(
+    clients: Sequence[Rows], names: Sequence[str], for_test: NDArray[np.bool_]
+) -> tuple[list[Rows], list[Rows]]:
     """Training and test rows per client where the data says which rows are for testing."""
     for name, rows in zip(names, clients, strict=True):
         if for_test[rows].all():
@@ -56,6 +60,22 @@ def given(clients: Sequence[Rows], names: Sequence[str], for_test: NDArray[np.bo
                 'set task.test = "matched" to split the rows anew, or take this client out of the data'
             )
     return [rows[~for_test[rows]] for rows in clients], [rows[for_test[rows]] for rows in clients]
+
+
+def validation_rows(clients: Sequence[Rows], share: float, seed: int) -> tuple[list[Rows], list[Rows]]:
+    """Training and validation rows per client: a share of its rows at random, but never all of them.
+
+    A share that is too small for any row is a mistake, and not the same as none.
+    """
+    if share == 0:
+        return list(clients), [np.empty(0, dtype=np.int64) for _ in clients]
+    kept = [_draw(rows, share, seed, client) for client, rows in enumerate(clients)]
+    if not any(map(len, kept)):
+        raise DataError(
+            f"task.validation = {share:g} keeps no row of any client: the largest of {len(clients)} has "
+            f"{max(map(len, clients))} training rows; raise task.validation or set it to 0"
+        )
+    return [np.setdiff1d(rows, held) for rows, held in zip(clients, kept, strict=True)], kept
 
 
 def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -86,3 +106,8 @@ def _own_test(rows: Rows, labels: NDArray[np.int64], way: OwnWay, seed: int, cli
     counts = deal(total, held, rng)
     chosen = [rng.permutation(rows[labels == kind])[:count] for kind, count in zip(kinds, counts, strict=True)]
     return np.sort(np.concatenate(chosen))
+
+
+def _draw(rows: Rows, share: float, seed: int, client: int) -> Rows:
+    count = max(0, min(round(share * len(rows)), len(rows) - 1))
+    return np.sort(generator(seed, "validation rows", client).permutation(rows)[:count])

@@ -13,12 +13,11 @@ import numpy as np
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.build import build, settled
-from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.folder import find_file
-from fedmerit.tasks.hub import hub_name, read_words
-from fedmerit.tasks.raw import Raw
-from fedmerit.tasks.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.federation import Federation, Raw
+from fedmerit.tasks.formats.hub import read_words
+from fedmerit.tasks.formats.tabular import age_groups, check_width, codes, encode, fixed_split
+from fedmerit.tasks.source import find_file, hub_name
 from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 FILE = "compas-scores-two-years.csv"
@@ -64,23 +63,25 @@ def _read(path: Path) -> list[dict[str, str]]:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"))))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is no readable CSV ({error}); fetch it again") from None
+        raise DataError(f"{path} is not a readable CSV ({error}); fetch it again") from None
     missing = [name for name in NEEDED if not rows or rows[0].get(name) is None]
     if missing:
         raise DataError(f"{path} lacks the columns {', '.join(missing)}")
     return rows
 
 
+def _read_hub(name: str) -> list[dict[str, str]]:
+    columns = read_words(name, NEEDED)
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
 def _load(config: TaskConfig, seed: int) -> Federation:
     name = hub_name(config, default="")
     if name == "":
         raise ConfigError("task 'compas' has no data set of its own on the hub; name one: task.source = \"hub:NAME\"")
-    if name is None:
-        rows = _read(find_file("compas", f"{FILE}.gz", FILE))
-    else:
-        columns = read_words(name, NEEDED)
-        rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-    return build(*read_compas(rows), settled(config, COMPAS), COMPAS, seed)
+    config = settle(config, COMPAS)
+    rows = _read(find_file("compas", f"{FILE}.gz", FILE)) if name is None else _read_hub(name)
+    return build_federation(*read_compas(rows), config, COMPAS, seed)
 
 
 COMPAS = TaskSpec(

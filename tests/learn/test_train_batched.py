@@ -23,23 +23,23 @@ def samples(size: int, seed: int) -> Samples:
 
 @pytest.mark.parametrize("model", ["digits-mlp", "digits-linear"])
 @pytest.mark.parametrize("batch", ["full", 1, 7])
-def test_together_is_one_by_one(model: str, batch: Any) -> None:
+def test_batched_is_one_by_one(model: str, batch: Any) -> None:
     learner = TorchLearner(find_model(model), TrainConfig(lr=0.3, epochs=3, batch=batch))
     start = learner.start(1)
     starts = [start, start * 2, start, -start]
     clients = [samples(size, seed) for seed, size in enumerate([20, 1, 33, 7])]
     seeds = [5, 6, 7, 8]
     alone = [learner.train(*one) for one in zip(starts, clients, seeds, strict=True)]
-    together = learner.train_batched(starts, clients, seeds, [None] * len(seeds))
-    for one, other in zip(alone, together, strict=True):
+    batched = learner.train_batched(starts, clients, seeds, [None] * len(seeds))
+    for one, other in zip(alone, batched, strict=True):
         assert np.allclose(one, other, atol=2e-5)
         assert not np.array_equal(one, start)
 
 
 @pytest.mark.parametrize("option", [{"momentum": 0.5}, {"weight_decay": 0.1}, {"prox": 0.1}])
-def test_only_plain_sgd_goes_together(option: dict[str, float]) -> None:
-    assert TorchLearner(find_model("digits-mlp"), TrainConfig()).together > 1
-    assert TorchLearner(find_model("digits-mlp"), TrainConfig(**option)).together == 1
+def test_only_plain_sgd_is_batched(option: dict[str, float]) -> None:
+    assert TorchLearner(find_model("digits-mlp"), TrainConfig()).clients_at_once > 1
+    assert TorchLearner(find_model("digits-mlp"), TrainConfig(**option)).clients_at_once == 1
 
 
 def one_output() -> nn.Module:
@@ -48,14 +48,14 @@ def one_output() -> nn.Module:
 
 @pytest.mark.parametrize("build", [find_model("mnist-cnn"), one_output])
 def test_other_models_train_one_by_one(build: Any) -> None:
-    assert TorchLearner(build, TrainConfig()).together == 1
+    assert TorchLearner(build, TrainConfig()).clients_at_once == 1
 
 
 @dataclass(frozen=True)
 class Grouped:
     """Counts on groups of three; client 4 spoils every group it is in."""
 
-    together: int = 3
+    clients_at_once: int = 3
 
     def start(self, seed: int) -> np.ndarray:
         return np.zeros(2, dtype=np.float32)

@@ -1,8 +1,7 @@
-"""Rows by writer, the writers stored file by file as LEAF does, and LEAF's way to draw some of them."""
+"""LEAF's way to draw some of the writers, who are stored file by file."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -10,35 +9,11 @@ from numpy.typing import NDArray
 
 from fedmerit.core.seeds import generator
 from fedmerit.errors import DataError
-from fedmerit.tasks.raw import Ids, Raw
+from fedmerit.tasks.formats.leaf_json import Writers
 
 Rows: TypeAlias = NDArray[np.int64]
 PER_FILE = 100
 """Writers in a file of LEAF's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Writers:
-    """Images, labels and the writer of each row, as its place in `names`.
-
-    `file` is the file of each writer; `for_test` marks the test rows where LEAF's split is known.
-    """
-
-    x: NDArray[np.uint8]
-    y: NDArray[np.int64]
-    writer: NDArray[np.int64]
-    names: tuple[str, ...]
-    file: NDArray[np.int64]
-    for_test: NDArray[np.bool_] | None = None
-
-    def select(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Writers:
-        """Some of the rows; writers keep their places."""
-        for_test = None if self.for_test is None else self.for_test[rows]
-        return replace(self, x=self.x[rows], y=self.y[rows], writer=self.writer[rows], for_test=for_test)
-
-    def raw(self, classes: int) -> Raw:
-        """The rows for `build`."""
-        return Raw(self.x, self.y, classes, ids=Ids("writer", self.writer, self.names), for_test=self.for_test)
 
 
 def numbered_files(writers: int) -> NDArray[np.int64]:
@@ -46,8 +21,8 @@ def numbered_files(writers: int) -> NDArray[np.int64]:
     return np.arange(writers, dtype=np.int64) // PER_FILE
 
 
-def sample(data: Writers, share: float, seed: int) -> Writers:
-    """Of each file, whole writers in random order until the share of its rows is reached; the last is cut (SPEC A6)."""
+def sample_writers(data: Writers, share: float, seed: int) -> Writers:
+    """Of each file, whole writers in random order until the share of its rows is reached; the last is cut."""
     if share == 1:
         return data
     files = data.file[data.writer]

@@ -1,0 +1,37 @@
+"""The npz files of numpy: named arrays of whole numbers or text, checked before use."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.errors import DataError
+
+
+def read_npz(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file, whole numbers or text; nothing in it is ever unpickled."""
+    arrays = _arrays(path, names)
+    for name, array in arrays.items():
+        if array.ndim == 0 or array.dtype.kind not in "iubU":
+            raise DataError(
+                f"{path}: {name} must be an array of whole numbers or text; got {array.ndim}-d {array.dtype}"
+            )
+    return arrays
+
+
+def _arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    try:
+        # Opened here, because np.load leaves a file open that is not an npz file.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            missing = sorted(set(names) - set(file.files))
+            if missing:
+                raise DataError(f"{path} must hold the arrays {', '.join(names)}; missing: {', '.join(missing)}")
+            return {name: file[name] for name in names}
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a readable npz file ({error}); fetch it again") from None

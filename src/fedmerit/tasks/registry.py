@@ -1,0 +1,119 @@
+"""Tasks by name: the closed table, and what is made of a name: federation, learner, task, and the halves of a task.
+
+A task's module is imported when the task is asked for, so that loading one data set does not import the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.learner import Learner
+from fedmerit.core.types import ClientId
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.task_spec import TaskSpec, import_spec
+
+TASKS: Mapping[str, str] = MappingProxyType(
+    {
+        "digits": "fedmerit.tasks.datasets.digits:DIGITS",
+        "mnist": "fedmerit.tasks.datasets.mnist:MNIST",
+        "mnist-two-groups": "fedmerit.tasks.datasets.mnist:TWO_GROUPS",
+        "fashion-mnist": "fedmerit.tasks.datasets.mnist:FASHION",
+        "celeba": "fedmerit.tasks.datasets.celeba:CELEBA",
+        "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
+        "adult": "fedmerit.tasks.datasets.adult:ADULT",
+        "compas": "fedmerit.tasks.datasets.compas:COMPAS",
+    }
+)
+"""Where each task's TaskSpec is, as module:attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A federation's data and the learner that its clients use: everything a local fleet needs to know."""
+
+    federation: Federation
+    learner: Learner
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHalf:
+    """What the server of a task needs: it holds no row of a client."""
+
+    data: ServerData
+    learner: Learner
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHalf:
+    """What one client of a task needs: it holds no row of another."""
+
+    data: ClientData
+    learner: Learner
+
+
+def find_task(name: str) -> TaskSpec:
+    """The task of that name, or the user's own that `module:attribute` names."""
+    if name not in TASKS and ":" not in name:
+        raise UnknownName("task", name, [*TASKS, "module:attribute"])
+    return import_spec(TASKS.get(name, name))
+
+
+def names_of(having: Callable[[TaskSpec], bool]) -> str:
+    """The tasks of the table that have something, for messages; imports them all."""
+    return ", ".join(name for name in TASKS if having(find_task(name)))
+
+
+def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = None, **settings: Any) -> Task:
+    """A task by name: load_task("digits", partition="dirichlet", clients=20, train={"lr": 0.2})."""
+    values = {"task": {"data": data, **settings}, "train": dict(train or {}), "run": {"seed": seed}}
+    return make_task(make_config(values))
+
+
+def make_task(config: Config) -> Task:
+    """The task that a configuration names: its data spread over clients, and its learner."""
+    learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
+    return Task(make_federation(config.task, config.run.seed), learner)
+
+
+def make_server_half(config: Config) -> ServerHalf:
+    """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
+    learner, seed = make_learner(config.task, config.train), config.run.seed
+    load = find_task(config.task.data).load_server
+    data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
+    return ServerHalf(data, learner)
+
+
+def make_client_half(config: Config, client: ClientId) -> ClientHalf:
+    """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
+    learner, seed = make_learner(config.task, config.train), config.run.seed
+    load = find_task(config.task.data).load_client
+    data = load(config.task, seed, client) if load else make_federation(config.task, seed).client(client).copied()
+    return ClientHalf(data, learner)
+
+
+def make_federation(config: TaskConfig, seed: int) -> Federation:
+    """The data of a task, spread over clients."""
+    return find_task(config.data).load(config, seed)
+
+
+def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
+    """The learner of a task, with the model that the configuration names."""
+    spec = find_task(config.data)
+    if config.model != "default" and config.model not in spec.models:
+        raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
+    model = spec.models[0] if config.model == "default" else config.model
+    return (spec.learner or _torch_learner)(model, train)
+
+
+def _torch_learner(model: str, train: TrainConfig) -> Learner:
+    try:
+        from fedmerit.learn.models import find_model
+        from fedmerit.learn.sgd import TorchLearner
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
+    return TorchLearner(find_model(model), train)

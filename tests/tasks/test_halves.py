@@ -1,0 +1,110 @@
+"""The two halves of a task: the server's holds no row of a client, a client's none of another."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.types import ClientId, Samples
+from fedmerit.errors import DataError
+from fedmerit.tasks import registry
+from fedmerit.tasks.federation import ClientData, Federation, ServerData, Split
+from fedmerit.tasks.registry import make_client_half, make_federation, make_server_half
+from fedmerit.tasks.task_spec import TaskSpec
+
+
+def config(**task: Any) -> Config:
+    return make_config({"task": {"data": "digits", "clients": 5, **task}, "run": {"seed": 3}})
+
+
+def same(one: Samples, two: Samples) -> bool:
+    columns = [(one.x, two.x), (one.y, two.y), *((one.attributes[k], two.attributes[k]) for k in one.attributes)]
+    return one.classes == two.classes and all(np.array_equal(*pair) for pair in columns)
+
+
+def test_a_client_of_a_federation() -> None:
+    federation = make_federation(config(validation=0.2).task, 3)
+    client = federation.client(2)
+    assert (client.id, client.name) == (2, "2")
+    assert same(client.train, federation.samples(2))
+    for split, samples in ((federation.test, client.test), (federation.validation, client.validation)):
+        assert np.array_equal(samples.x, split.x[split.rows(2)])
+        assert np.array_equal(samples.y, split.y[split.rows(2)])
+        assert len(samples) > 0
+    assert np.shares_memory(client.train.x, federation.train.x), "a view: many clients of one process share the rows"
+    for wrong in (-1, 5):
+        with pytest.raises(DataError, match=f"client {wrong} is not one of the federation's 5"):
+            federation.client(wrong)
+
+
+def test_the_servers_half_has_names_and_its_own_rows_alone() -> None:
+    settings = config(server=30, kinds={"poor": 0.4})
+    federation = make_federation(settings.task, 3)
+    half = make_server_half(settings)
+    assert {field.name for field in fields(half.data)} == {"names", "classes", "server"}
+    assert half.data.names == federation.names
+    assert sum("poor" in name for name in half.data.names) == 2
+    assert half.data.classes == 10
+    assert half.data.server is not None
+    assert federation.server is not None
+    assert same(half.data.server, federation.server)
+    assert half.data.server.x.base is None, "a view would keep the clients' rows in memory"
+    assert len(half.learner.start(0)) == 64 * 32 + 32 + 32 * 10 + 10
+    assert make_server_half(config()).data.server is None
+
+
+def test_a_clients_half_keeps_its_rows_alone() -> None:
+    settings = config(validation=0.2)
+    half, whole = make_client_half(settings, 4), make_federation(settings.task, 3).client(4)
+    assert (half.data.id, half.data.name) == (4, "4")
+    for one, two in ((half.data.train, whole.train), (half.data.test, whole.test)):
+        assert same(one, two)
+        assert one.x.base is None
+        assert one.y.base is None
+    with pytest.raises(DataError, match="client 5 is not one of"):
+        make_client_half(settings, 5)
+
+
+class Still:
+    """A learner that does nothing."""
+
+    def start(self, seed: int) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        return model
+
+    def predict(self, model: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.zeros(len(x), np.int64)
+
+
+def test_a_task_whose_rows_lie_with_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(config: TaskConfig, seed: int) -> Federation:
+        raise AssertionError("nobody has all rows")
+
+    def load_client(config: TaskConfig, seed: int, client: ClientId) -> ClientData:
+        rows = Samples(np.full((3, 1), client, np.float32), np.zeros(3, np.int64), 2)
+        return ClientData(client, f"hospital {client}", rows, rows, rows)
+
+    def load_server(config: TaskConfig, seed: int) -> ServerData:
+        return ServerData(("hospital 0", "hospital 1"), 2)
+
+    def learner(model: str, train: TrainConfig) -> Still:
+        return Still()
+
+    spec = TaskSpec("own", "", load, ("any",), learner=learner, load_client=load_client, load_server=load_server)
+    monkeypatch.setattr(registry, "find_task", lambda name: spec)
+    assert make_client_half(config(), 1).data.train.x.tolist() == [[1], [1], [1]]
+    assert make_server_half(config()).data == ServerData(("hospital 0", "hospital 1"), 2)
+    assert isinstance(make_server_half(config()).learner, Still)
+
+
+def test_an_empty_split_of_a_client_has_no_rows() -> None:
+    split = Split(np.zeros((2, 1), np.float32), np.zeros(2, np.int64), np.array([0, 2, 2]))
+    federation = Federation(("a", "b"), split, split, 2)
+    assert len(federation.client(1).train) == 0
+    assert len(federation.client(0).validation) == 0
