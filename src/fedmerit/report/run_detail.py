@@ -95,7 +95,10 @@ def _span(events: Sequence[Event]) -> dict[str, Any]:
 def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """What each round's search tried, in the order of visiting, and what it asked of the clients."""
     tried = [
-        [[one.way, one.same, shorten(one.quality, 5), one.exchange, one.chosen] for one in ledger.tried(row["round"])]
+        [
+            [option.way, option.same, shorten(option.quality, 5), option.exchange, option.chosen]
+            for option in ledger.tried(row["round"])
+        ]
         for row in rounds
     ]
     if not any(tried):

@@ -35,8 +35,8 @@ def _example() -> Evidence:
 
 def group_mean(cells: Cells, group: int) -> float | None:
     """The mean of a group's two columns; None where one was not reached."""
-    one, other = cells[2 * group : 2 * group + 2]
-    return None if one is None or other is None else (one + other) / 2
+    left, right = cells[2 * group : 2 * group + 2]
+    return None if left is None or right is None else (left + right) / 2
 
 
 def _low() -> Evidence:
@@ -104,7 +104,7 @@ def recomputed_means() -> list[Mean]:
 def _means_of(what: str, columns: Sequence[str], exact: Cells, printed: Cells) -> list[Mean]:
     triples = zip(columns, exact, printed, strict=True)
     return [
-        Mean(f"{what}, {name}", one, other) for name, one, other in triples if one is not None and other is not None
+        Mean(f"{what}, {name}", mean, value) for name, mean, value in triples if mean is not None and value is not None
     ]
 
 

@@ -50,9 +50,9 @@ def _finding_2() -> Evidence:
     targets = published().pmcfl_rounds[6].targets
     steps = [step for row in ("IS", "CB") for step in _coverages(row)]
     as_printed, swapped = ([agreement(place, swap) for place in range(len(targets))] for swap in (False, True))
-    for target, one, other in zip(targets, as_printed, swapped, strict=True):
-        steps.append(Step(f"rank correlation with gain at {target} %, as printed", one))
-        steps.append(Step(f"rank correlation with gain at {target} %, exchanged", other))
+    for target, printed, exchange in zip(targets, as_printed, swapped, strict=True):
+        steps.append(Step(f"rank correlation with gain at {target} %, as printed", printed))
+        steps.append(Step(f"rank correlation with gain at {target} %, exchanged", exchange))
     low, high = ([devices_above(accuracy, target) for target in targets] for accuracy in (0.803, 0.876))
     follows = (
         f"Accuracy and gain should go together. Over the eight rows their rank correlation at {listed(targets, 'd')} % "

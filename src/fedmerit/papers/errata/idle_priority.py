@@ -105,7 +105,7 @@ def draw(points: Sequence[Point]) -> str:
     title = "Share of weight that the criteria after the first move, against the number of clients"
     sums = _curve("sum", [(point.clients, point.by_sum.moved) for point in points])
     largest = _curve("max", [(point.clients, point.by_max.moved) for point in points])
-    return picture(WIDTH, HEIGHT, title, [*_axes(), *_marks(), *sums, *largest])
+    return picture(WIDTH, HEIGHT, title, [*_axes(), *_reference_lines(), *sums, *largest])
 
 
 def _x(clients: float) -> float:
@@ -128,7 +128,7 @@ def _axes() -> Iterator[str]:
         yield text(_x(clients), HEIGHT - BOTTOM + 18, str(clients), anchor="middle")
 
 
-def _marks() -> Iterator[str]:
+def _reference_lines() -> Iterator[str]:
     """The sizes of the papers' rounds, and the share below which fedmerit notes `idle-priority`."""
     for clients, data in PAPERS.items():
         yield line(_x(clients), TOP, _x(clients), HEIGHT - BOTTOM, MARK, "3 4")

@@ -52,7 +52,7 @@ def _printed(number: int) -> list[tuple[str, int, float]]:
 def falls(rounds: Cells) -> list[int]:
     """Columns after which more devices are reached in fewer rounds."""
     pairs = enumerate(pairwise(rounds), start=1)
-    return [column for column, (one, more) in pairs if one is not None and more is not None and more < one]
+    return [column for column, (few, more) in pairs if few is not None and more is not None and more < few]
 
 
 def _falling() -> Evidence:
