@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from fedmerit.errors import FedmeritError as FedmeritError
     from fedmerit.errors import UserError as UserError
     from fedmerit.learn.sgd import TorchLearner as TorchLearner
-    from fedmerit.study.study import compare as compare
     from fedmerit.study.study import Study as Study
+    from fedmerit.study.study import compare as compare
     from fedmerit.tasks.federation import Federation as Federation
     from fedmerit.tasks.federation import Split as Split
     from fedmerit.tasks.registry import Task as Task
@@ -95,7 +95,6 @@ _ROOMS = {
     "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),
     "errors": ("FedmeritError", "UserError"),
     "learn.sgd": ("TorchLearner",),
-    
     "study.study": ("Study", "compare"),
     "tasks.federation": ("Federation", "Split"),
     "tasks.registry": ("Task", "load_task"),

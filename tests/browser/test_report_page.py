@@ -125,7 +125,9 @@ def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs
     opened.point("search-plot", 3, 0)
     opened.page.locator("#search-table caption", has_text="Round 3").wait_for()
     assert opened.page.locator("#search-table tbody th").all_inner_texts() == [one.weighting for one in tried]
-    assert opened.page.locator("#search-table tr.taken th").inner_text() == next(one.weighting for one in tried if one.chosen)
+    assert opened.page.locator("#search-table tr.taken th").inner_text() == next(
+        one.weighting for one in tried if one.chosen
+    )
 
 
 def test_audits_that_are_too_many_are_named_as_such(browse: Browse, runs: Path, tmp_path: Path) -> None:

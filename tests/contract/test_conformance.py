@@ -69,7 +69,7 @@ def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], 
 
 def on_flower(made: Task) -> GridFleet:
     def side(context: Context) -> ClientSide:
-        return ClientSide.of(made, int(context.node_config["partition-id"]))
+        return made.client(int(context.node_config["partition-id"]))
 
     grid = InProcessGrid(make_client_app(side), len(made.federation.names))
     fleet = GridFleet(grid, made.learner, made.federation.names, made.federation.server)

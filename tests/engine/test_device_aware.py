@@ -179,7 +179,10 @@ def test_scores_and_normalisations_can_be_searched():
     done = run(among=among, orders="all")
     labels = ["DS > LD > MW", "DS > LD > MW, sum", "LD", f"DS > LD > MW by {among[2].score!r}"]
     seen = {
-        name for row in done.ledger.rounds() for one in done.ledger.tried(row["round"]) for name in (one.weighting, *one.same)
+        name
+        for row in done.ledger.rounds()
+        for one in done.ledger.tried(row["round"])
+        for name in (one.weighting, *one.same)
     }
     assert seen == set(labels)
     assert len({row["weighting"] for row in done.ledger.rounds()}) > 1

@@ -57,7 +57,9 @@ def test_before_and_after_are_the_clients_own_accuracies():
         begun(fleet)
         flipped = SparseUpdate(-2 * fleet.server.first_model(0))
         verdict = fleet.send_rewards(1, {0: flipped}, Acceptance(0.0))[0]
-        before, after = (right(fleet, model)[0] / toy.ROWS for model in (fleet.server.first_model(0), -fleet.server.first_model(0)))
+        before, after = (
+            right(fleet, model)[0] / toy.ROWS for model in (fleet.server.first_model(0), -fleet.server.first_model(0))
+        )
         assert (verdict.before, verdict.after) == (before, after)
         assert verdict.accepted == (after > before or before == 0)
 
@@ -98,7 +100,10 @@ def test_hostile_parts_are_refused_and_others_not_harmed(kind: str, workers: int
         assert (verdicts[0].accepted, verdicts[2].accepted, verdicts[7].accepted) == (False, True, False)
         assert verdicts[0].reason
         assert "no model of its own" in verdicts[7].reason
-        assert (fleet.evaluate_personal(fleet.server.first_model(0)).correct[0] == right(fleet, fleet.server.first_model(0))[0]).all()
+        assert (
+            fleet.evaluate_personal(fleet.server.first_model(0)).correct[0]
+            == right(fleet, fleet.server.first_model(0))[0]
+        ).all()
 
 
 def test_who_cannot_test_takes_it():

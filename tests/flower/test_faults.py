@@ -34,7 +34,7 @@ class Meddling(InProcessGrid):
 
     def __init__(self, made: Task, change: Callable[[Message], Iterable[Message]], kind: str = "train") -> None:
         def side(context: Context) -> ClientSide:
-            return ClientSide.of(made, int(context.node_config["partition-id"]))
+            return made.client(int(context.node_config["partition-id"]))
 
         super().__init__(make_client_app(side), len(made.federation.names))
         self.change, self.kind, self.extra = change, kind, list[Message]()
@@ -195,7 +195,9 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
     fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
     fleet.meet(4)
     away = grid._contexts.pop(1000 + BAD)
-    state, record = play(State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    state, record = play(
+        State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True
+    )
     assert "node unavailable" in record.left_out[BAD]
     assert asked == ["query.hello", "train"]
     grid._contexts[1000 + BAD] = away

@@ -78,9 +78,9 @@ def unpacked(text: str) -> dict[str, Any]:
     return json.loads(inflated(text))
 
 
-def collected(*folders: Path, room: int = 10**9) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+def collected(*folders: Path, budget: int = 10**9) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
     """What a page shows of all runs, and the details by run."""
-    page, details = collect(folders, room, embed)
+    page, details = collect(folders, budget, embed)
     return json.loads(json.dumps(page)), {run: unpacked(text) for run, text in details.items()}
 
 

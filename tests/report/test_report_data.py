@@ -1,4 +1,4 @@
-"""The report's data: what is embedded agrees with the ledger, figure by figure."""
+"""The report's data: what is embedded agrees with the ledger, number by number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.weights import ClientWeight
-from fedmerit.report.columns import pack, pack_rounds, shorten
+from fedmerit.report.packing import pack, pack_rounds, shorten
 from fedmerit.report.summary import summary
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import open_ledger
@@ -22,8 +22,8 @@ from fedmerit.store.settings import differences, toml_lines
 
 
 def ids(rounds: dict[str, Any], place: int) -> list[int]:
-    found = rounds["ids"][place]
-    return list(range(found)) if isinstance(found, int) else found
+    packed = rounds["ids"][place]
+    return list(range(packed)) if isinstance(packed, int) else packed
 
 
 def unpack(column: Any, rounds: dict[str, Any], place: int, other: Any = None) -> list[float]:
@@ -39,8 +39,8 @@ def test_weights_and_what_they_came_from_agree_with_the_ledger(tmp_path: Path) -
     folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(40)], drawn=30)
     rounds = collected(folder)[1][0]["rounds"]
     with open_ledger(folder) as ledger:
-        earned = [ledger.earned(number) for number in rounds["round"]]
-    for place, rows in enumerate(earned):
+        weights = [ledger.earned(index) for index in rounds["round"]]
+    for place, rows in enumerate(weights):
         assert ids(rounds, place) == [row.id for row in rows]
         score = unpack(rounds["score"][place], rounds, place)
         assert score == pytest.approx([row.score for row in rows], rel=1e-5)
@@ -85,8 +85,8 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
     rows = [
         ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
     ]
-    told = {"round": 1, "priority": ["DS"], "way": "DS", "groups": 1, "cut": None}
-    packed = pack_rounds([told], [rows])
+    row = {"round": 1, "priority": ["DS"], "way": "DS", "groups": 1, "cut": None}
+    packed = pack_rounds([row], [rows])
     assert packed["ids"] == [2]
     assert packed["raw"] == [["DS", ["samples"]]]
     assert packed["facts"] == [["samples", [[10, 20]]], ["labels", [3]]]
@@ -96,21 +96,21 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
 
 
 def curve_of(row: dict[str, Any], name: str, at: str = "") -> list[list[float | None]]:
-    (found,) = [one["lines"] for one in row["curve"]["measures"] if (one["name"], one["at"]) == (name, at)]
-    return found
+    (lines,) = [one["lines"] for one in row["curve"]["measures"] if (one["name"], one["at"]) == (name, at)]
+    return lines
 
 
 def test_figures_curve_and_targets_agree_with_the_summary(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run")
     (row,) = collected(folder)[0]["rows"]
     with open_ledger(folder) as ledger:
-        told, upper = summary(ledger, TARGETS), [row["p90"] for row in ledger.rounds()]
-    assert curve_of(row, "accuracy")[0][-1] == pytest.approx(told["accuracy"], rel=1e-5)
-    assert curve_of(row, "p10")[0][-1] == pytest.approx(told["p10"], rel=1e-5)
-    assert row["best"]["round"] == [told["best"]["round"]]
+        result, upper = summary(ledger, TARGETS), [row["p90"] for row in ledger.rounds()]
+    assert curve_of(row, "accuracy")[0][-1] == pytest.approx(result["accuracy"], rel=1e-5)
+    assert curve_of(row, "p10")[0][-1] == pytest.approx(result["p10"], rel=1e-5)
+    assert row["best"]["round"] == [result["best"]["round"]]
     assert row["costs"] == {"played": [4], "bytes_down": [4000], "bytes_up": [3600], "seconds": [7]}
-    reached = [[told["rounds_to_target"][str(t)][str(s)] for s in SHARES] for t in TARGETS]
-    assert row["reached"] == [[[number, int(number is not None)] for number in line] for line in reached]
+    reached = [[result["rounds_to_target"][str(t)][str(s)] for s in SHARES] for t in TARGETS]
+    assert row["reached"] == [[[index, int(index is not None)] for index in line] for line in reached]
     assert row["curve"]["round"] == [1, 2, 3, 4]
     assert curve_of(row, "p90") == [pytest.approx(upper, rel=1e-5)]
 
@@ -120,10 +120,9 @@ def test_events_are_grouped_and_worded_as_in_the_ledger(tmp_path: Path) -> None:
     page, details = collected(folder)
     with open_ledger(folder) as ledger:
         kept = {(event.kind, event.text, event.round, event.client) for event in ledger.events()}
-    found = details[0]["events"]
-    told = {(group["kind"], said["text"], *at) for group in found for said in group["texts"] for at in said["at"]}
-    assert told == kept
-    groups = {group["kind"]: group for group in found}
+    groups = {group["kind"]: group for group in details[0]["events"]}
+    shown = {(kind, one["text"], *at) for kind, group in groups.items() for one in group["texts"] for at in one["at"]}
+    assert shown == kept
     assert groups["left-out"] | {"count": 1, "first": 1, "last": 1, "clients": 1} == groups["left-out"]
     assert groups["nobody"] | {"count": 1, "first": 2, "last": 2, "clients": 0} == groups["nobody"]
     assert {one["kind"]: one["count"] for one in page["rows"][0]["events"]} == {

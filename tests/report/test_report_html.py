@@ -15,7 +15,7 @@ from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.report import html
-from fedmerit.report.html import PAGE, ROOM, SCRIPTS, STYLES, called_at_once, write_report
+from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at_once, write_report
 
 SECTIONS = (
     *("runs", "accuracy", "targets", "fairness", "weights", "explain"),
@@ -43,13 +43,12 @@ def test_sections_headings_and_landmarks(page: Page) -> None:
 
 
 def test_every_label_and_control_is_reachable(page: Page) -> None:
-    attributes = [dict(found) for _, found in page.elements]
-    for found in attributes:
+    for _, attributes in page.elements:
         for reference in ("aria-labelledby", "aria-describedby", "for"):
-            assert found.get(reference, "main") in page.ids()
-        if found.get("role") in ("region", "application"):
-            assert found["aria-label"]
-            assert found["tabindex"] == "0"
+            assert attributes.get(reference, "main") in page.ids()
+        if attributes.get("role") in ("region", "application"):
+            assert attributes["aria-label"]
+            assert attributes["tabindex"] == "0"
 
 
 def test_scripts_name_only_places_the_page_has(page: Page) -> None:
@@ -58,11 +57,11 @@ def test_scripts_name_only_places_the_page_has(page: Page) -> None:
     assert wanted <= page.ids()
 
 
-def test_file_asks_nothing_of_any_network(page: Page) -> None:
+def test_file_makes_no_network_request(page: Page) -> None:
     for _, attributes in page.elements:
         for name in ("src", "href"):
             assert (attributes.get(name) or "#").startswith(("#", "data:"))
-    policy = next(found["content"] for tag, found in page.elements if tag == "meta" and "http-equiv" in found)
+    policy = next(has["content"] for tag, has in page.elements if tag == "meta" and "http-equiv" in has)
     assert policy is not None
     assert policy.startswith("default-src 'none'")
     assert "url(" not in page.source.split("</style>")[0]
@@ -73,7 +72,7 @@ def test_policy_lets_only_our_two_scripts_run(page: Page) -> None:
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in page.source[:2000]
-    kinds = [(found.get("id"), found.get("type")) for tag, found in page.elements if tag == "script"]
+    kinds = [(has.get("id"), has.get("type")) for tag, has in page.elements if tag == "script"]
     plain = ("data", "run-0", "run-1", "plotly")
     assert kinds == [*((place, "text/plain") for place in plain), (None, None)]
 
@@ -115,7 +114,7 @@ def test_no_folder(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html")
 
 
-def test_folder_that_is_no_run(tmp_path: Path) -> None:
+def test_folder_that_is_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="no run in"):
         write_report([tmp_path], tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
@@ -205,5 +204,5 @@ def test_large_run_stays_small(tmp_path: Path) -> None:
     write_report([folder], tmp_path / "report.html")
     page = Page(tmp_path / "report.html")
     detail = len(page.scripts["run-0"])
-    assert detail < ROOM / 50
-    assert len(page.source) - detail < 10_000_000 - ROOM
+    assert detail < DETAIL_BUDGET / 50
+    assert len(page.source) - detail < 10_000_000 - DETAIL_BUDGET

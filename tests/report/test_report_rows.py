@@ -1,4 +1,4 @@
-"""Rows of a report: study folders, runs that differ in the seed alone, and what they say together."""
+"""Rows of a report: study folders, runs that differ in the seed alone, means and ranges over them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from report_runs import collected, make_run
 from fedmerit.core.measures import spread, worst_mean
 from fedmerit.errors import FolderError
 from fedmerit.report.folders import labels
-from fedmerit.report.measured import distribution
-from fedmerit.report.rows import band, median_round
+from fedmerit.report.rows import band, distribution, median_round
 from fedmerit.store.run_folder import open_ledger
 
 OTHER = {"train": {"lr": 0.25}}
@@ -62,7 +61,7 @@ def test_curves_of_a_row_are_mean_and_range_over_its_seeds(tmp_path: Path) -> No
     accuracies = []
     for run in sorted((study / "runs").glob("plain-all-*")):
         with open_ledger(run) as ledger:
-            accuracies.append([found["accuracy"] for found in ledger.rounds()])
+            accuracies.append([record["accuracy"] for record in ledger.rounds()])
     (lines,) = [measure["lines"] for measure in row["curve"]["measures"] if measure["name"] == "accuracy"]
     for line, over in zip(lines, (fmean, min, max), strict=True):
         assert line == pytest.approx([over(values) for values in zip(*accuracies, strict=True)], rel=1e-5)
@@ -102,16 +101,16 @@ def test_rows_of_the_same_settings_and_other_names_stay_apart(tmp_path: Path) ->
     assert [(row["label"], row["runs"]) for row in collected(*runs)[0]["rows"]] == [("a", [0, 1]), ("b", [2, 3])]
 
 
-def test_room_goes_to_the_first_seeds_first(tmp_path: Path) -> None:
+def test_the_budget_goes_to_the_first_seeds_first(tmp_path: Path) -> None:
     study = make_study(tmp_path / "study")
-    page, details = collected(study, room=1)
+    page, details = collected(study, budget=1)
     assert [*details] == [0]
     assert [run["detail"] for run in page["runs"]] == [True, False, False, False, False, False]
     runs = [make_run(tmp_path / f"{name}-seed{seed}", seed=seed) for name in "ab" for seed in (1, 2)]
     assert [*collected(*runs)[1]] == [0, 2, 1, 3]
 
 
-def test_versions_that_differ_inside_a_row_are_told(tmp_path: Path) -> None:
+def test_versions_that_differ_inside_a_row_are_listed(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / f"a-seed{seed}", seed=seed) for seed in (1, 2)]
     with sqlite3.connect(runs[1] / "ledger.db") as ledger:
         ledger.execute("UPDATE meta SET value = '9.9' WHERE key = 'numpy'")
@@ -150,11 +149,11 @@ def test_labels_tell_paths_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reached", "told"),
+    ("reached", "median"),
     [([7], [7, 1]), ([None], [None, 0]), ([3, 5, 9], [5, 3]), ([3, 6], [4.5, 2]), ([3, 5, None], [5, 2])],
 )
-def test_median_round_knows_what_never_came(reached: list[int | None], told: list[float | None]) -> None:
-    assert median_round(reached) == told
+def test_median_round_knows_what_never_came(reached: list[int | None], median: list[float | None]) -> None:
+    assert median_round(reached) == median
     assert median_round([*reached, None, None, None, None])[0] is None
 
 

@@ -169,7 +169,7 @@ def fairness(
 
     DIR is a folder made by `fedmerit run`.
     """
-    from fedmerit.report.accounts import fairness_dict, fairness_tables
+    from fedmerit.report.fairness import fairness_dict, fairness_tables
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.fairness import fairness_of
 

@@ -85,11 +85,10 @@ def reproduce(
     See docs/reproduce.md.
     """
     from fedmerit.papers.reproduce import find_reproduction
-    from fedmerit.papers.reproduce.entry import expected
-    from fedmerit.papers.reproduce.go import reproduce as run_reproduction
-    from fedmerit.papers.reproduce.go import so_far
-    from fedmerit.papers.reproduce.page import write_page
-    from fedmerit.papers.reproduce.screen import as_dict, ending, list_screen, listing, opening
+    from fedmerit.papers.reproduce.output import as_dict, ending, list_screen, listing, opening, write_page
+    from fedmerit.papers.reproduce.reproduction import expected
+    from fedmerit.papers.reproduce.runner import reproduce as run_reproduction
+    from fedmerit.papers.reproduce.runner import so_far
     from fedmerit.store.files import check_new_file
     from fedmerit.study.output import progress
 
@@ -182,7 +181,7 @@ def errata(
     Without NAME a line for each with its verdict; with NAME the computation, step by step.
     """
     from fedmerit.papers.errata import ERRATA, find_erratum
-    from fedmerit.papers.errata_page import account, as_dict, overview, page, write_plot
+    from fedmerit.papers.errata.output import account, as_dict, overview, page, write_plot
 
     if (name is not None) + names + markdown > 1 or (as_json and (names or markdown)):
         raise ConfigError(

@@ -95,7 +95,9 @@ class RewardConfig(Section):
     largest: Largest = Field("magnitude", description="largest by magnitude, or `signed` as gradients")
     scope: Scope = Field("model", description="largest of the whole model, or of each `layer`")
     exclude_own: bool = Field(False, description="take the client's own part out of its reward")
-    training: Personal = Field("keep", description="a client's own training is kept, or reset before the reward is added")
+    training: Personal = Field(
+        "keep", description="a client's own training is kept, or reset before the reward is added"
+    )
     sigma: NotNegative = Field(0.05, description="a client takes a reward that lowers its accuracy by less than this")
     initial: Annotated[float, Field(ge=0, le=1)] = Field(
         0.1, description="share of the clients that train the first model; 0: everybody starts from the random one"

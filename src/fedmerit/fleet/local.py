@@ -50,7 +50,7 @@ class LocalFleet:
             self._names,
             self._learner,
             task.federation.server,
-            limits=task.federation.limits(),
+            limits=task.federation.server_data().limits,
             faster=self._predict_server,
         )
         self._train = SharedSplit.of(task.federation.train)

@@ -1,7 +1,8 @@
 """The apps that Flower starts: a ServerApp and a ClientApp for any task and recipe, from one TOML text.
 
 The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` takes it, and `out`, the
-folder for the run on the server's machine. A run that was begun there is gone on with.
+folder for the run on the server's machine. A run that was begun there is resumed. A node loads the rows of its own client
+alone and the server those of none.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Server
 from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
-from fedmerit.engine.preflight import check_task
+from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
-from fedmerit.flower.clientapp import ClientSide, make_client_app
+from fedmerit.flower.clientapp import make_client_app
 from fedmerit.flower.gridfleet import GridFleet
-from fedmerit.tasks.registry import Task, make_task
+from fedmerit.tasks.registry import ClientHalf, make_client_half, make_server_half, make_task
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 log = logging.getLogger("flwr")
@@ -36,16 +37,16 @@ def config_of(context: Context) -> Config:
 
 
 @lru_cache(maxsize=2)
-def _task(text: str) -> Task:
+def _half(text: str, client: int) -> ClientHalf:
     """Loaded once per process."""
-    return make_task(make_config(tomllib.loads(text)))
+    return make_client_half(make_config(tomllib.loads(text)), client)
 
 
-def _side(context: Context) -> ClientSide:
-    return ClientSide.of(_task(str(context.run_config[TEXT])), int(context.node_config["partition-id"]))
+def _half_of(context: Context) -> ClientHalf:
+    return _half(str(context.run_config[TEXT]), int(context.node_config["partition-id"]))
 
 
-client = make_client_app(_side)
+client = make_client_app(_half_of)
 server = ServerApp()
 
 
@@ -65,19 +66,17 @@ def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
     def play(grid: Grid, context: Context) -> None:
         serve(grid, text, out)
 
-    def side(context: Context) -> ClientSide:
-        return ClientSide.of(_task(text), int(context.node_config["partition-id"]))
-
-    return own, make_client_app(side)
+    task = make_task(make_config(tomllib.loads(text)))  # all clients take turns in the same processes
+    return own, make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
 
 
 def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: float = 120.0) -> None:
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
-    config, task = make_config(tomllib.loads(text)), _task(text)
-    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
-    names = task.federation.names
-    half = Server(names, task.learner, task.federation.server, task.federation.limits())
-    fleet = GridFleet(grid, half, timeout=timeout)
+    config = make_config(tomllib.loads(text))
+    half = make_server_half(config)
+    check_server(half, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+    names = half.data.names
+    fleet = GridFleet(grid, Server(names, half.learner, half.data.server, half.data.limits), timeout=timeout)
     fleet.meet(len(names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, _say)

@@ -1,9 +1,8 @@
-"""The client's side on Flower: a ClientApp that trains, tests, takes rewards and keeps a personal model in its state."""
+"""The client's side on Flower: a ClientApp that trains, tests and takes rewards; its state keeps a personal model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -11,11 +10,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedmerit.core.fleet import predict_rows
-from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.seeds import derive
-from fedmerit.core.types import ClientId, Model, Samples
+from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.flower.records import (
     ARRAYS,
@@ -30,69 +28,37 @@ from fedmerit.flower.records import (
     setting,
     tag_of,
 )
-from fedmerit.tasks.federation import Federation, Split
-from fedmerit.tasks.registry import Task
+from fedmerit.tasks.registry import ClientHalf
 
 PERSONAL, TAG = "personal model", "personal tag"
 """Where the client's personal model lies in its state, and which state of it that is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSide:
-    """What one client holds: its place in the federation, its rows, and how it learns."""
-
-    id: ClientId
-    name: str
-    train: Samples
-    test: Samples
-    validation: Samples
-    learner: Learner
-
-    @classmethod
-    def of(cls, task: Task, client: ClientId) -> ClientSide:
-        """One client of a task."""
-        data = task.federation
-        if not 0 <= client < len(data.names):
-            raise ValueError(f"partition-id {client} is none of the {len(data.names)} clients of the task")
-        test, validation = (_samples(data, split, client) for split in (data.test, data.validation))
-        return cls(client, data.names[client], data.samples(client), test, validation, task.learner)
-
-    def rows(self, on: str) -> Samples:
-        """The rows that a server asks about."""
-        return self.validation if on == "validation" else self.test
-
-
-def _samples(data: Federation, split: Split, client: ClientId) -> Samples:
-    rows = split.rows(client)
-    attributes = {name: column[rows] for name, column in split.attributes.items()}
-    return Samples(split.x[rows], split.y[rows], data.classes, attributes)
-
-
-def make_client_app(side: Callable[[Context], ClientSide]) -> ClientApp:
-    """A ClientApp; `side` finds what the node of a context holds, and should remember it."""
+def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
+    """A ClientApp; `half` finds what the node of a context holds, and should remember it."""
     app = ClientApp()
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
-        mine = side(context)
+        mine = half(context).data
         config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
         return Message(pack(config=config), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return Message(train_client(side(context), message.content, context), reply_to=message)
+        return Message(train_client(half(context), message.content, context), reply_to=message)
 
     @app.train("reward")
     def reward(message: Message, context: Context) -> Message:
-        return Message(take_reward(side(context), message.content, context), reply_to=message)
+        return Message(take_reward(half(context), message.content, context), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        return Message(test_models(side(context), message.content, context), reply_to=message)
+        return Message(test_models(half(context), message.content, context), reply_to=message)
 
     @app.evaluate("audit")
     def audit(message: Message, context: Context) -> Message:
-        return Message(audit_model(side(context), message.content, context), reply_to=message)
+        return Message(audit_model(half(context), message.content, context), reply_to=message)
 
     return app
 
@@ -121,14 +87,14 @@ def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
     return np.asarray(array(content, name), dtype=np.float32) if own is None else own
 
 
-def train_client(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
+def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
     facts, own = setting(content, "facts", list), setting(content, "personal", str)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, side.train, derive(seed, "train", index, side.id), epochs or None, extras)
-    (answer,) = train_clients(side.learner, [job], facts)
+    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras)
+    (answer,) = train_clients(half.learner, [job], facts)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif own == "reset" and sent:
@@ -137,7 +103,7 @@ def train_client(side: ClientSide, content: RecordDict, context: Context) -> Rec
     return pack({"update": answer.update, **vectors}, {"personal": personal_tag(context)}, answer.facts)
 
 
-def take_reward(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
+def take_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Test the own model without and with the reward, and take it or leave it."""
     own, reward = personal_model(context), as_reward(content)
     reason = "it has no personal model to add a reward to" if own is None else wrong_reward(reward, len(own))
@@ -151,22 +117,27 @@ def take_reward(side: ClientSide, content: RecordDict, context: Context) -> Reco
     return pack(config={"reason": ""}, metrics={"accepted": int(accepted), "before": before, "after": after})
 
 
-def _accuracy(side: ClientSide, model: Model) -> float:
-    rows = side.validation
-    return float((side.learner.predict(model, rows.x) == rows.y).mean()) if len(rows) else float("nan")
+def _accuracy(half: ClientHalf, model: Model) -> float:
+    rows = half.data.validation
+    return float((half.learner.predict(model, rows.x) == rows.y).mean()) if len(rows) else float("nan")
 
 
-def test_models(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
+def _rows(half: ClientHalf, on: str) -> Samples:
+    """The rows that a server asks about."""
+    return half.data.validation if on == "validation" else half.data.test
+
+
+def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """How many of its rows the client gets right with each model, or with its own."""
-    rows, number = side.rows(setting(content, "on", str)), setting(content, "models", int)
+    rows, number = _rows(half, setting(content, "on", str)), setting(content, "models", int)
     models = [_asked(content, context, str(place)) for place in range(number)]
-    right = [int((side.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]
+    right = [int((half.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]
     return pack(metrics={"correct": right, "size": [len(rows)]})
 
 
-def audit_model(side: ClientSide, content: RecordDict, context: Context) -> RecordDict:
+def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Objectives of a model on the client's test rows; only these numbers leave the client."""
-    model, rows = _asked(content, context), side.test
-    predictions = predict_rows(side.learner, rows, [model])
+    model, rows = _asked(content, context), half.data.test
+    predictions = predict_rows(half.learner, rows, [model])
     names = setting(content, "objectives", list)
     return pack(metrics={name: float(find_objective(name)(predictions)[0]) for name in names} if len(rows) else {})

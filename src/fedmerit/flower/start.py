@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, dump_config
+from fedmerit.engine.loop import make_selection
+from fedmerit.engine.preflight import check_task
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
@@ -55,7 +58,7 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
 
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
     """Start a SuperLink and a SuperNode for each client on this machine, run, and end them."""
-    clients = len(make_task(config).federation.names)
+    clients = _checked_clients(config)
     with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
         folder = Path(scratch)
         write_app(folder / "app", config, out)
@@ -71,12 +74,19 @@ def on_simulation(config: Config, out: Path) -> None:
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
-    clients = len(make_task(config).federation.names)
+    clients = _checked_clients(config)
     server, client = apps_for(dump_config(config), out.absolute())
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
-        raise RunFailed("the simulation did not come to its end; start it again with the same --out to go on")
+        raise RunFailed("the simulation did not come to its end; start it again with the same --out to resume it")
+
+
+def _checked_clients(config: Config) -> int:
+    """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
+    task = make_task(config)
+    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+    return len(task.federation.names)
 
 
 def _follow(lines: Iterable[str], say: Say) -> None:
@@ -88,7 +98,7 @@ def _follow(lines: Iterable[str], say: Say) -> None:
         if text and text != "INFO :":
             say(text)
     if not done:
-        raise RunFailed("the run did not come to its end; start it again with the same --out to go on")
+        raise RunFailed("the run did not come to its end; start it again with the same --out to resume it")
 
 
 def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:

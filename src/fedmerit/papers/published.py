@@ -1,4 +1,4 @@
-"""Numbers that the papers print: the tables of PMCFL, DAFL and M2F as they stand there, mistakes included."""
+"""Published numbers: the tables of PMCFL, DAFL and M2F as printed, mistakes included, and sizes of their data sets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,26 @@ Cells = tuple[int | None, ...]
 """One cell per share of devices; None where a dash is printed."""
 
 CAP = 100
-"""Rounds of a CelebA run; PMCFL's Table 6 puts them in where a run did not reach its target."""
+"""Rounds of a CelebA run; [PMCFL, Table 6] prints them where a run did not reach its target."""
 
 DAFL_DEVICES = (20, 30, 40, 50, 70, 75)
-"""Columns of DAFL's Table 1: per cent of the devices; two each are a group (Low, Mid, High) with a printed mean."""
+"""Columns of [DAFL, Table 1]: per cent of the devices; two each are a group (Low, Mid, High) with a printed mean."""
+
+MNIST_LABELS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+"""Training images of MNIST by digit."""
+
+CELEBA_IMAGES = 202_599
+
+CELEBA_TESTS = {2: 284, 3: 464, 4: 1283, 5: 598, 6: 1536, 7: 3}
+"""Test images of a client: number of such clients, in the split of the public code of [PMCFL]."""
+
+CELEBA_ROUND = 417
+"""A tenth of these clients take part in a round."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundsTable:
-    """PMCFL's Table 2, 4 or 6: rounds of DS until 10 %, 20 % ... of the devices are above a target; others as gains.
+    """[PMCFL, Table 2, 4 or 6]: rounds of DS until 10 %, 20 % ... of the devices are above a target; others as gains.
 
     A gain is the rounds of DS minus those of the row. Each has one tuple of cells per target.
     """
@@ -41,7 +52,7 @@ class RoundsTable:
 
 
 class Errors(NamedTuple):
-    """One matrix of PMCFL's Tables 3, 5 and 7: test images by whether DS and the row's run were right."""
+    """One matrix of [PMCFL, Tables 3, 5 and 7]: test images by whether DS and the row's run are right."""
 
     both_wrong: int
     ds_wrong: int
@@ -65,14 +76,14 @@ class Errors(NamedTuple):
 
 
 class DaflRow(NamedTuple):
-    """A row of DAFL's Table 1: rounds for each of DAFL_DEVICES, and the printed means of Low, Mid and High."""
+    """A row of [DAFL, Table 1]: rounds for each of DAFL_DEVICES, and the printed means of Low, Mid and High."""
 
     cells: tuple[float | None, ...]
     means: tuple[float | None, ...]
 
 
 class M2fClient(NamedTuple):
-    """A row of M2F's Tables 2 and 3; accuracy in per cent."""
+    """A row of [M2F, Tables 2 and 3]; accuracy in per cent."""
 
     number: int
     epochs: int
@@ -95,6 +106,6 @@ class Published:
 
 @cache
 def published() -> Published:
-    """What `published.json` holds."""
+    """The tables in `published.json`."""
     text = files("fedmerit.papers").joinpath("published.json").read_text(encoding="utf-8")
     return TypeAdapter(Published).validate_json(text)

@@ -1,4 +1,4 @@
-"""Parts of a picture (SVG): the frame with its own white ground, texts, and curves with bands."""
+"""Pictures (SVG): the frame with its own white background, texts, lines, bars, and curves with bands."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ INK, SOFT, GRID, MARK = "#222", "#666", "#ddd", "#999"
 
 
 def picture(width: int, height: int, title: str, parts: Iterable[str]) -> str:
-    """A whole picture; a dark page does not swallow it."""
+    """A whole picture, readable on a dark page too."""
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="sans-serif" font-size="13">'
-    ground = f'<rect fill="#fff" width="{width}" height="{height}"/>'
-    return "\n".join([head, f"<title>{escape(title)}</title>", ground, *parts, "</svg>", ""])
+    background = f'<rect fill="#fff" width="{width}" height="{height}"/>'
+    return "\n".join([head, f"<title>{escape(title)}</title>", background, *parts, "</svg>", ""])
 
 
 def text(x: float, y: float, words: str, colour: str = INK, anchor: str = "start") -> str:
-    """Some words."""
+    """A text."""
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
@@ -46,7 +46,7 @@ def curve(xs: Sequence[float] | Vector, ys: Sequence[float] | Vector, colour: st
 
 
 def band(xs: Vector, low: Vector, high: Vector, colour: str) -> str:
-    """The ground between two curves."""
+    """The area between two curves."""
     points = f"{_points(xs, low)} {_points(xs[::-1], high[::-1])}"
     return f'<polygon fill="{colour}" fill-opacity="0.15" stroke="none" points="{points}"/>'
 

@@ -1,4 +1,4 @@
-"""Data of a report: what the ledgers of the compared runs say, as plain values ready for JSON."""
+"""Data of a report: what the ledgers of the compared runs hold, as plain values ready for JSON."""
 
 from __future__ import annotations
 
@@ -13,46 +13,48 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.errors import FolderError, UserError
-from fedmerit.report.detail import has_groups, run_detail
-from fedmerit.report.events import group_events
-from fedmerit.report.folders import Meant, Row, expand, make_rows
-from fedmerit.report.measured import measure_run
-from fedmerit.report.rows import Played, row_data
+from fedmerit.report.folders import Row, Selection, make_rows, select_runs
+from fedmerit.report.rows import RunResult, measure_run, row_data
+from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import open_ledger
 from fedmerit.store.settings import Settings, differences, environment_of, settings_of, toml_lines
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """One run as its ledger tells it in short, and what it ran with."""
+class PageRun:
+    """One run of the page: its settings, the orders and scores that it used, its result.
+
+    `panels` names the panels that it has data for, beyond those of every run.
+    """
 
     folder: Path
     config: Settings
     meta: Mapping[str, str]
     orders: Sequence[Sequence[str]]
     scores: Sequence[str]
-    played: Played
-    has: Sequence[str]
-    """Which panels it has something for, beyond those of every run."""
+    result: RunResult
+    panels: Sequence[str]
 
 
-def collect(given: Sequence[Path], room: int, pack: Callable[[Any], str]) -> tuple[dict[str, Any], dict[int, str]]:
-    """What the page shows of all runs, and the detail of as many as there is room for, packed, by the run's place.
+def collect(
+    folders: Sequence[Path], budget: int, encode: Callable[[Any], str]
+) -> tuple[dict[str, Any], dict[int, str]]:
+    """What the page shows of all runs, and the encoded detail of as many runs as the budget allows, by the run's place.
 
-    The first runs of all rows come first, then the second ones; the first of all is there whatever its size.
+    The first seeds of all rows come first, then the second ones; the first run is included whatever its size.
     """
-    meant = expand(given)
-    runs = [_open(one.folder, meant) for one in meant.runs]
-    rows = make_rows(meant.runs, [run.config for run in runs])
+    selection = select_runs(folders)
+    runs = [_read_run(run.folder, selection) for run in selection.runs]
+    rows = make_rows(selection.runs, [run.config for run in runs])
     details: dict[int, str] = {}
     for place in _first_seeds_first(rows):
         with _reading(runs[place].folder) as ledger:
-            packed = pack(run_detail(ledger, ledger.rounds()))
-        if details and sum(map(len, details.values())) + len(packed) > room:
+            encoded = encode(run_detail(ledger, ledger.rounds()))
+        if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
-        details[place] = packed
-    about = {"waiting": meant.waiting, "targets": meant.targets, "shares": meant.shares}
+        details[place] = encoded
+    about = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
     return about | _page(rows, runs, details), details
 
 
@@ -60,9 +62,9 @@ def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
     return (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None)
 
 
-def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str]) -> dict[str, Any]:
+def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Mapping[int, str]) -> dict[str, Any]:
     config = [settings_of([toml_lines(runs[place].config) for place in row.runs]) for row in rows]
-    around = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
+    environment = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
     row_of = {place: number for number, row in enumerate(rows) for place in row.runs}
     return {
         "rows": [
@@ -70,9 +72,9 @@ def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str
                 "label": row.label,
                 "runs": row.runs,
                 **_recipe([runs[place] for place in row.runs]),
-                **row_data([runs[place].played for place in row.runs]),
+                **row_data([runs[place].result for place in row.runs]),
                 "config": config[number],
-                "environment": around[number],
+                "environment": environment[number],
             }
             for number, row in enumerate(rows)
         ],
@@ -80,9 +82,9 @@ def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str
             {
                 "row": row_of[place],
                 "folder": str(run.folder),
-                "played": run.played.costs["played"],
+                "played": run.result.costs["played"],
                 "detail": place in details,
-                "has": run.has,
+                "has": run.panels,
             }
             for place, run in enumerate(runs)
         ],
@@ -95,7 +97,7 @@ def _page(rows: Sequence[Row], runs: Sequence[Opened], details: Mapping[int, str
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Ledger]:
-    """A ledger to read from; what is wrong inside of it is a matter of the folder, not of the program."""
+    """A ledger to read from; a damaged one is the folder's fault, so it becomes a user error that names the folder."""
     try:
         with open_ledger(folder) as ledger:
             yield ledger
@@ -104,26 +106,26 @@ def _reading(folder: Path) -> Iterator[Ledger]:
     except (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError) as error:
         raise FolderError(
             f"cannot read the ledger in {folder}: it is damaged ({type(error).__name__}: {error}); "
-            "leave that folder out, or play the run again"
+            "leave that folder out, or run it again"
         ) from None
 
 
-def _open(folder: Path, meant: Meant) -> Opened:
+def _read_run(folder: Path, selection: Selection) -> PageRun:
     with _reading(folder) as ledger:
         meta, rounds = ledger.meta(), ledger.rounds()
         config = _config(meta)
-        run = config.get("run") or {}
-        played = Played(
-            run.get("seed"),
+        settings = config.get("run") or {}
+        result = RunResult(
+            settings.get("seed"),
             len(ledger.names()),
-            run.get("rounds"),
+            settings.get("rounds"),
             _costs(rounds),
-            measure_run(ledger, rounds, meant.targets, meant.shares),
+            measure_run(ledger, rounds, selection.targets, selection.shares),
             group_events(ledger.events()),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
         scores = [*dict.fromkeys(row["score"] for row in rounds if row["score"])]
-        return Opened(folder, config, meta, orders, scores, played, list(_has(ledger, rounds)))
+        return PageRun(folder, config, meta, orders, scores, result, list(_panels(ledger, rounds)))
 
 
 def _config(meta: Mapping[str, str]) -> Settings:
@@ -132,16 +134,16 @@ def _config(meta: Mapping[str, str]) -> Settings:
     return config if isinstance(config, dict) else {}
 
 
-def _has(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A search tries in every round that it plays; groups may come late."""
+def _panels(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The panels that only some runs have; groups may appear late, so all rounds are looked at."""
     if any(ledger.tried(row["round"]) for row in rounds):
         yield "search"
     if has_groups(rounds):
         yield "groups"
 
 
-def _recipe(runs: Sequence[Opened]) -> dict[str, Any]:
-    """What was run; score and normalise as the recipe has them, for it may know better than the settings say."""
+def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
+    """What was run; score and normalise come from the recipe, which may override the settings."""
     recipe = runs[0].config.get("recipe") or {}
     orders = [list(order) for order in dict.fromkeys(tuple(order) for run in runs for order in run.orders)]
     scores = [*dict.fromkeys(score for run in runs for score in run.scores)]

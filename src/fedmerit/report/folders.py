@@ -1,4 +1,4 @@
-"""Folders of a report: a study's folder stands for its runs, and runs that differ in the seed alone are one row."""
+"""Folders of a report: which runs the given folders hold, and which of them are one row."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A run folder; `row` is the name of its row, in its study or else by its own name, None where that tells nothing.
+class RunFolder:
+    """A run folder; `row` is the name of its row in its study, or else in its own name; None where it has neither.
 
     `home` is the folder that the row's name belongs to.
     """
@@ -40,55 +40,55 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
-    """The runs that are meant; how many more their studies ask for; the targets and shares that these have set."""
+class Selection:
+    """The runs to report on; how many more their studies plan; the targets and shares that these studies set."""
 
-    runs: Sequence[Found]
+    runs: Sequence[RunFolder]
     waiting: int
     targets: Sequence[float]
     shares: Sequence[float]
 
 
-def expand(given: Sequence[Path]) -> Meant:
-    """A study's folder stands for the runs that it has begun, any other for one run."""
-    runs: list[Found] = []
+def select_runs(folders: Sequence[Path]) -> Selection:
+    """A study's folder stands for the runs that it has started, any other folder for one run."""
+    runs: list[RunFolder] = []
     waiting, targets, shares = 0, set[float](), set[float]()
-    for folder in given:
+    for folder in folders:
         if not (folder / STUDY).is_file():
-            runs.append(_run(folder))
+            runs.append(_single_run(folder))
             continue
         plan = read_plan(folder)
         planned = members(plan, folder)
-        begun = [Found(one.folder, one.row, folder.resolve()) for one in planned if one.begun]
+        begun = [RunFolder(member.folder, member.row, folder.resolve()) for member in planned if member.begun]
         if not begun:
-            raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; play it first")
+            raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; run it first")
         runs += begun
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}
         shares |= {*plan.shares}
-    return Meant(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES))
+    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES))
 
 
-def _run(folder: Path) -> Found:
-    """A run folder; one that only holds some is told apart, for it is an easy slip."""
+def _single_run(folder: Path) -> RunFolder:
+    """A run folder; a folder that only holds run folders is an easy slip and gets its own message."""
     inside = folder.iterdir() if folder.is_dir() else ()
     if not (folder / LEDGER).is_file() and any((path / LEDGER).is_file() for path in inside):
         raise FolderError(f"no run in {folder} itself: it holds run folders; give these: {folder}/*")
     named = SEEDED.fullmatch(folder.resolve().name)
-    return Found(folder, named["row"] if named else None, folder.resolve().parent)
+    return RunFolder(folder, named["row"] if named else None, folder.resolve().parent)
 
 
-def make_rows(runs: Sequence[Found], configs: Sequence[Settings]) -> list[Row]:
-    """In the order of their first runs.
+def make_rows(runs: Sequence[RunFolder], configs: Sequence[Settings]) -> list[Row]:
+    """The rows, in the order of their first runs.
 
-    Runs are of one row where their settings are the same but for the seed (and for what changes no result), and where
-    the names of their rows are the same, if they have any. A seed that comes again begins another row: a run counted
-    twice would make a band look surer than it is. So does a run of unknown settings.
+    Runs are one row where their settings are equal except for the seed (and for what changes no result), and where
+    the names of their rows are equal, if they have any. A repeated seed starts another row: a run counted twice would
+    make a band look narrower than it is. So does a run of unknown settings.
     """
     rows: dict[object, list[int]] = {}
     seen: Counter[object] = Counter()
     for place, (run, config) in enumerate(zip(runs, configs, strict=True)):
-        kind = (run.row, _alike(config) if config else place)
+        kind = (run.row, _without_seed(config) if config else place)
         seed = (config.get("run") or {}).get("seed")
         rows.setdefault((kind, seen[kind, seed]), []).append(place)
         seen[kind, seed] += 1
@@ -97,7 +97,7 @@ def make_rows(runs: Sequence[Found], configs: Sequence[Settings]) -> list[Row]:
 
 
 def labels(paths: Sequence[Sequence[str]]) -> list[str]:
-    """The last parts of paths, as many as tell them apart; a path that comes twice gets numbers."""
+    """The last parts of paths, as many as tell them apart; a path that occurs twice gets numbers."""
     names = [""] * len(paths)
     for depth in range(1, max(map(len, paths)) + 1):
         names = ["/".join(parts[-depth:]) for parts in paths]
@@ -106,14 +106,14 @@ def labels(paths: Sequence[Sequence[str]]) -> list[str]:
     return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
-def _path(runs: Sequence[Found]) -> tuple[str, ...]:
+def _path(runs: Sequence[RunFolder]) -> tuple[str, ...]:
     """The row's name below its home: its given name, else what the folders' names begin with."""
     names = [run.folder.resolve().name for run in runs]
-    signs = takewhile(lambda signs: len(set(signs)) == 1, zip(*names, strict=False))
-    common = names[0] if len(names) == 1 else "".join(one for one, *_ in signs).rstrip("-_.= ")
+    letters = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
+    common = names[0] if len(names) == 1 else "".join(letter for letter, *_ in letters).rstrip("-_.= ")
     return (*runs[0].home.parts, runs[0].row or common or f"{names[0]} and {len(names) - 1} more")
 
 
-def _alike(config: Settings) -> tuple[Line, ...]:
-    """The settings, without those that runs of one row may differ in."""
+def _without_seed(config: Settings) -> tuple[Line, ...]:
+    """The settings, without those in which runs of one row may differ."""
     return tuple(line for line in toml_lines(config) if line[0] not in FREE_KEYS | {SEED})

@@ -1,4 +1,4 @@
-"""The HTML report: one or several runs in one file that opens offline and asks nothing of any network."""
+"""The HTML report: one or several runs in one file that opens offline and makes no network request."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SCRIPTS = (
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
-ROOM = 7_000_000
-"""Signs for the detail of runs; with the rest of the page, a file stays under 10 MB."""
+DETAIL_BUDGET = 7_000_000
+"""Characters for the detail of runs; with the rest of the page, a file stays under 10 MB."""
 
 
 def write_report(folders: Sequence[Path], out: Path) -> None:
-    """Write a new file about runs and studies; a reader finds all of it or nothing."""
+    """Write a new file about runs and studies, completely or not at all."""
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
     check_new_file(out, "another --out")
     plotly = _plotly()
-    write_new_file(out, render(*collect(folders, ROOM, embed), plotly), "another --out")
+    write_new_file(out, render(*collect(folders, DETAIL_BUDGET, embed), plotly), "another --out")
 
 
 def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> str:
@@ -48,18 +48,18 @@ def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> 
         style="\n".join(map(_read, STYLES)),
         data=embed(data),
         details="\n".join(DETAIL.format(place, text) for place, text in details.items()),
-        plotly=squeeze(plotly),
+        plotly=deflate(plotly),
         script=script,
     )
 
 
 def embed(data: Any) -> str:
-    """Data as it stands in the page."""
-    return squeeze(json.dumps(data, separators=(",", ":"), allow_nan=False))
+    """Data as the page holds it: compressed JSON."""
+    return deflate(json.dumps(data, separators=(",", ":"), allow_nan=False))
 
 
-def squeeze(text: str) -> str:
-    """Deflated and in base64: a third of the size, and no sign in it that could end the element it stands in."""
+def deflate(text: str) -> str:
+    """Deflated and in base64: a third of the size, with no character that could end the element around it."""
     return b64encode(compress(text.encode(), 9)).decode()
 
 
@@ -75,20 +75,20 @@ def _plotly() -> str:
 
 
 def called_at_once(script: str) -> str:
-    """The script with its one large function, which is handed on to be called, in parentheses; else as it is.
+    """The script with its one large function, which is passed on to be called, in parentheses; else unchanged.
 
-    Chromium reads a function twice, first to find its end, unless parentheses tell that it is called at once. For
-    plotly's 4.8 MB that is a sixth of the time to the first chart.
+    Chromium parses a function twice, first to find its end, unless parentheses say that it is called at once. For
+    plotly's 4.8 MB that takes a sixth of the time to the first chart.
     """
     begin, end = ", () => {\n", "}));"
-    before, found, body = script.rstrip().partition(begin)
-    if not found or len(before) > 1000 or not body.endswith(end):
+    before, match, body = script.rstrip().partition(begin)
+    if not match or len(before) > 1000 or not body.endswith(end):
         return script
     return f"{before}, (() => {{\n{body.removesuffix(end)}}})));\n"
 
 
 def _join(names: Sequence[str]) -> str:
-    """Files that share one scope of their own, in which they may wait for data."""
+    """The scripts in one async scope, so that they can wait for data."""
     return '"use strict";\n(async () => {\n' + "\n".join(_read(f"{name}.js") for name in names) + "})();\n"
 
 

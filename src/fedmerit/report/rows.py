@@ -1,32 +1,65 @@
-"""Rows of a report: what the runs of one row, which differ in the seed alone, say together."""
+"""Rows of a report: the metrics of each run by round, and their mean and range over the seeds of one row."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
 
-from fedmerit.report.columns import Number, shorten
-from fedmerit.report.measured import ACCURACY, Measured
+import numpy as np
 
+from fedmerit.core.measures import rounds_to_target, spread, worst_mean
+from fedmerit.core.types import Vector
+from fedmerit.core.validation import SERVER
+from fedmerit.report.packing import Number, shorten
+from fedmerit.store.ledger import Ledger
+
+PERCENTILES = ("p10", "p50", "p90")
 DIGITS = 6
-"""Significant digits of accuracies and other figures of whole runs."""
+"""Significant digits of accuracies and other numbers about whole runs."""
+STEPS = 50
+"""The clients' final accuracies are kept as this many quantiles: each stands for 2 % of the clients."""
 
+ByRound: TypeAlias = Mapping[int, float | None]
 Band: TypeAlias = list[Number]
-"""Mean, lowest and highest over the seeds; just the one value of a single run."""
+"""Mean, lowest and highest over the seeds; a single value where there is one run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """One run as its row needs it; `costs` are rounds played, bytes and seconds; None is not known."""
+class Metric:
+    """A name and where it was measured: ("accuracy", ""), or an objective at the server, its median or worst client."""
+
+    name: str
+    at: str = ""
+
+
+ACCURACY = Metric("accuracy")
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetrics:
+    """What was measured in one run; all of it is empty before the first evaluated round.
+
+    `curves` has each metric by round, `reached` a line per target with the round in which each share of the clients
+    got there (None: never), `final` the distribution of the clients' last accuracies.
+    """
+
+    curves: Mapping[Metric, ByRound]
+    reached: Sequence[Sequence[int | None]]
+    final: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run as its row needs it; `costs` are rounds played, bytes and seconds; None means unknown."""
 
     seed: int | None
     clients: int
     planned: int | None
     costs: Mapping[str, float]
-    measured: Measured
+    metrics: RunMetrics
     events: Sequence[Mapping[str, Any]]
 
     @property
@@ -35,9 +68,58 @@ class Played:
         return self.planned is not None and self.costs["played"] < self.planned
 
 
-def row_data(runs: Sequence[Played]) -> dict[str, Any]:
-    """Figures, curves and targets; a run without an evaluated round counts as unfinished and in nothing else."""
-    tested = [run.measured for run in runs if run.measured.curves]
+def measure_run(
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float]
+) -> RunMetrics:
+    """The metrics of a run, read from its ledger."""
+    tested, local = ledger.local_accuracy()
+    evaluated = [row for row in rounds if row["accuracy"] is not None]
+    if not tested or not evaluated:
+        return RunMetrics({}, [], [])
+    curves = {
+        **{Metric(name): {row["round"]: row[name] for row in evaluated} for name in (ACCURACY.name, *PERCENTILES)},
+        Metric("worst"): _by_round(tested, [worst_mean(row) for row in local]),
+        Metric("spread"): _by_round(tested, [spread(row) for row in local]),
+        **dict(_audit_curves(ledger)),
+    }
+    reached = [[rounds_to_target(tested, local, target, share) for share in shares] for target in targets]
+    return RunMetrics(curves, reached, distribution(local[-1]))
+
+
+def distribution(local: Vector) -> list[float]:
+    """Quantiles of the clients' accuracies from the lowest to the highest; empty where none is known."""
+    known = local[~np.isnan(local)]
+    middles = (np.arange(STEPS) + 0.5) / STEPS
+    return np.quantile(known, middles, method="inverted_cdf").tolist() if len(known) else []
+
+
+def _by_round(rounds: Sequence[int], values: Sequence[float]) -> dict[int, float | None]:
+    return {index: None if np.isnan(value) else value for index, value in zip(rounds, values, strict=True)}
+
+
+def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
+    """Each objective at the server, at the median client and at the worst client, where anybody could measure it."""
+    audits: dict[str, dict[int, dict[int, float | None]]] = {}
+    for index, client, objective, value in ledger.audits():
+        audits.setdefault(objective, {}).setdefault(index, {})[client] = value
+    for objective, by_round in audits.items():
+        clients = {index: _known_of_clients(values) for index, values in by_round.items()}
+        for at, curve in (
+            ("server", {index: values.get(SERVER) for index, values in by_round.items()}),
+            ("median", {index: float(np.median(known)) if known else None for index, known in clients.items()}),
+            ("worst", {index: min(known, default=None) for index, known in clients.items()}),
+        ):
+            if any(value is not None for value in curve.values()):
+                yield Metric(objective, at), curve
+
+
+def _known_of_clients(values: Mapping[int, float | None]) -> list[float]:
+    return [value for client, value in values.items() if client != SERVER and value is not None]
+
+
+def row_data(runs: Sequence[RunResult]) -> dict[str, Any]:
+    """Costs, curves and targets over the seeds; a run without an evaluated round counts as unfinished and no more."""
+    tested = [run.metrics for run in runs if run.metrics.curves]
     return {
         "seeds": [run.seed for run in runs],
         "clients": max(run.clients for run in runs),
@@ -46,7 +128,7 @@ def row_data(runs: Sequence[Played]) -> dict[str, Any]:
         "tested": len(tested),
         "costs": {name: band([run.costs[name] for run in runs]) for name in runs[0].costs},
         "best": _best(tested),
-        "curve": _curves(tested),
+        "curve": _mean_curves(tested),
         "final": [shorten(fmean(values), DIGITS) for values in zip(*(run.final for run in tested), strict=True)],
         "reached": [
             [median_round(cell) for cell in zip(*lines, strict=True)]
@@ -57,7 +139,7 @@ def row_data(runs: Sequence[Played]) -> dict[str, Any]:
 
 
 def band(values: Sequence[float | None]) -> Band:
-    """Unknown where one of them is."""
+    """Mean, lowest and highest; unknown where one of the values is."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return [None] * (3 if len(values) > 1 else 1)
@@ -66,36 +148,39 @@ def band(values: Sequence[float | None]) -> Band:
 
 
 def median_round(reached: Sequence[int | None]) -> list[Number]:
-    """The median over the seeds, for which never is later than any round (None: never); and how many came there."""
-    ordered = sorted(math.inf if number is None else number for number in reached)
+    """The median over the seeds, where never (None) is later than any round; and how many seeds got there."""
+    ordered = sorted(math.inf if index is None else index for index in reached)
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    return [shorten(middle, DIGITS), sum(number is not None for number in reached)]
+    return [shorten(middle, DIGITS), sum(index is not None for index in reached)]
 
 
-def _curves(runs: Sequence[Measured]) -> dict[str, Any]:
-    """Over the rounds that all of them have evaluated: a mean over fewer seeds would jump where one of them ends."""
+def _mean_curves(runs: Sequence[RunMetrics]) -> dict[str, Any]:
+    """Over the rounds that all runs have evaluated: a mean over fewer seeds would jump where one of them ends."""
     if not runs:
         return {"round": [], "measures": []}
     rounds = sorted(set.intersection(*({*run.curves[ACCURACY]} for run in runs)))
-    shared = [measure for measure in runs[0].curves if all(measure in run.curves for run in runs)]
-    bands = [[band([run.curves[measure].get(number) for run in runs]) for number in rounds] for measure in shared]
-    lines = [[list(line) for line in zip(*found, strict=True)] for found in bands]
+    shared = [metric for metric in runs[0].curves if all(metric in run.curves for run in runs)]
+    bands = [[band([run.curves[metric].get(index) for run in runs]) for index in rounds] for metric in shared]
+    lines = [[list(line) for line in zip(*by_round, strict=True)] for by_round in bands]
     return {
         "round": rounds,
-        "measures": [{"name": m.name, "at": m.at, "lines": found} for m, found in zip(shared, lines, strict=True)],
+        "measures": [
+            {"name": metric.name, "at": metric.at, "lines": of_metric}
+            for metric, of_metric in zip(shared, lines, strict=True)
+        ],
     }
 
 
-def _best(runs: Sequence[Measured]) -> dict[str, Any] | None:
+def _best(runs: Sequence[RunMetrics]) -> dict[str, Any] | None:
     """The highest accuracy of each run, and the rounds in which it was first reached."""
     if not runs:
         return None
     best = [max(run.curves[ACCURACY].items(), key=lambda item: item[1] or 0.0) for run in runs]
-    return {"accuracy": band([value for _, value in best]), "round": band([number for number, _ in best])}
+    return {"accuracy": band([value for _, value in best]), "round": band([index for index, _ in best])}
 
 
-def _count_events(runs: Sequence[Played]) -> list[dict[str, Any]]:
-    """How often each kind was noted in all runs together."""
+def _count_events(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """How often each kind of event was noted in all runs together."""
     kinds = dict.fromkeys(group["kind"] for run in runs for group in run.events)
     counts = {kind: [group["count"] for run in runs for group in run.events if group["kind"] == kind] for kind in kinds}
-    return [{"kind": kind, "count": sum(found), "runs": len(found)} for kind, found in counts.items()]
+    return [{"kind": kind, "count": sum(by_run), "runs": len(by_run)} for kind, by_run in counts.items()]

@@ -16,7 +16,7 @@ from fedmerit.store.ledger import Ledger
 
 
 def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False) -> dict[str, Any]:
-    """The figures of a run as plain values; None where a target was not reached."""
+    """The results of a run as plain values; None where a target was not reached."""
     rounds = [row for row in ledger.rounds() if row["accuracy"] is not None]
     if not rounds:
         raise UserError("the run has no evaluated round yet")
@@ -45,7 +45,7 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
 
 
 def _groups(ledger: Ledger) -> dict[str, Any] | None:
-    """How many groups there were and what became of the rewards; None where all share one model."""
+    """How many groups there were and how many rewards were accepted; None where all clients share one model."""
     rewards = ledger.rewards()
     if not rewards:
         return None
@@ -58,47 +58,48 @@ def _groups(ledger: Ledger) -> dict[str, Any] | None:
 
 
 def _search(ledger: Ledger) -> dict[str, Any] | None:
-    """What the run's search asked of the clients, and which orders it took; None where there was no search."""
+    """What the run's search asked of the clients, and which orders it chose; None where there was no search."""
     tried = [options for row in ledger.rounds() if (options := ledger.tried(row["round"]))]
     if not tried:
         return None
-    taken = Counter(one.weighting for options in tried for one in options if one.chosen)
+    taken = Counter(option.weighting for options in tried for option in options if option.chosen)
     return {
         "exchanges": sum(row["exchanges"] for row in ledger.rounds()),
         "evaluations": sum(row["evaluations"] for row in ledger.rounds()),
         "tests": sum(row["tests"] for row in ledger.rounds()),
         "options_per_round": sum(map(len, tried)) / len(tried),
-        "asked_per_round": sum(one.quality is not None for options in tried for one in options) / len(tried),
+        "asked_per_round": sum(option.quality is not None for options in tried for option in options) / len(tried),
         "taken": dict(taken.most_common()),
     }
 
 
 def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
-    """The same for people; a dash where a target was not reached."""
+    """The same as text and tables; a dash where a target was not reached."""
     yield (
         f"{result['rounds']} rounds, {result['clients']} clients: accuracy {result['accuracy']:.4f} "
         f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); "
         f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
     )
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
-    if found := result["search"]:
+    if search := result["search"]:
         yield (
-            f"search: exchanges {found['exchanges']}, models {found['evaluations']}, "
-            f"tested by clients {found['tests']} times; per round "
-            f"{found['options_per_round']:.2f} orders differed and {found['asked_per_round']:.2f} were asked about"
+            f"search: exchanges {search['exchanges']}, models {search['evaluations']}, "
+            f"tested by clients {search['tests']} times; per round "
+            f"{search['options_per_round']:.2f} orders differed and {search['asked_per_round']:.2f} were asked about"
         )
-        orders = [(way, str(count)) for way, count in found["taken"].items()]
+        orders = [(order, str(count)) for order, count in search["taken"].items()]
         yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
-    if found := result["audit"]:
-        told = ", ".join(f"{name} {'unknown' if value is None else f'{value:.4f}'}" for name, value in found.items())
-        yield f"audit at the server after round {result['rounds']}: {told}"
-    if found := result["groups"]:
-        counts = ", ".join(f"{number} in {rounds} rounds" for number, rounds in found["rounds_with"].items())
+    if audit := result["audit"]:
+        values = ", ".join(f"{name} {'unknown' if value is None else f'{value:.4f}'}" for name, value in audit.items())
+        yield f"audit at the server after round {result['rounds']}: {values}"
+    if groups := result["groups"]:
+        counts = ", ".join(f"{number} in {rounds} rounds" for number, rounds in groups["rounds_with"].items())
         yield (
-            f"groups: {counts}; rewards: {found['accepted']} of {found['rewards']} taken, {found['bytes'] / 1e6:.1f} MB"
+            f"groups: {counts}; rewards: {groups['accepted']} of {groups['rewards']} taken, "
+            f"{groups['bytes'] / 1e6:.1f} MB"
         )
     rows = [
-        (f"{float(target):.0%}", *("-" if round is None else str(round) for round in cells.values()))
+        (f"{float(target):.0%}", *("-" if index is None else str(index) for index in cells.values()))
         for target, cells in result["rounds_to_target"].items()
     ]
     header = ("target", *(f"{share:.0%}" for share in SHARES))

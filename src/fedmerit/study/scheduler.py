@@ -12,14 +12,14 @@ from multiprocessing.context import ForkServerProcess
 from typing import Self, TypeAlias
 
 from fedmerit.config.schema import Config
-from fedmerit.engine.run import GIB
 from fedmerit.engine.loop import Stopping
+from fedmerit.engine.run import GIB
 from fedmerit.errors import ConfigError, RunFailed, RunStopped
 from fedmerit.fleet.local import quarter_of_ram
 from fedmerit.fleet.pool import ensure_forkserver
 from fedmerit.study.study_folder import Member
 from fedmerit.study.worker import STOP, Answer, CheckJob, Ended, Job, RunJob, work
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 PATIENCE = 0.2
 """Seconds to wait for answers; Ctrl-C is noticed that soon."""

@@ -119,11 +119,15 @@ class ClientData:
 
 @dataclass(frozen=True, slots=True)
 class ServerData:
-    """The server half of a federation: the clients' names and the server's own rows, but no row of a client."""
+    """The server half of a federation: the clients' names and the server's own rows, but no row of a client.
+
+    `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
+    """
 
     names: tuple[str, ...]
     classes: int
     server: Samples | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))

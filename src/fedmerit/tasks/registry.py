@@ -33,14 +33,6 @@ TASKS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A federation's data and the learner that its clients use: everything a local fleet needs to know."""
-
-    federation: Federation
-    learner: Learner
-
-
-@dataclass(frozen=True, slots=True)
 class ServerHalf:
     """What the server of a task needs: it holds no row of a client."""
 
@@ -54,6 +46,22 @@ class ClientHalf:
 
     data: ClientData
     learner: Learner
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A federation's data and the learner that its clients use: everything a local fleet needs to know."""
+
+    federation: Federation
+    learner: Learner
+
+    def client(self, client: ClientId) -> ClientHalf:
+        """One client's half, as views of its rows."""
+        return ClientHalf(self.federation.client(client), self.learner)
+
+    def server(self) -> ServerHalf:
+        """The server's half."""
+        return ServerHalf(self.federation.server_data(), self.learner)
 
 
 def find_task(name: str) -> TaskSpec:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedmerit.errors import UnknownName
-from fedmerit.papers.errata.counts import FEDVAL_NOTATION, PARAMETER_COUNTS
 from fedmerit.papers.errata.dafl import DAFL
-from fedmerit.papers.errata.entry import Erratum
-from fedmerit.papers.errata.finding1 import FINDING_1
-from fedmerit.papers.errata.labels import FINDING_2, FINDING_5
+from fedmerit.papers.errata.erratum import Erratum
+from fedmerit.papers.errata.fedval import FEDVAL_NOTATION
+from fedmerit.papers.errata.findings import FINDING_2, FINDING_3, FINDING_4, FINDING_5
+from fedmerit.papers.errata.idle_priority import FINDING_1
 from fedmerit.papers.errata.m2f import M2F
-from fedmerit.papers.errata.noise import FINDING_3, FINDING_4
-from fedmerit.papers.errata.pmcfl import PMCFL
+from fedmerit.papers.errata.pmcfl import PARAMETER_COUNTS, PMCFL
 from fedmerit.papers.errata.pmcfl_tables import PMCFL_TABLES
 
 _FINDINGS = (FINDING_1, FINDING_2, FINDING_3, FINDING_4, FINDING_5)
@@ -21,7 +20,7 @@ ERRATA: Mapping[str, Erratum] = {erratum.name: erratum for erratum in _ALL}
 
 
 def find_erratum(name: str) -> Erratum:
-    """The erratum called so."""
+    """The erratum of that name."""
     if name not in ERRATA:
         raise UnknownName("erratum", name, ERRATA)
     return ERRATA[name]

@@ -1,4 +1,4 @@
-"""DAFL: its example, its means and its prose; and what can only be read."""
+"""DAFL: its example, the means of its Table 1 and its prose; and what can only be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.scores import Prioritized, importance
-from fedmerit.papers.errata.entry import Erratum, Evidence, Step, cannot, percent, shown
+from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, percent, shown
 from fedmerit.papers.published import DAFL_DEVICES, published
 
 Cells: TypeAlias = tuple[float | None, ...]
@@ -35,8 +35,8 @@ def _example() -> Evidence:
 
 def group_mean(cells: Cells, group: int) -> float | None:
     """The mean of a group's two columns; None where one was not reached."""
-    one, other = cells[2 * group : 2 * group + 2]
-    return None if one is None or other is None else (one + other) / 2
+    left, right = cells[2 * group : 2 * group + 2]
+    return None if left is None or right is None else (left + right) / 2
 
 
 def _low() -> Evidence:
@@ -65,7 +65,7 @@ def _improvement() -> Evidence:
 
 
 class Mean(NamedTuple):
-    """A printed mean that the table's cells give again."""
+    """A printed mean of [DAFL, Table 1] and what the cells give."""
 
     of: str
     exact: float
@@ -73,13 +73,13 @@ class Mean(NamedTuple):
 
     @property
     def cut(self) -> bool:
-        """Digits were cut off where rounding to as many would have given more."""
+        """Whether digits were cut off where rounding would have given more."""
         places = len(f"{self.printed:g}".partition(".")[2])
         return round(self.exact, places) > self.printed + 1e-9
 
     @property
     def rounded_up(self) -> bool:
-        """What is printed is more than the mean."""
+        """Whether the printed value is above the mean."""
         return self.printed > self.exact + 1e-9
 
     def __str__(self) -> str:
@@ -88,35 +88,35 @@ class Mean(NamedTuple):
 
 def recomputed_means() -> list[Mean]:
     """Of the six orders, column by column, and of the two columns of each group."""
-    found = []
+    means = []
     for target, studies in published().dafl_rounds.items():
         orders = [row.cells for name, row in studies["MCA"].items() if name != "mean"]
         exact = tuple(None if None in column else float(np.mean(column)) for column in zip(*orders, strict=True))
         printed = {study: studies[study]["mean"] for study in ("MCA", "Final")}
         columns = [f"{devices} % of devices" for devices in DAFL_DEVICES]
-        found += _means_of(f"MCA at {target} %", columns, exact, printed["MCA"].cells)
+        means += _means_of(f"MCA at {target} %", columns, exact, printed["MCA"].cells)
         for study, cells in (("MCA", exact), ("Final", printed["Final"].cells)):
             groups = tuple(group_mean(cells, group) for group in range(len(GROUPS)))
-            found += _means_of(f"{study} at {target} %", GROUPS, groups, printed[study].means)
-    return found
+            means += _means_of(f"{study} at {target} %", GROUPS, groups, printed[study].means)
+    return means
 
 
 def _means_of(what: str, columns: Sequence[str], exact: Cells, printed: Cells) -> list[Mean]:
     triples = zip(columns, exact, printed, strict=True)
     return [
-        Mean(f"{what}, {name}", one, other) for name, one, other in triples if one is not None and other is not None
+        Mean(f"{what}, {name}", mean, value) for name, mean, value in triples if mean is not None and value is not None
     ]
 
 
 def _means() -> Evidence:
-    found = recomputed_means()
-    steps = [Step(f"mean of {mean.of}", mean.exact, mean.printed) for mean in found]
-    slips, ups = [str(mean) for mean in found if mean.cut], [str(mean) for mean in found if mean.rounded_up]
+    means = recomputed_means()
+    steps = [Step(f"mean of {mean.of}", mean.exact, mean.printed) for mean in means]
+    cut, up = [str(mean) for mean in means if mean.cut], [str(mean) for mean in means if mean.rounded_up]
     follows = (
-        f"Digits are cut off in {', '.join(slips)}; elsewhere the last one is rounded ({', '.join(ups)}). "
+        f"Digits are cut off in {', '.join(cut)}; elsewhere the last one is rounded ({', '.join(up)}). "
         "No conclusion changes."
     )
-    return shown(len(slips) == 5 and len(ups) > 0, follows, *steps)
+    return shown(len(cut) == 5 and len(up) > 0, follows, *steps)
 
 
 def _devices() -> Evidence:
@@ -138,7 +138,6 @@ DAFL = (
     Erratum(
         name="dafl-example-2",
         title="1.98, not 1.82",
-        digest=("B14",),
         paper="DAFL",
         place="Example 2, second order",
         printed="A score of 1.82 for criteria 0.9, 0.8, 0.5.",
@@ -148,7 +147,6 @@ DAFL = (
     Erratum(
         name="dafl-prose-low",
         title="Ds and Md, not Md and Ld",
-        digest=("B15",),
         paper="DAFL",
         place="Section 4, Study A on Table 1",
         printed="Md and Ld compared as 25.5 and 27, a difference of 6 %.",
@@ -158,7 +156,6 @@ DAFL = (
     Erratum(
         name="dafl-36-percent",
         title="27 % fewer rounds",
-        digest=("B16",),
         paper="DAFL",
         place="Section 4, Study A",
         printed="405 rounds instead of 552.5 are called an improvement of 36 %.",
@@ -168,7 +165,6 @@ DAFL = (
     Erratum(
         name="dafl-means",
         title="digits cut off or rounded",
-        digest=("B18",),
         paper="DAFL",
         place="Table 1, means",
         printed="Means of six orders and of pairs of columns, with one or two decimals.",
@@ -178,7 +174,6 @@ DAFL = (
     Erratum(
         name="dafl-75-devices",
         title="a fifth of 371",
-        digest=("B20",),
         paper="DAFL",
         place="Section 4, footnote 3",
         printed="20 % of 371 devices are 75.",
@@ -188,7 +183,6 @@ DAFL = (
     Erratum(
         name="dafl-notation",
         title="slips of the algorithm",
-        digest=("B17", "B19"),
         paper="DAFL",
         place="Algorithm 1, line 23; Section 1",
         printed="The accuracy kept after a failed search is a client's; the text jumps back to step 3, the algorithm "
@@ -201,7 +195,6 @@ DAFL = (
     Erratum(
         name="dafl-test-sets",
         title="chosen and reported on the same rows",
-        digest=("B21",),
         paper="DAFL",
         place="Section 2.2 and Table 1",
         printed="The order is chosen by the accuracy on the clients' test sets, on which the result is reported too.",

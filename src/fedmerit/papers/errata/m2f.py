@@ -1,4 +1,4 @@
-"""M2F: its tables, its measure of computation and its data; and what can only be read."""
+"""M2F: its tables, its measure of computation [M2F, eq. 10] and its data; and what can only be read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fedmerit.core.scores import Product
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import normalised
-from fedmerit.papers.errata.entry import Erratum, Evidence, Step, cannot, listed, percent, shown
-from fedmerit.papers.errata.facts import MNIST_LABELS
-from fedmerit.papers.published import M2fClient, published
+from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, listed, percent, shown
+from fedmerit.papers.published import MNIST_LABELS, M2fClient, published
 from fedmerit.study.fairness import convergence, rank_correlation
 
 SECOND_GROUP = (0, 6, 7, 8, 9)
+"""The digits of the second label group [M2F, sec. 5.1]."""
 
 
 def quality(clients: tuple[M2fClient, ...]) -> list[float]:
@@ -24,23 +24,24 @@ def quality(clients: tuple[M2fClient, ...]) -> list[float]:
 
 
 def _low_factors() -> Evidence:
-    steps, found = [], {}
+    steps, correlations = [], {}
     for number, clients in published().m2f_clients.items():
         accuracy = rank_correlation(quality(clients), [client.accuracy for client in clients])
         speed = rank_correlation(quality(clients), [client.convergent for client in clients])
-        found[number] = (accuracy, speed)
+        correlations[number] = (accuracy, speed)
         steps.append(Step(f"Table {number}: rank correlation of quality with accuracy", accuracy))
         steps.append(Step(f"Table {number}: rank correlation of quality with convergent iteration", speed))
     best = sorted(published().m2f_clients[3], key=lambda client: -client.accuracy)
     rank = [client.number for client in best].index(24) + 1
     steps.append(Step("Table 3: rank by accuracy of client 24 (1 epoch, rate 0.2) among six", rank))
+    (accuracy_2, speed_2), (accuracy_3, speed_3) = correlations[2], correlations[3]
     follows = (
         f"Client 24 has the fewest epochs and the lowest rate and is number {rank} of six in accuracy. The rank "
-        f"correlation of quality with accuracy is {found[2][0]:+.2f} in Table 2 and {found[3][0]:+.2f} in Table 3, "
-        f"with the convergent iteration {found[2][1]:+.2f} and {found[3][1]:+.2f}: speed follows quality, accuracy "
+        f"correlation of quality with accuracy is {accuracy_2:+.2f} in Table 2 and {accuracy_3:+.2f} in Table 3, "
+        f"with the convergent iteration {speed_2:+.2f} and {speed_3:+.2f}: speed follows quality, accuracy "
         "does not."
     )
-    return shown(rank == 2 and found[3][0] < 0 and found[3][1] < -0.9, follows, *steps)
+    return shown(rank == 2 and accuracy_3 < 0 and speed_3 < -0.9, follows, *steps)
 
 
 def _fastest() -> Evidence:
@@ -100,7 +101,6 @@ M2F = (
     Erratum(
         name="m2f-two-low-factors",
         title="accuracy does not follow quality",
-        digest=("B26",),
         paper="M2F",
         place="Section 5.2 on Tables 2 and 3",
         printed="Two or more low factors (epochs, samples, rate) certainly mean lower accuracy and slower convergence.",
@@ -110,7 +110,6 @@ M2F = (
     Erratum(
         name="m2f-fastest",
         title="two clients are fastest",
-        digest=("B27",),
         paper="M2F",
         place="Section 5.2 on Table 3",
         printed="Client 35 converges in the least time.",
@@ -120,7 +119,6 @@ M2F = (
     Erratum(
         name="m2f-late-average",
         title="the average favours who comes late",
-        digest=("B28",),
         paper="M2F",
         place="Tables 2 and 3, average accuracy",
         printed="Accuracies of clients that converged at different times, side by side.",
@@ -130,7 +128,6 @@ M2F = (
     Erratum(
         name="m2f-computation",
         title="a ratio above 1, used the other way round",
-        digest=("B24",),
         paper="M2F",
         place="Eq. 10, Sections 5.1 and 5.2",
         printed="Computation ability is a normalised ratio of training times; in the experiments more epochs mean "
@@ -143,7 +140,6 @@ M2F = (
     Erratum(
         name="m2f-disjoint",
         title="more images than there are",
-        digest=("B29",),
         paper="M2F",
         place="Section 5.1, data",
         printed="20 clients share a label group; the largest size printed, 1,498, points to 1,500 images each.",
@@ -153,7 +149,6 @@ M2F = (
     Erratum(
         name="m2f-notation",
         title="slips of notation",
-        digest=("B22", "B23"),
         paper="M2F",
         place="Eq. 2, 4, 6; steps 6, 8; Table 1",
         printed="Eq. 4 weighs one gradient and lacks the sum over the cluster; indices are used twice; a Delta "
@@ -166,7 +161,6 @@ M2F = (
     Erratum(
         name="m2f-wording",
         title="slips of wording",
-        digest=("B25",),
         paper="M2F",
         place="Sections 1 and 2; reference 9",
         printed="Matrix for metric, Sharply for Shapley; Ward's method, which needs Euclidean distances, is cited for "

@@ -1,4 +1,4 @@
-"""PMCFL: its example, its data and its network; and what can only be read."""
+"""PMCFL: its example, its data and its networks (with DAFL's); and what can only be read."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from scipy.special import expit, softmax
 from fedmerit.core.scores import Prioritized, WeightedMean
 from fedmerit.core.types import Vector
 from fedmerit.core.weights import normalised, weigh
-from fedmerit.papers.errata.entry import Erratum, Evidence, Step, cannot, listed, shown
-from fedmerit.papers.errata.facts import CELEBA_IMAGES, CELEBA_TESTS, MNIST_LABELS
-from fedmerit.papers.published import published
+from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, listed, shown
+from fedmerit.papers.published import CELEBA_IMAGES, CELEBA_TESTS, MNIST_LABELS, published
 
 ALICE_AND_BOB = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.5]])
-"""Dataset size, clothes diversity and image sharpness of the paper's example."""
+"""Dataset size, clothes diversity and image sharpness in [PMCFL, Examples 4.1 and 4.2]."""
 
 
 def _softmax() -> Evidence:
     outputs = np.array([-3.0, 0.0, 3.0])
-    chances = softmax(outputs[:, np.newaxis], axis=1)[:, 0]
-    steps = [Step(f"softmax of the single output {z:g}", float(p)) for z, p in zip(outputs, chances, strict=True)]
+    probabilities = softmax(outputs[:, np.newaxis], axis=1)[:, 0]
+    steps = [Step(f"softmax of the single output {z:g}", float(p)) for z, p in zip(outputs, probabilities, strict=True)]
     steps += [Step(f"sigmoid of the single output {z:g}", float(expit(z))) for z in outputs]
     follows = (
         "The softmax of one number is 1, so every face smiles and no gradient flows; the sigmoid of -3 / 0 / 3 is "
         f"{listed(expit(outputs))}."
     )
-    return shown(bool((chances == 1).all()), follows, *steps)
+    return shown(bool((probabilities == 1).all()), follows, *steps)
 
 
 def _subset() -> Evidence:
     totals = {sum(errors) for errors in published().pmcfl_errors[7].values()}
-    made = sum(size * clients for size, clients in CELEBA_TESTS.items())
+    tested = sum(size * clients for size, clients in CELEBA_TESTS.items())
     half = CELEBA_IMAGES / 2 / 5
     steps = (
-        Step("test images of the authors' split: their code on the public list of identities", made, max(totals)),
+        Step("test images of the authors' split: their code on the public list of identities", tested, max(totals)),
         Step("clients of that split", sum(CELEBA_TESTS.values())),
         Step("a fifth of half of all images, the most that the text's split can test on", half),
     )
@@ -44,7 +43,7 @@ def _subset() -> Evidence:
         "the identities, at least 10 images each, the first fifth of them for testing). Half of the images would give "
         f"{half:,.0f} less those of people with few; how many, only the list of identities can say."
     )
-    return shown(totals == {made}, follows, *steps)
+    return shown(totals == {tested}, follows, *steps)
 
 
 def labels_of_two_shards() -> tuple[float, ...]:
@@ -95,11 +94,37 @@ def _pair(what: str, values: Vector, printed: tuple[float | None, float | None])
     ]
 
 
+def parameters(side: int, channels: int, kernel: int, hidden: int, outputs: int, same: bool = True) -> int:
+    """Weights and biases of two convolutions (32 and 64 filters, each with pooling by 2) and two dense layers."""
+    for _ in range(2):
+        side = (side if same else side - kernel + 1) // 2
+    convolutions = 32 * (channels * kernel**2 + 1) + 64 * (32 * kernel**2 + 1)
+    return convolutions + hidden * (64 * side**2 + 1) + outputs * (hidden + 1)
+
+
+def _counts() -> Evidence:
+    networks = {
+        "PMCFL, MNIST": (1_663_370, (28, 1, 5, 512, 10)),
+        "DAFL, FEMNIST": (6_603_710, (28, 1, 5, 2048, 62)),
+        "PMCFL, CelebA": (8_409_025, (64, 3, 3, 512, 1)),
+    }
+    steps = [Step(f"{name}: parameters", parameters(*shape), printed) for name, (printed, shape) in networks.items()]
+    steps += [Step(f"{name}: without padding", parameters(*shape, same=False)) for name, (_, shape) in networks.items()]
+    released = parameters(64, 3, 5, 1024, 1) + 4 * 1024  # batch-norm has four numbers per unit
+    steps.append(Step("PMCFL, CelebA, the network of the released code", released, 8_409_025))
+    follows = (
+        "All three are right, given padding that keeps the size. The released code has another network for CelebA: "
+        f"5x5 filters, 1,024 units and batch-norm, {released:,} parameters."
+    )
+    return shown(
+        all(step.recomputed == step.printed for step in steps[:3]), follows, *steps, verdict="right as printed"
+    )
+
+
 PMCFL = (
     Erratum(
         name="pmcfl-softmax",
         title="a softmax of one output",
-        digest=("B1",),
         paper="PMCFL",
         place="Section 5.2, network",
         printed="A final softmax layer with one neuron.",
@@ -109,7 +134,6 @@ PMCFL = (
     Erratum(
         name="pmcfl-celeba-subset",
         title="another subset than described",
-        digest=("B8",),
         paper="PMCFL",
         place="Section 5.2, data, and Table 7",
         printed="Half of the images, people with fewer than 5 of them removed, a random fifth of each person's for "
@@ -121,7 +145,6 @@ PMCFL = (
     Erratum(
         name="pmcfl-two-digits",
         title="some clients have three digits",
-        digest=("B9",),
         paper="PMCFL",
         place="Section 6.3",
         printed="Each client has at most two digits, so label diversity says nothing.",
@@ -131,7 +154,6 @@ PMCFL = (
     Erratum(
         name="pmcfl-alice-bob",
         title="criteria that do not sum to 1",
-        digest=("B10",),
         paper="PMCFL",
         place="Examples 4.1 and 4.2",
         printed="Criteria that are said to sum to 1 over the round; sharpness is 0.4 and 0.5.",
@@ -141,7 +163,6 @@ PMCFL = (
     Erratum(
         name="pmcfl-notation",
         title="slips of notation",
-        digest=("B11",),
         paper="PMCFL",
         place="Eq. 1, Definition 1, MW, Section 6.2",
         printed="A minimum where its argument is meant; MW with two indices mixed; BC for CB; one copy of the text "
@@ -153,7 +174,6 @@ PMCFL = (
     Erratum(
         name="pmcfl-table-2-copy",
         title="a number too many",
-        digest=("B12",),
         paper="PMCFL",
         place="Table 2 in one copy of the text",
         printed="19 numbers for 18 columns.",
@@ -163,11 +183,20 @@ PMCFL = (
     Erratum(
         name="pmcfl-only-work",
         title="earlier work overlooked",
-        digest=("B13",),
         paper="PMCFL",
         place="Section 2",
         printed="The claim to be the only work that changes the clients' weights in aggregation.",
         fedmerit="Both are here as recipes to compare with: `agnostic` and `qffl`.",
         evidence=cannot("literature", "Agnostic federated learning and q-FFL (both 2019) did so before."),
     ),
+)
+
+PARAMETER_COUNTS = Erratum(
+    name="parameter-counts",
+    title="the sizes of the networks",
+    paper="PMCFL, DAFL",
+    place="Sections 5 and 3, networks",
+    printed="1,663,370, 8,409,025 and 6,603,710 parameters.",
+    fedmerit="`mnist-cnn`, `celeba-cnn` and `femnist-cnn` have these counts.",
+    evidence=_counts,
 )

@@ -1,4 +1,4 @@
-"""PMCFL: averages, impossible cells, and what the prose says of its tables."""
+"""PMCFL's tables of rounds: averages, impossible cells, and what the prose says about them [PMCFL, Tables 2, 4, 6]."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedmerit.papers.errata.entry import Erratum, Evidence, Step, listed, shown
+from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, listed, shown
 from fedmerit.papers.published import Cells, published
 
 NUMBERS = (2, 4, 6)
@@ -14,7 +14,7 @@ HALF_A_DIGIT = 0.0051  # printed with two decimals
 
 
 def mean_gain(number: int, row: str, place: int) -> float:
-    """The mean over the cells that are filled."""
+    """The mean gain of a row over the cells that have a number."""
     return float(np.mean([gain for gain in published().pmcfl_rounds[number].gains[row][place] if gain is not None]))
 
 
@@ -52,7 +52,7 @@ def _printed(number: int) -> list[tuple[str, int, float]]:
 def falls(rounds: Cells) -> list[int]:
     """Columns after which more devices are reached in fewer rounds."""
     pairs = enumerate(pairwise(rounds), start=1)
-    return [column for column, (one, more) in pairs if one is not None and more is not None and more < one]
+    return [column for column, (few, more) in pairs if few is not None and more is not None and more < few]
 
 
 def _falling() -> Evidence:
@@ -123,18 +123,16 @@ PMCFL_TABLES = (
     Erratum(
         name="pmcfl-averages",
         title="sums divided by nine",
-        digest=("B2",),
         paper="PMCFL",
         place="Table 6, averages",
         printed="Mean gains in rounds; 7.67 / 7.67 / 7.22 for CB at 70 / 80 / 85 %.",
-        fedmerit="A mean is over the cells that exist, and a target that was not reached is no number: "
+        fedmerit="A mean is over the cells that exist, and a target that was not reached is not a number: "
         "`rounds_to_target` gives None.",
         evidence=_averages,
     ),
     Erratum(
         name="pmcfl-falling-rounds",
         title="more devices in fewer rounds",
-        digest=("B3",),
         paper="PMCFL",
         place="Table 6, two rows at 70 %",
         printed="Gains of 6 at 50 % of the devices (in four rows), from which rounds follow.",
@@ -144,7 +142,6 @@ PMCFL_TABLES = (
     Erratum(
         name="pmcfl-prose-mnist",
         title="gains that the table does not have",
-        digest=("B4",),
         paper="PMCFL",
         place="Section 6 on Table 4",
         printed="MW>DS>LD gains 2.1 rounds at 90 %; LD and MW gain 1 to 2 rounds at 70 and 80 %.",
@@ -154,7 +151,6 @@ PMCFL_TABLES = (
     Erratum(
         name="pmcfl-prose-85",
         title="a column that does not exist",
-        digest=("B5",),
         paper="PMCFL",
         place="Section 6.1 on Table 6",
         printed="CB brings 60 % of the devices to 85 % in less than half of the rounds of DS.",
@@ -164,7 +160,6 @@ PMCFL_TABLES = (
     Erratum(
         name="pmcfl-prose-best",
         title="neither best everywhere nor up to 12",
-        digest=("B6",),
         paper="PMCFL",
         place="Section 6.2 on Table 6",
         printed="DS>CB>IS is best for every target and share of devices, by up to 12 rounds.",

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 
 from fedmerit.errors import UnknownName
 from fedmerit.papers.reproduce.dafl import DAFL
-from fedmerit.papers.reproduce.entry import Reproduction
 from fedmerit.papers.reproduce.fedval import FEDVAL
 from fedmerit.papers.reproduce.m2f import M2F
 from fedmerit.papers.reproduce.pmcfl import PMCFL
+from fedmerit.papers.reproduce.reproduction import Reproduction
 
-REPRODUCTIONS: Mapping[str, Reproduction] = {one.name: one for one in (*PMCFL, DAFL, *M2F, *FEDVAL)}
+REPRODUCTIONS: Mapping[str, Reproduction] = {
+    reproduction.name: reproduction for reproduction in (*PMCFL, DAFL, *M2F, *FEDVAL)
+}
 
 
 def find_reproduction(name: str) -> Reproduction:
-    """The reproduction called so."""
+    """The reproduction of that name."""
     if name not in REPRODUCTIONS:
         raise UnknownName("reproduction", name, REPRODUCTIONS)
     return REPRODUCTIONS[name]

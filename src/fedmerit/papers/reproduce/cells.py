@@ -1,4 +1,4 @@
-"""Cells: means over seeds with their intervals, rounds to target with their censoring, gains paired by seed."""
+"""Cells: means over seeds, rounds to target with censoring, gains paired by seed; claims with their verdicts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from fedmerit.store.run_folder import open_ledger
 from fedmerit.study.statistics import interval, paired, restricted
 from fedmerit.study.study import Study
 from fedmerit.study.study_folder import Member
-from fedmerit.study.verdicts import FEWEST
+from fedmerit.study.text_table import TextTable
+from fedmerit.study.verdicts import FEWEST, NOISE, TOO_FEW
 
 UNKNOWN = "-"
+SEEN, NOT_SEEN = "seen", "not seen"
 LEGEND = (
     "in brackets: 95% bootstrap interval over the seeds (docs/study.md); * the interval of a difference leaves out 0, "
     f"with at least {FEWEST} seeds"
@@ -29,7 +31,7 @@ CENSORED = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Rounds to a target, one value per seed: as far as they were watched, and in which seeds it was missed."""
+    """Rounds to a target, a value per seed; a seed that missed it within the horizon counts as the horizon."""
 
     values: Vector
     missed: NDArray[np.bool_]
@@ -42,43 +44,43 @@ class Times:
 
     @property
     def never(self) -> bool:
-        """Missed by all runs."""
+        """Whether all runs missed the target."""
         return bool((self.values[self.known] == self.horizon).all() and self.missed[self.known].all())
 
 
 def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Times:
-    """Of a row; the mean over the shares of devices, missed where one of them was.
+    """Rounds of a row to a target, as a mean over the shares of devices; missed where one of the shares was.
 
-    Where none of its runs has finished, as far as the one with the fewest rounds has come.
+    Where none of the row's runs has finished, the horizon is the number of rounds that all of them have played.
     """
-    begun = [one for one in study.runs if one.row == row and one.begun]
-    if begun and all(str(one) in study.unfinished for one in begun):
-        return _so_far(begun, target, shares)
-    found = study.reached
-    mine = found[(found["row"] == row) & (found["target"] == target) & found["share"].isin(shares)]
-    watched = restricted(mine["rounds"].to_numpy(), study.horizon)
-    seeds = mine.assign(watched=watched, missed=mine["rounds"].isna()).groupby("seed")
+    begun = [run for run in study.runs if run.row == row and run.begun]
+    if begun and all(str(run) in study.unfinished for run in begun):
+        return _times_so_far(begun, target, shares)
+    reached = study.reached
+    of_row = reached[(reached["row"] == row) & (reached["target"] == target) & reached["share"].isin(shares)]
+    watched = restricted(of_row["rounds"].to_numpy(), study.horizon)
+    seeds = of_row.assign(watched=watched, missed=of_row["rounds"].isna()).groupby("seed")
     order = list(study.plan.seeds)
     values = seeds["watched"].mean().reindex(order).to_numpy(dtype=np.float64)
     missed = seeds["missed"].any().reindex(order, fill_value=False).to_numpy(dtype=np.bool_)
     return Times(values, missed, study.horizon)
 
 
-def _so_far(begun: Sequence[Member], target: float, shares: Sequence[float]) -> Times:
-    horizon, found = min(one.rounds for one in begun), []
-    for one in begun:
-        with open_ledger(one.folder) as ledger:
+def _times_so_far(begun: Sequence[Member], target: float, shares: Sequence[float]) -> Times:
+    horizon, by_run = min(run.rounds for run in begun), []
+    for run in begun:
+        with open_ledger(run.folder) as ledger:
             rounds, local = ledger.local_accuracy()
         reached = [rounds_to_target(rounds, local, target, share) for share in shares] if rounds else [None]
-        found.append([np.nan if at is None or at > horizon else float(at) for at in reached])
-    watched = np.array([restricted(at, horizon).mean() for at in found])
-    return Times(watched, np.array([bool(np.isnan(at).any()) for at in found]), horizon)
+        by_run.append([np.nan if at is None or at > horizon else float(at) for at in reached])
+    watched = np.array([restricted(at, horizon).mean() for at in by_run])
+    return Times(watched, np.array([bool(np.isnan(at).any()) for at in by_run]), horizon)
 
 
-def mean_times(several: Sequence[Times]) -> Times:
-    """Seed by seed the mean of several rows."""
-    values = np.mean([one.values for one in several], axis=0)
-    return Times(values, np.any([one.missed for one in several], axis=0), several[0].horizon)
+def mean_times(rows: Sequence[Times]) -> Times:
+    """The mean of several rows, seed by seed."""
+    values = np.mean([row.values for row in rows], axis=0)
+    return Times(values, np.any([row.missed for row in rows], axis=0), rows[0].horizon)
 
 
 def mean_cell(values: Sequence[float] | Vector, digits: int = 1) -> str:
@@ -89,7 +91,7 @@ def mean_cell(values: Sequence[float] | Vector, digits: int = 1) -> str:
 
 
 def difference_cell(differences: Sequence[float] | Vector, digits: int = 1) -> str:
-    """A mean of paired differences and its interval, with a star where that leaves out 0."""
+    """A mean of paired differences and its interval, with a star where the interval leaves out 0."""
     test = paired(differences)
     if not test.seeds:
         return UNKNOWN
@@ -122,7 +124,36 @@ def printed(value: float | None, form: str = "g") -> str:
 
 
 def _bracket(low: float, high: float, digits: int, sign: str = "") -> str:
-    """Nothing where one seed gives no interval."""
+    """The interval in brackets; nothing for a single seed, which has none."""
     if np.isnan(low):
         return ""
     return f" [{low + 0.0:{sign}.{digits}f}, {high + 0.0:{sign}.{digits}f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim of a paper, the row of the study to check it on, and by how much it holds: a value per seed, above 0."""
+
+    text: str
+    row: str
+    holds_by: Vector
+    digits: int = 2
+
+    @property
+    def verdict(self) -> str:
+        """By the interval over the seeds: above 0, around 0, or not above."""
+        test = paired(self.holds_by)
+        if test.seeds < FEWEST:
+            return TOO_FEW
+        if test.low > 0:
+            return SEEN
+        return NOISE if test.low <= 0 < test.high else NOT_SEEN
+
+
+def claims_table(claims: Sequence[Claim]) -> TextTable:
+    """A line per claim."""
+    rows = [(claim.text, claim.row, difference_cell(claim.holds_by, claim.digits), claim.verdict) for claim in claims]
+    below = (
+        "holds by: above 0 where the claim holds; seen: its interval lies above 0; not seen: it does not reach above",
+    )
+    return TextTable("The paper's claims", ("claim", "row", "holds by", "verdict"), tuple(rows), below)

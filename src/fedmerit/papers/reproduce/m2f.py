@@ -1,13 +1,13 @@
-"""M2F's two experiments on MNIST (SPEC A3, C): clients of unlike diligence, and of unlike size and speed too."""
+"""M2F's two experiments on MNIST [M2F, sec. 5]: clients that differ in diligence, and in size and speed too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fedmerit.papers.reproduce.entry import WHOLE, Base, Reproduction, Scale, Setting
-from fedmerit.papers.reproduce.m2f_figures import Figures
-from fedmerit.papers.reproduce.m2f_tables import Clients
+from fedmerit.papers.reproduce.m2f_figures import figures
+from fedmerit.papers.reproduce.m2f_tables import ClientTable
+from fedmerit.papers.reproduce.reproduction import WHOLE, Base, Reproduction, Scale, Setting
 
 PAPER = "M2F: Deng, Chen, Chan, Ngai, M2F: Multi-centered Fairness-Aware Federated Learning Framework"
 ROUNDS = 100
@@ -55,8 +55,8 @@ def _table(number: int, group: str) -> Reproduction:
         about=f"MNIST, 40 clients of unlike size, speed and diligence: six with the digits {group} (Table {number})",
         rows=ROWS,
         settings=_settings(0.5, [1, 3], DRAWN),
-        tell=Clients(number),
-        study="m2f, second experiment",  # both tables are of the same runs: the same --out does them once
+        make_result=ClientTable(number),
+        study="m2f, second experiment",  # both tables come from the same runs: with the same --out they run once
         see=("m2f.md",),
     )
 
@@ -70,7 +70,7 @@ M2F = (
         about="MNIST, 40 clients: curves of lazy, normal, diligent clients and FedAvg (Figures 2, 3)",
         rows=ROWS,
         settings=_settings(1.0, 3),
-        tell=Figures(),
+        make_result=figures,
         see=("m2f.md",),
     ),
 )

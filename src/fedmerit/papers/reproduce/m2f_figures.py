@@ -1,51 +1,47 @@
-"""M2F's Figures 2 and 3 from a study: a lazy, a normal and a diligent client, FedAvg, and the claims on them."""
+"""M2F's Figures 2 and 3 from a study: a lazy, a normal and a diligent client, FedAvg, and the claims about them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from fedmerit.core.types import Vector
-from fedmerit.papers.reproduce.cells import LEGEND, mean_cell, rounds_cell
-from fedmerit.papers.reproduce.claims import Claim, claims_table
-from fedmerit.papers.reproduce.curves import Curve, draw_curves
-from fedmerit.papers.reproduce.entry import Setting, Studies, Told
-from fedmerit.papers.reproduce.m2f_accounts import Seen, look, reached, stays
-from fedmerit.papers.reproduce.m2f_tables import CENSORED
+from fedmerit.papers.reproduce.cells import LEGEND, Claim, claims_table, mean_cell, rounds_cell
+from fedmerit.papers.reproduce.charts import Curve, draw_curves
+from fedmerit.papers.reproduce.m2f_tables import CENSORED, RunClients, finished_runs, times_converged, times_reached
+from fedmerit.papers.reproduce.reproduction import Result, Setting, Studies
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable
 
 FIGURES: Mapping[int, tuple[int, int, int]] = {2: (0, 6, 13), 3: (20, 26, 33)}
+"""The lazy, the normal and the diligent client of each figure."""
 NAMES = ("lazy", "normal", "diligent")
 COLOURS = ("#b2182b", "#e08214", "#2166ac")
 FEDAVG, GREY = "fedavg", "#666666"
-WAYS = {"keep": "none", "reset": "5 3"}
-Runs = Mapping[str, Sequence[Seen]]
+DASHES = {"keep": "none", "reset": "5 3"}
+"""The rows of M2F and how their curves are drawn."""
+RunsByRow: TypeAlias = Mapping[str, Sequence[RunClients]]
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How a study of the first experiment is told."""
-
-    def __call__(self, setting: Setting, studies: Studies) -> Told:
-        """A picture and a table per figure, then the claims."""
-        (study,) = studies.values()
-        runs = {row: look(study, row) for row in study.rows}
-        tables = [_table(study, runs, number, clients) for number, clients in FIGURES.items()]
-        claims = [
-            one for way in WAYS if way in runs for clients in FIGURES.values() for one in _claims(runs, way, clients)
-        ]
-        pictures = {
-            f"figure{number}": draw_curves(f"Figure {number}: local accuracy", list(_curves(runs, clients)))
-            for number, clients in FIGURES.items()
-        }
-        return Told((*tables, claims_table(claims)), pictures, ("full lines: keep, dashed: reset", LEGEND, CENSORED))
+def figures(setting: Setting, studies: Studies) -> Result:
+    """The first experiment [M2F, sec. 5.2]: a picture and a table per figure, then the claims."""
+    (study,) = studies.values()
+    runs = {row: finished_runs(study, row) for row in study.rows}
+    tables = [_table(study, runs, number, clients) for number, clients in FIGURES.items()]
+    claims = [
+        claim for row in DASHES if row in runs for clients in FIGURES.values() for claim in _claims(runs, row, clients)
+    ]
+    pictures = {
+        f"figure{number}": draw_curves(f"Figure {number}: local accuracy", list(_curves(runs, clients)))
+        for number, clients in FIGURES.items()
+    }
+    return Result((*tables, claims_table(claims)), pictures, ("full lines: keep, dashed: reset", LEGEND, CENSORED))
 
 
-def _table(study: Study, runs: Runs, number: int, clients: Sequence[int]) -> TextTable:
-    """What the curves come to; the paper prints no numbers."""
+def _table(study: Study, runs: RunsByRow, number: int, clients: Sequence[int]) -> TextTable:
+    """The curves in numbers, of which the paper prints none."""
     header = (
         "client",
         "row",
@@ -54,69 +50,70 @@ def _table(study: Study, runs: Runs, number: int, clients: Sequence[int]) -> Tex
         "final accuracy",
         "change per iteration, last half",
     )
-    lines = []
-    for client, name in zip(clients, NAMES, strict=True):
-        for row, seen in runs.items():
-            lines.append(
-                (
-                    f"{client}, {name}",
-                    row,
-                    rounds_cell(stays(seen, client, study.horizon)),
-                    rounds_cell(reached(seen, client, study.horizon)),
-                    mean_cell([one.curves[-1, client] for one in seen], 4),
-                    mean_cell([one.wobble[client] for one in seen], 4),
-                )
-            )
+    lines = [
+        (
+            f"{client}, {name}",
+            row,
+            rounds_cell(times_converged(of_row, client, study.horizon)),
+            rounds_cell(times_reached(of_row, client, study.horizon)),
+            mean_cell([run.curves[-1, client] for run in of_row], 4),
+            mean_cell([run.oscillation[client] for run in of_row], 4),
+        )
+        for client, name in zip(clients, NAMES, strict=True)
+        for row, of_row in runs.items()
+    ]
     return TextTable(f"Figure {number} in numbers (the paper prints none)", header, tuple(lines))
 
 
-def _claims(runs: Runs, way: str, clients: tuple[int, int, int]) -> Iterator[Claim]:
-    """SPEC C: the diligent is faster and better, the lazy does not converge, FedAvg oscillates and stays below."""
+def _claims(runs: RunsByRow, row: str, clients: tuple[int, int, int]) -> Iterator[Claim]:
+    """The diligent is faster and better, the lazy does not converge, FedAvg oscillates and stays below [M2F]."""
     lazy, normal, diligent = clients
-    seen = runs[way]
-    last = len(seen[0].curves) if seen else 0
-    came = {client: stays(seen, client, last) for client in clients}
-    final = {client: _final(seen, client) for client in clients}
+    of_row = runs[row]
+    horizon = len(of_row[0].curves) if of_row else 0
+    converged = {client: times_converged(of_row, client, horizon) for client in clients}
+    final = {client: _final(of_row, client) for client in clients}
     for other, name in ((lazy, "lazy"), (normal, "normal")):
         yield Claim(
             f"client {diligent} (diligent) converges before {other} ({name})",
-            way,
-            came[other].values - came[diligent].values,
+            row,
+            converged[other].values - converged[diligent].values,
         )
         yield Claim(
             f"client {diligent} (diligent) ends more accurate than {other} ({name})",
-            way,
+            row,
             final[diligent] - final[other],
             4,
         )
-    missed = np.where(came[lazy].missed, 1.0, -1.0)
-    yield Claim(f"client {lazy} (lazy) does not converge (+1: did not, -1: did)", way, missed)
+    missed = np.where(converged[lazy].missed, 1.0, -1.0)
+    yield Claim(f"client {lazy} (lazy) does not converge (+1: did not, -1: did)", row, missed)
     if FEDAVG in runs:
-        yield from _against_fedavg(runs[FEDAVG], seen, way, clients)
+        yield from _claims_on_fedavg(runs[FEDAVG], of_row, row, clients)
 
 
-def _against_fedavg(shared: Sequence[Seen], seen: Sequence[Seen], way: str, clients: Sequence[int]) -> Iterator[Claim]:
+def _claims_on_fedavg(
+    fedavg: Sequence[RunClients], of_row: Sequence[RunClients], row: str, clients: Sequence[int]
+) -> Iterator[Claim]:
     _, normal, diligent = clients
     for client, name in ((normal, "normal"), (diligent, "diligent")):
-        gap = _final(seen, client) - _final(shared, client)
-        yield Claim(f"FedAvg ends below client {client} ({name})", way, gap, 4)
-        more = np.array([a.wobble[client] - b.wobble[client] for a, b in zip(shared, seen, strict=True)])
-        yield Claim(f"FedAvg oscillates more than client {client} ({name})", way, more, 4)
+        gap = _final(of_row, client) - _final(fedavg, client)
+        yield Claim(f"FedAvg ends below client {client} ({name})", row, gap, 4)
+        pairs = zip(fedavg, of_row, strict=True)
+        more = np.array([shared.oscillation[client] - own.oscillation[client] for shared, own in pairs])
+        yield Claim(f"FedAvg oscillates more than client {client} ({name})", row, more, 4)
 
 
-def _final(runs: Sequence[Seen], client: int) -> Vector:
-    """The mean accuracy over the last tenth of the iterations, which one dip does not decide."""
-    return np.array([float(np.nanmean(one.curves[-max(len(one.curves) // 10, 1) :, client])) for one in runs])
+def _final(runs: Sequence[RunClients], client: int) -> Vector:
+    """The mean accuracy over the last tenth of the iterations, so that a single dip does not decide."""
+    return np.array([float(np.nanmean(run.curves[-max(len(run.curves) // 10, 1) :, client])) for run in runs])
 
 
-def _curves(runs: Runs, clients: Sequence[int]) -> Iterator[Curve]:
-    for way, dash in WAYS.items():
+def _curves(runs: RunsByRow, clients: Sequence[int]) -> Iterator[Curve]:
+    for row, dash in DASHES.items():
         for client, name, colour in zip(clients, NAMES, COLOURS, strict=True):
-            if runs.get(way):
-                yield Curve(
-                    f"{client}, {name}, {way}", np.array([one.curves[:, client] for one in runs[way]]), colour, dash
-                )
-    if runs.get(FEDAVG):
+            if of_row := runs.get(row):
+                values = np.array([run.curves[:, client] for run in of_row])
+                yield Curve(f"{client}, {name}, {row}", values, colour, dash)
+    if fedavg := runs.get(FEDAVG):
         group = slice(0, 20) if clients[0] < 20 else slice(20, 40)
-        means = np.array([np.nanmean(one.curves[:, group], axis=1) for one in runs[FEDAVG]])
+        means = np.array([np.nanmean(run.curves[:, group], axis=1) for run in fedavg])
         yield Curve("FedAvg, group mean", means, GREY, "none")

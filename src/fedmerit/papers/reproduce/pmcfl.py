@@ -1,21 +1,150 @@
-"""PMCFL's experiments (SPEC A1, C, E): MNIST spread evenly and by shards, CelebA by person."""
+"""PMCFL's Tables 2 to 7 [PMCFL, sec. 5 and 6]: MNIST spread evenly and by shards, CelebA by person."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
-from fedmerit.papers.reproduce.entry import WHOLE, Base, Reproduction, Setting
-from fedmerit.papers.reproduce.pmcfl_tables import Tables
+from fedmerit.papers.published import Errors, RoundsTable, published
+from fedmerit.papers.reproduce.cells import CENSORED, LEGEND, gain_cell, mean_cell, printed, rounds_cell, times
+from fedmerit.papers.reproduce.footnotes import Footnotes
+from fedmerit.papers.reproduce.reproduction import WHOLE, Base, Reproduction, Result, Setting, Studies
+from fedmerit.study.study import Study
+from fedmerit.study.tables import saved_table
+from fedmerit.study.text_table import TextTable
 
 PAPER = "PMCFL: Anelli, Deldjoo, Di Noia, Ferrara, Prioritized Multi-Criteria Federated Learning"
 MNIST_TARGETS, FACES_TARGETS = (0.7, 0.8, 0.9, 0.95), (0.7, 0.8, 0.85)
 RUN = {"fraction": 0.1}
+DS = "DS"
+EXCHANGED = ("IS", "CB")
+"""Criteria whose names are in doubt in Tables 6 and 7 (finding-2)."""
+SHARES = tuple(place / 10 for place in range(1, 10))
+LATER = {(5, "CB>DS>IS"), (4, "CB>IS>DS")}
+"""Table 6 at 70 %: columns, counted from 1, whose right neighbour needs fewer rounds, and their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A study as PMCFL's table of rounds with this number, and the next one, which is of errors."""
+
+    number: int
+
+    def __call__(self, setting: Setting, studies: Studies) -> Result:
+        """A table of rounds per target, the rounds saved, and the errors."""
+        (study,) = studies.values()
+        rounds = [self._rounds(study, setting, place) for place in range(len(setting.targets))]
+        others = [saved_table(study), self._errors(study)] if len(study.rows) > 1 else []
+        return Result((*rounds, *others), notes=(LEGEND, CENSORED))
+
+    def _rounds(self, study: Study, setting: Setting, place: int) -> TextTable:
+        """One target: DS in rounds, the other rows in rounds gained, published above measured."""
+        table, target = published().pmcfl_rounds[self.number], setting.targets[place]
+        shares = SHARES[: len(table.baseline[place])]
+        notes = self._footnotes(place)
+        lines = [
+            line
+            for row in study.rows
+            for line in (
+                (_name(row, notes, self.number == 6), *_printed(table, self.number, row, place, notes)),
+                ("measured", *_measured(study, row, target, shares)),
+            )
+        ]
+        header = ("rounds" if study.rows == [DS] else "DS: rounds; others: gain", *(f"{share:.0%}" for share in shares))
+        title = f"Table {self.number}: rounds until a share of the devices is above {table.targets[place]} %"
+        other = "" if round(100 * target) == table.targets[place] else f" (measured: above {100 * target:g} %)"
+        below = () if study.rows == [DS] else notes.below  # all errata are about gains
+        return TextTable(title + other, (*header, "mean"), tuple(lines), below)
+
+    def _footnotes(self, place: int) -> Footnotes:
+        if self.number != 6:
+            return Footnotes(("finding-4",))
+        falling = ("pmcfl-falling-rounds",) if place == 0 else ()
+        return Footnotes(("finding-4", "pmcfl-averages", "finding-2", *falling))
+
+    def _errors(self, study: Study) -> TextTable:
+        """Test images that both models got right, one alone or neither; measured on the same images, by seed."""
+        number = self.number + 1
+        celeba = self.number == 6
+        notes = Footnotes(("finding-3", "finding-2") if celeba else ("finding-3",))
+        header = (
+            "test images",
+            "both wrong",
+            "only DS wrong",
+            "only row wrong",
+            "both right",
+            "if unrelated",
+            "DS",
+            "row",
+        )
+        lines = [
+            line
+            for row, matrix in published().pmcfl_errors[number].items()
+            if row in study.rows
+            for line in (_errors(_name(row, notes, celeba), matrix, notes), ("measured", *_agreement(study, row)))
+        ]
+        below = (
+            "if unrelated: images that both would get wrong if their errors had nothing to do with each other; "
+            "DS, row: accuracy",
+            *notes.below,
+        )
+        return TextTable(f"Table {number}: errors against those of DS", header, tuple(lines), below)
+
+
+def _name(row: str, notes: Footnotes, doubtful: bool) -> str:
+    text = f"{row}, published"
+    return notes("finding-2", text) if doubtful and row.split(">")[0] in EXCHANGED else text
+
+
+def _printed(table: RoundsTable, number: int, row: str, place: int, notes: Footnotes) -> Iterator[str]:
+    if row == DS:
+        cells = table.baseline[place]
+        yield from (printed(cell) for cell in cells)
+        known = [cell for cell in cells if cell is not None]
+        yield f"({sum(known) / len(known):.1f})" if len(known) == len(cells) else printed(None)
+        return
+    for column, gain in enumerate(table.gains[row][place], start=1):
+        text = printed(gain, "+d")
+        falls = number == 6 and place == 0 and (column, row) in LATER
+        yield notes("pmcfl-falling-rounds", text) if falls else text
+    average = notes("finding-4", f"{table.averages[row][place]:+.2f}")
+    yield notes("pmcfl-averages", average) if number == 6 else average
+
+
+def _measured(study: Study, row: str, target: float, shares: Sequence[float]) -> Iterator[str]:
+    columns = [*((share,) for share in shares), tuple(shares)]
+    for column in columns:
+        baseline, of_row = (times(study, name, target, column) for name in (DS, row))
+        yield rounds_cell(baseline) if row == DS else gain_cell(baseline, of_row)
+
+
+def _errors(name: str, matrix: Errors, notes: Footnotes) -> tuple[str, ...]:
+    counts = (matrix.both_wrong, matrix.ds_wrong, matrix.row_wrong, matrix.both_right)
+    cells = [f"{count:,}" for count in counts]
+    return (
+        name,
+        notes("finding-3", cells[0]),
+        *cells[1:],
+        f"{matrix.both_wrong_if_unrelated:.1f}",
+        f"{matrix.ds_accuracy:.4f}",
+        f"{matrix.accuracy:.4f}",
+    )
+
+
+def _agreement(study: Study, row: str) -> Iterator[str]:
+    """The measured line of a matrix: means over the finished seeds."""
+    finished = study.figures[(study.figures["row"] == row) & study.figures["finished"]]
+    for name in ("neither", "only_row", "only_baseline", "both", "neither_if_independent"):
+        yield mean_cell(finished[name].to_numpy(dtype=float))
+    total = finished[["neither", "only_row", "only_baseline", "both"]].sum(axis=1)
+    for name in ("only_baseline", "only_row"):
+        yield mean_cell(((finished["both"] + finished[name]) / total).to_numpy(dtype=float), 4)
 
 
 def _rows(*criteria: str) -> tuple[Mapping[str, Any], ...]:
-    """Each criterion alone, then all orders, in the order of the tables; normalised by the sum, as in the paper."""
+    """Each criterion alone, then all orders, as the tables list them; normalised by the sum, as in the paper."""
     first, second, third = criteria
     swapped = [(second, first, third), (third, first, second), (second, third, first), (third, second, first)]
     orders = [(first,), (second,), (third,), (first, second, third), (first, third, second), *swapped]
@@ -39,8 +168,8 @@ def _small_mnist(partition: str, lr: float, rounds: int) -> dict[str, Base]:
 
 
 def _faces(model: str, train: Mapping[str, Any], rounds: int, **task: Any) -> dict[str, Base]:
-    kept = {"data": "celeba", "partition": "natural", "model": model, "test": "slices"}
-    return {WHOLE: {"task": kept | task, "train": {"epochs": 5, **train}, "run": RUN | {"rounds": rounds}}}
+    faces = {"data": "celeba", "partition": "natural", "model": model, "test": "slices"}
+    return {WHOLE: {"task": faces | task, "train": {"epochs": 5, **train}, "run": RUN | {"rounds": rounds}}}
 
 
 MLP = "a network 784-64-10 in place of two convolutions, 2 epochs in batches of 60 in place of 5 whole-set steps"
@@ -61,7 +190,7 @@ TABLE_2 = Reproduction(
         "medium": Setting(_mnist("iid", 0.215, 40), 33, ("40 rounds",), MNIST_TARGETS),
         "paper": Setting(_mnist("iid", 0.215, 1000), 33, (), MNIST_TARGETS),
     },
-    tell=Tables(2),
+    make_result=Tables(2),
     see=("mnist-iid.md",),
 )
 
@@ -80,7 +209,7 @@ TABLE_4 = Reproduction(
         "medium": Setting(_mnist("shards", 0.1, 60), 33, ("60 rounds",), MNIST_TARGETS),
         "paper": Setting(_mnist("shards", 0.1, 1000), 33, (), MNIST_TARGETS),
     },
-    tell=Tables(4),
+    make_result=Tables(4),
 )
 
 TABLE_6 = Reproduction(
@@ -110,7 +239,7 @@ TABLE_6 = Reproduction(
             FACES_TARGETS,
         ),
     },
-    tell=Tables(6),
+    make_result=Tables(6),
 )
 
 PMCFL = (TABLE_2, TABLE_4, TABLE_6)

@@ -1,4 +1,4 @@
-"""What a reproduction is: the rows of a published table, what is run at each scale, and how it is told."""
+"""What a reproduction is: the rows of a published table, what is run at each scale, and how its tables are made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCALES: tuple[Scale, ...] = ("small", "medium", "paper")
 SEEDS = 5
 UNITS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86400, float("inf")))
 WHOLE = ""
-"""The name of the only part: its study lies in the folder itself."""
+"""The name of a reproduction's only part, whose study lies in the folder itself."""
 
 Base: TypeAlias = Mapping[str, Any]
 Studies: TypeAlias = Mapping[str, Study]
@@ -26,11 +26,11 @@ Studies: TypeAlias = Mapping[str, Study]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A reproduction at one scale: what all rows share, in what it differs from the paper, how long it takes.
+    """A reproduction at one scale: what all rows share, how it differs from the paper, how long it takes.
 
-    `bases` has the configuration of each part. `targets` stand in the places of the published ones. `seconds` are
-    those of one round of one run on one core, its part of loading the data included, as measured on the machine of
-    docs/results or reckoned from such.
+    `bases` has the configuration of each part. `targets` replace the published ones, place by place. `seconds` is the
+    time of one round of one run on one core, with its share of loading the data, as measured on the machine of
+    docs/results or estimated from such measurements.
     """
 
     bases: Mapping[str, Base]
@@ -40,13 +40,13 @@ class Setting:
 
     @property
     def rounds(self) -> int:
-        """Of every run."""
+        """Rounds of every run."""
         return int(next(iter(self.bases.values()))["run"]["rounds"])
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What came out: tables in the paper's layout, pictures (SVG) by name, and what else a reader should know."""
+class Result:
+    """Tables in the paper's layout, pictures (SVG) by name, and notes that a reader needs."""
 
     tables: tuple[TextTable, ...]
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -55,27 +55,30 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """A published experiment by name; the first row is the baseline. `see` are pages with earlier results."""
+    """A published experiment by name; the first row is the baseline.
+
+    `make_result` turns the finished studies of all parts into tables. `see` are pages with earlier results.
+    """
 
     name: str
     paper: str
     about: str
     rows: tuple[Mapping[str, Any], ...]
     settings: Mapping[Scale, Setting]
-    tell: Callable[[Setting, Studies], Told]
+    make_result: Callable[[Setting, Studies], Result]
     shares: tuple[float, ...] = SHARES
     study: str = ""
     see: tuple[str, ...] = ()
 
     def setting(self, scale: str) -> Setting:
         """What is run at a scale."""
-        for name, found in self.settings.items():
+        for name, setting in self.settings.items():
             if name == scale:
-                return found
+                return setting
         raise UnknownName("scale", scale, self.settings)
 
     def plans(self, scale: str, seeds: int = SEEDS, rows: Sequence[str] = ()) -> dict[str, Plan]:
-        """The study of each part; `rows` restricts them to some rows and the baseline."""
+        """The plan of each part's study; `rows` restricts it to some rows and the baseline."""
         setting, chosen = self.setting(scale), self._chosen(rows)
         return {
             part: make_plan(
@@ -100,14 +103,14 @@ class Reproduction:
 
 
 def expected(plans: Mapping[str, Plan], setting: Setting, jobs: int | None = None) -> float:
-    """Seconds that all runs take, from the first round to the last, on a machine that does nothing else."""
+    """Seconds that all runs take together on a machine that does nothing else."""
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
     runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
     return setting.seconds * setting.rounds * runs / (jobs or cores())
 
 
-def lasting(seconds: float) -> str:
-    """A time as people say it: about 4 min, about 9 h, about 12 days."""
+def duration_text(seconds: float) -> str:
+    """A rounded time: about 4 min, about 9 h, about 12 days."""
     unit, length = next((unit, length) for unit, length, up_to in UNITS if seconds < up_to * length)
     return f"about {seconds / length:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Columns of a report: the rounds' facts, criteria, scores and weights in as few digits as keep every rank."""
+"""Packing: the rounds' facts, criteria, scores and weights as columns with as few digits as keep every rank."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Numbers: TypeAlias = list[Number] | Number
 """A number per client, or one number where all are the same."""
 
 WEIGHT_DIGITS, VALUE_DIGITS, MOST_DIGITS = 4, 6, 9
-"""Significant digits; past the most, two values that differ are taken for the same."""
+"""Significant digits; values that still look equal with the most digits count as equal."""
 NEAR = 1e-5
-"""Values that are this near, relatively, look the same with the digits that are shown."""
+"""Two values with a smaller relative difference look the same with the digits that are shown."""
 
 
-def pack_rounds(rounds: Sequence[Mapping[str, Any]], earned: Sequence[Sequence[ClientWeight]]) -> dict[str, Any]:
-    """All rounds, column by column: what is alike from round to round then stands side by side and compresses well."""
-    packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, earned, strict=True)]
+def pack_rounds(rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[ClientWeight]]) -> dict[str, Any]:
+    """All rounds, column by column: values that are alike from round to round then compress well."""
+    packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, weights, strict=True)]
     plain = ("ids", "group", "weight", "score", "total")
     return {
         **{key: [row[key] for row in rounds] for key in ("round", "priority", "groups")},
         "way": [row["weighting"] for row in rounds],
         "cut": [shorten(row["cut"] if (row["cut"] or 0) <= FARTHEST else None, VALUE_DIGITS) for row in rounds],
-        **{key: [one[key] for one in packed] for key in plain},
-        **{key: _by_name([one[key] for one in packed]) for key in ("facts", "raw", "norm")},
+        **{key: [columns[key] for columns in packed] for key in plain},
+        **{key: _by_name([columns[key] for columns in packed]) for key in ("facts", "raw", "norm")},
     }
 
 
 def _pack_round(priority: Sequence[str], rows: Sequence[ClientWeight]) -> dict[str, Any]:
-    """One round; rows in client order."""
+    """One round; its rows are in client order."""
     names = dict.fromkeys(name for row in rows for name in row.facts)
     facts = {name: pack([row.facts.get(name) for row in rows], VALUE_DIGITS) for name in names}
     criteria = {name: _criterion(name, rows, facts) for name in priority} if rows else {}
@@ -54,9 +54,9 @@ def _pack_round(priority: Sequence[str], rows: Sequence[ClientWeight]) -> dict[s
 
 
 def _by_name(rounds: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
-    """Each name with its column of every round, None where a round has none; pairs, for names may be anything."""
-    names = dict.fromkeys(name for one in rounds for name in one)
-    return [[name, [one.get(name) for one in rounds]] for name in names]
+    """Each name with its column of every round (None: not in that round); pairs, because a name may be any text."""
+    names = dict.fromkeys(name for columns in rounds for name in columns)
+    return [[name, [columns.get(name) for columns in rounds]] for name in names]
 
 
 def pack(values: Sequence[float | None], digits: int) -> Numbers:
@@ -72,7 +72,7 @@ def pack(values: Sequence[float | None], digits: int) -> Numbers:
 
 
 def shorten(value: float | None, digits: int) -> Number:
-    """A number with few digits, whole where it can be; None for what JSON cannot say."""
+    """A number with few digits, an integer where possible; None for what JSON cannot hold."""
     if value is None or not math.isfinite(value):
         return None
     short = float(f"{value:.{digits}g}")
@@ -80,7 +80,7 @@ def shorten(value: float | None, digits: int) -> Number:
 
 
 def _criterion(name: str, rows: Sequence[ClientWeight], facts: Mapping[str, Numbers]) -> tuple[Any, Any]:
-    """Raw and normalised values; the name of a fact for raw values that are that fact."""
+    """Raw and normalised values; where the raw values equal a fact, the fact's name replaces them."""
     raw = pack([row.criteria[name] for row in rows], VALUE_DIGITS)
     norm = _multiple(raw, [row.normalised[name] for row in rows])
     same = (fact for fact, column in facts.items() if isinstance(column, list) and column == raw)
@@ -88,13 +88,13 @@ def _criterion(name: str, rows: Sequence[ClientWeight], facts: Mapping[str, Numb
 
 
 def _multiple(column: Numbers, values: Sequence[float]) -> Numbers | dict[str, float]:
-    """The values as a column, or as the one number that gives them when another column is multiplied by it.
+    """The values as a column, or as the one factor by which another column gives them.
 
-    Normalising multiplies a criterion by one number for all clients, and weights are scores times one number.
+    Normalising multiplies a criterion by one factor for all clients, and weights are scores times one factor.
     """
     if isinstance(column, list) and (top := max(value or 0 for value in column)):
-        times = max(values) / top
+        factor = max(values) / top
         pairs = zip(column, values, strict=True)
-        if all(abs((value or 0) * times - exact) <= NEAR * abs(exact) for value, exact in pairs):
-            return {"times": times}
+        if all(abs((value or 0) * factor - exact) <= NEAR * abs(exact) for value, exact in pairs):
+            return {"times": factor}
     return pack(values, WEIGHT_DIGITS)

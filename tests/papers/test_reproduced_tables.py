@@ -12,18 +12,18 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
-from tiny import run, tiny
+from tiny_reproductions import run, tiny
 
 from fedmerit.errors import FolderError, RunStopped
 from fedmerit.papers.reproduce import find_reproduction
-from fedmerit.papers.reproduce.cells import Times, gain_cell, mean_cell, rounds_cell
-from fedmerit.papers.reproduce.claims import NOISE, NOT_SEEN, SEEN, TOO_FEW, Claim
-from fedmerit.papers.reproduce.go import Reproduced, reproduce, so_far
-from fedmerit.papers.reproduce.page import write_page
-from fedmerit.study.scheduler import OnStep
+from fedmerit.papers.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
+from fedmerit.papers.reproduce.output import write_page
+from fedmerit.papers.reproduce.runner import Reproduced, reproduce, so_far
 from fedmerit.study.statistics import restricted
+from fedmerit.study.study import OnStep
 from fedmerit.study.study_folder import Member
 from fedmerit.study.text_table import TextTable
+from fedmerit.study.verdicts import NOISE, TOO_FEW
 from fedmerit.study.worker import Played
 
 LATE = np.array([False, True])
@@ -31,8 +31,8 @@ LATE = np.array([False, True])
 
 def cells(table: TextTable, row: str) -> tuple[str, ...]:
     """The line of a row by its label."""
-    (found,) = [line for line in table.rows if line[0] == row]
-    return found[1:]
+    (line,) = [line for line in table.rows if line[0] == row]
+    return line[1:]
 
 
 def below(table: TextTable, row: str) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def table2(tmp_path_factory: pytest.TempPathFactory) -> Reproduced:
 
 
 def test_published_rounds_stand_above_measured_ones(table2: Reproduced):
-    first, last = table2.told.tables[0], table2.told.tables[3]
+    first, last = table2.result.tables[0], table2.result.tables[3]
     assert first.header[1:] == ("10%", "20%", "30%", "40%", "50%", "60%", "70%", "80%", "90%", "mean")
     assert cells(first, "DS, published")[:9] == ("1", "1", "1", "1", "1", "4", "4", "4", "5")
     assert cells(last, "MW>LD>DS, published")[8] == "-16"
@@ -60,21 +60,21 @@ def test_published_rounds_stand_above_measured_ones(table2: Reproduced):
 
 def test_measured_cells_are_means_over_seeds_with_an_interval(table2: Reproduced):
     study = table2.studies[""]
-    found = study.reached[(study.reached["row"] == "DS") & (study.reached["target"] == 0.2)]
-    rounds = found[found["share"] == 0.5]["rounds"].to_numpy()
-    shown = below(table2.told.tables[0], "DS, published")[4]
+    reached = study.reached[(study.reached["row"] == "DS") & (study.reached["target"] == 0.2)]
+    rounds = reached[reached["share"] == 0.5]["rounds"].to_numpy()
+    shown = below(table2.result.tables[0], "DS, published")[4]
     assert shown == mean_cell(restricted(rounds, 3))
     assert shown.endswith("]")
 
 
 def test_cells_that_no_run_reached_stay_censored(table2: Reproduced):
-    never = table2.told.tables[1]
+    never = table2.result.tables[1]
     assert set(below(never, "DS, published")) == {"> 3"}
     assert set(below(never, "LD, published")) == {"both > 3"}
 
 
 def test_errors_are_counted_on_the_same_images(table2: Reproduced):
-    errors = table2.told.tables[-1]
+    errors = table2.result.tables[-1]
     assert errors.title.startswith("Table 3")
     assert cells(errors, "LD, published")[:4] == ("0†", "98", "106", "9,796")
     counts = [float(cell.split()[0]) for cell in below(errors, "LD, published")[:4]]
@@ -89,14 +89,14 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
     one = tiny("pmcfl-table6", (0.2, 0.3, 0.4))
     rows = tuple(row | {"recipe": {"name": "fedavg"}} for row in one.rows)  # the digits have no blurry images
     alone = run(replace(one, rows=rows), tmp_path / "a", 1, ("DS",))
-    assert [table.title[:7] for table in alone.told.tables] == ["Table 6"] * 3
-    made = run(replace(one, rows=rows), tmp_path / "a", 1, ("CB", "CB>DS>IS"))
-    assert made.studies[""].rows == ["DS", "CB", "CB>DS>IS"]
-    table, errors = made.told.tables[0], made.told.tables[-1]
+    assert [table.title[:7] for table in alone.result.tables] == ["Table 6"] * 3
+    reproduced = run(replace(one, rows=rows), tmp_path / "a", 1, ("CB", "CB>DS>IS"))
+    assert reproduced.studies[""].rows == ["DS", "CB", "CB>DS>IS"]
+    table, errors = reproduced.result.tables[0], reproduced.result.tables[-1]
     assert len(table.header) == 1 + 8 + 1
     assert cells(table, "CB, published§")[-1] == "+7.67†‡"
     assert cells(table, "CB>DS>IS, published§")[4] == "+6¶"
-    for shown in (alone.told.tables[0], table, errors):
+    for shown in (alone.result.tables[0], table, errors):
         signs = [line[0] for line in shown.below if "see fedmerit errata" in line]
         assert all(any(sign in cell for row in shown.rows for cell in row) for sign in signs), shown.below
     assert any(line.startswith("‡ see fedmerit errata pmcfl-averages") for line in table.below)
@@ -110,7 +110,7 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
         )
 
 
-def test_an_unfinished_run_is_told_as_far_as_it_went(tmp_path: Path):
+def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path):
     one = tiny("pmcfl-table2", (0.2, 1.0, 0.5, 0.6), run={"rounds": 6})
     plans = one.plans("small", 1, ("DS",))
 
@@ -120,44 +120,44 @@ def test_an_unfinished_run_is_told_as_far_as_it_went(tmp_path: Path):
 
     with pytest.raises(RunStopped):
         reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=stop)
-    made = so_far(one, "small", plans, tmp_path / "a")
-    (played,) = made.studies[""].unfinished.values()
+    reproduced = so_far(one, "small", plans, tmp_path / "a")
+    (played,) = reproduced.studies[""].unfinished.values()
     assert 2 <= played < 6
-    assert made.unfinished == {"DS, seed 1": f"{played} of 6 rounds"}
-    assert made.seconds > 0  # a call that was stopped counts
-    assert set(below(made.told.tables[1], "DS, published")) == {f"> {played}"}
-    assert float(below(made.told.tables[0], "DS, published")[0].split()[0]) <= played
+    assert reproduced.unfinished == {"DS, seed 1": f"{played} of 6 rounds"}
+    assert reproduced.seconds > 0  # a call that was stopped counts
+    assert set(below(reproduced.result.tables[1], "DS, published")) == {f"> {played}"}
+    assert float(below(reproduced.result.tables[0], "DS, published")[0].split()[0]) <= played
 
 
 def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):
-    made = run(tiny("dafl-table1", (0.2, 0.4)), tmp_path / "a", 1)
-    table = made.told.tables[0]
+    reproduced = run(tiny("dafl-table1", (0.2, 0.4)), tmp_path / "a", 1)
+    table = reproduced.result.tables[0]
     assert table.header[-3:] == ("Low", "Mid", "High")
     assert cells(table, "Ind Ds, published") == ("22", "29", "39", "62", "304", "801", "25.5", "50.5", "552.5")
     assert cells(table, "MCA mean, published")[5] == "690.1‡"
     assert "Ind Ld, published†" in [line[0] for line in table.rows]
     assert sum(line[0].startswith("Final") for line in table.rows) == 7
-    assert made.told.tables[2].title.startswith("Rounds saved by adjusting")
+    assert reproduced.result.tables[2].title.startswith("Rounds saved by adjusting")
 
 
-def test_m2f_tells_clients_claims_and_curves(tmp_path: Path):
+def test_m2f_has_clients_claims_and_curves(tmp_path: Path):
     schedule = {"rates": [[0.25, 6], [0.5, 6], [1.0, 8]], "epochs": [1, 2]}
     settings = {"task": {"clients": 40, "validation": 0.2}, "run": {"rounds": 4, "schedule": schedule}}
     tables = tiny("m2f-table2", (0.9,), **settings)
-    made = run(tables, tmp_path / "a", 2)
-    first, claims = made.told.tables
+    reproduced = run(tables, tmp_path / "a", 2)
+    first, claims = reproduced.result.tables
     assert cells(first, "1, published") == ("1", "1,071", "0.2", "94.78†", "45", "43")
     place = [line[0] for line in first.rows].index("1, published")
     assert [line[0] for line in first.rows[place + 1 : place + 4]] == ["keep", "reset", "fedavg"]
     assert first.rows[place + 1][3] == "0.25"
     assert {line[3] for line in claims.rows} == {TOO_FEW}
     again = run(tables, tmp_path / "a", 2)  # nothing is left to do
-    assert again.seconds > made.seconds
-    assert again.told.tables == made.told.tables
-    other = find_reproduction("m2f-table3").tell(made.setting, made.studies)  # of the same runs
+    assert again.seconds > reproduced.seconds
+    assert again.result.tables == reproduced.result.tables
+    other = find_reproduction("m2f-table3").make_result(reproduced.setting, reproduced.studies)  # of the same runs
     assert cells(other.tables[0], "39, published")[4:] == ("9§", "9")
     assert cells(other.tables[0], "24, published‡")[0] == "1"
-    figures = find_reproduction("m2f-figures").tell(made.setting, made.studies)
+    figures = find_reproduction("m2f-figures").make_result(reproduced.setting, reproduced.studies)
     assert [line[1] for line in figures.tables[-1].rows] == ["keep"] * 18 + ["reset"] * 18
     picture = figures.figures["figure2"]
     assert picture.count("<polyline") == 2 * 7

@@ -1,4 +1,4 @@
-"""Names and scales: what is there, whether it can be run, and whether its rows are the published ones."""
+"""Reproductions by name and scale: whether they can be run, and whether their rows are the published ones."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fedmerit.errors import UnknownName
 from fedmerit.papers.errata import ERRATA
 from fedmerit.papers.published import published
 from fedmerit.papers.reproduce import REPRODUCTIONS, find_reproduction
-from fedmerit.papers.reproduce.entry import SCALES, WHOLE, expected, lasting
-from fedmerit.papers.reproduce.marks import Marks
+from fedmerit.papers.reproduce.footnotes import Footnotes
+from fedmerit.papers.reproduce.reproduction import SCALES, WHOLE, duration_text, expected
 
 NAMES = (
     *("pmcfl-table2", "pmcfl-table4", "pmcfl-table6", "dafl-table1", "m2f-table2", "m2f-table3", "m2f-figures"),
@@ -93,29 +93,31 @@ def test_a_name_and_a_folder_are_needed(cli: CommandLine, arguments: tuple[str, 
     assert "give NAME and --out DIR" in one_line(cli("reproduce", *arguments))
 
 
-def test_missing_data_is_said_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_missing_data_is_reported_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FEDMERIT_DATA", raising=False)
-    answer = spawn("reproduce", "fedval-baselines", "--out", tmp_path / "a")  # lanes of this process have its data
+    answer = spawn(
+        "reproduce", "fedval-baselines", "--out", tmp_path / "a"
+    )  # workers of this process have the data already
     assert answer.code == 2
     assert "FEDMERIT_DATA" in answer.err
     assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(48, "48 s"), (89 * 60, "89 min"), (9 * 3600, "9 h"), (12 * 86400, "12 days")]
+    ("seconds", "text"), [(48, "48 s"), (89 * 60, "89 min"), (9 * 3600, "9 h"), (12 * 86400, "12 days")]
 )
-def test_times_as_people_say_them(seconds: float, said: str):
-    assert lasting(seconds) == f"about {said}"
+def test_times_have_a_fitting_unit(seconds: float, text: str):
+    assert duration_text(seconds) == f"about {text}"
 
 
-def test_marks_name_entries_that_exist():
-    marks = Marks(("pmcfl-averages", "finding-2"))
-    assert marks("pmcfl-averages", "+7.67") == "+7.67†"
-    assert marks.below[1] == f"‡ see fedmerit errata finding-2: {ERRATA['finding-2'].title}"
+def test_footnotes_name_entries_that_exist():
+    notes = Footnotes(("pmcfl-averages", "finding-2"))
+    assert notes("pmcfl-averages", "+7.67") == "+7.67†"
+    assert notes.below[1] == f"‡ see fedmerit errata finding-2: {ERRATA['finding-2'].title}"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if (RESULTS / f"{name}.md").exists()])
-def test_results_at_small_are_told(name: str):
+def test_results_at_small_are_documented(name: str):
     """Each page names its command, its seeds and its time."""
     page = (RESULTS / f"{name}.md").read_text()
     assert f"fedmerit reproduce {name} --scale small --seeds 5" in page

@@ -1,4 +1,4 @@
-"""Going: all studies of a reproduction, one after the other, to be stopped and gone on with; then what they say."""
+"""Runner: runs all studies of a reproduction one after the other, resumes where it was stopped, makes the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from fedmerit.errors import FolderError, RunStopped
-from fedmerit.papers.reproduce.entry import WHOLE, Reproduction, Setting, Studies, Told
+from fedmerit.papers.reproduce.reproduction import WHOLE, Reproduction, Result, Setting, Studies
 from fedmerit.store.files import write_new_file
 from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep
@@ -17,24 +17,25 @@ from fedmerit.study.study import Study, compare
 from fedmerit.study.study_folder import Member, check_folder, members
 
 CLOCK = "seconds.txt"
+"""A file in the folder with the seconds of all calls so far."""
 Watch = Callable[[list[Member]], AbstractContextManager[OnStep]]
-"""Given all runs: what is told of each step while they go on."""
+"""Given all runs, a context that gives the function to call after each step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A reproduction that was run: its studies, what they say, and the seconds of all calls."""
+    """A reproduction that was run, completely or in part: its studies, their result, the seconds of all calls."""
 
     reproduction: Reproduction
     scale: str
     setting: Setting
     studies: Studies
-    told: Told
+    result: Result
     seconds: float
 
     @property
     def unfinished(self) -> dict[str, str]:
-        """Runs that were begun, and how far they are."""
+        """Runs that were started but not finished, and how far they got."""
         return {
             _in_part(part, run): f"{rounds:,} of {study.horizon:,} rounds"
             for part, study in self.studies.items()
@@ -49,7 +50,7 @@ class Reproduced:
 
 
 def _in_part(part: str, run: str) -> str:
-    """Parts have runs of the same names."""
+    """A run's name that is unique over all parts."""
     return run if part == WHOLE else f"{part}: {run}"
 
 
@@ -62,7 +63,7 @@ def reproduce(
     jobs: int | None = None,
     watch: Watch | None = None,
 ) -> Reproduced:
-    """Run what is left in the folder, then tell; the pictures go to the folder too."""
+    """Run what the folder lacks, then make tables and pictures; the pictures are written to the folder too."""
     began = monotonic()
     check_parts(plans, out)
     runs = [run for part, plan in plans.items() for run in members(plan, out / part)]
@@ -70,29 +71,29 @@ def reproduce(
         with watch(runs) if watch else nullcontext() as on_step:
             studies = {part: compare(plan, out / part, jobs=jobs, on_step=on_step) for part, plan in plans.items()}
     except RunStopped:
-        _clock(out, monotonic() - began)
+        _add_seconds(out, monotonic() - began)
         raise
-    return _told(reproduction, scale, studies, out, _clock(out, monotonic() - began))
+    return _reproduced(reproduction, scale, studies, out, _add_seconds(out, monotonic() - began))
 
 
 def so_far(reproduction: Reproduction, scale: str, plans: Mapping[str, Plan], out: Path) -> Reproduced:
-    """What a folder holds, finished or not, with nothing run."""
+    """What a folder holds, finished or not; runs nothing."""
     for part, plan in plans.items():
         check_folder(plan, out / part)
     studies = {part: Study.load(out / part) for part in plans}
-    return _told(reproduction, scale, studies, out, _clock(out, 0.0))
+    return _reproduced(reproduction, scale, studies, out, _add_seconds(out, 0.0))
 
 
-def _told(reproduction: Reproduction, scale: str, studies: Studies, out: Path, seconds: float) -> Reproduced:
+def _reproduced(reproduction: Reproduction, scale: str, studies: Studies, out: Path, seconds: float) -> Reproduced:
     setting = reproduction.setting(scale)
-    told = reproduction.tell(setting, studies)
-    for name, picture in told.figures.items():
+    result = reproduction.make_result(setting, studies)
+    for name, picture in result.figures.items():
         write_new_file(out / f"{name}.svg", picture)
-    return Reproduced(reproduction, scale, setting, studies, told, seconds)
+    return Reproduced(reproduction, scale, setting, studies, result, seconds)
 
 
-def _clock(out: Path, seconds: float) -> float:
-    """The seconds of all calls for this folder that ended or were stopped, this one included; kept in the folder."""
+def _add_seconds(out: Path, seconds: float) -> float:
+    """Add the seconds of this call to those of earlier calls for this folder, finished or stopped; gives the sum."""
     path = out / CLOCK
     try:
         before = float(path.read_text(encoding="utf-8"))
@@ -103,7 +104,7 @@ def _clock(out: Path, seconds: float) -> float:
 
 
 def check_parts(plans: Mapping[str, Plan], out: Path) -> None:
-    """Refuse a folder of several studies that holds something else; `compare` looks at each study's own."""
+    """Refuse a folder for several studies that holds something else; `compare` checks the folder of each study."""
     if len(plans) == 1 or not out.is_dir():
         return
     others = sorted(path.name for path in out.iterdir() if path.name not in (*plans, CLOCK) and path.suffix != ".svg")

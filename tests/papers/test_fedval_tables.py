@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
-from tiny import run
+from tiny_reproductions import run
 
 from fedmerit.papers.reproduce import find_reproduction
-from fedmerit.papers.reproduce.entry import Setting
-from fedmerit.papers.reproduce.fedval_tables import measure
-from fedmerit.papers.reproduce.go import reproduce
-from fedmerit.papers.reproduce.page import write_page
+from fedmerit.papers.reproduce.fedval import measure
+from fedmerit.papers.reproduce.output import write_page
+from fedmerit.papers.reproduce.reproduction import Setting
+from fedmerit.papers.reproduce.runner import reproduce
 from fedmerit.study.output import progress
 
 
@@ -26,11 +26,11 @@ def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: 
     base = one.setting("small").bases["poisoned-60"]
     task = base["task"] | {"data": "compas", "model": "compas-mlp", "clients": 4, "kinds": {"poisoned": 0.5}}
     few = Setting({"poisoned-50": {**base, "task": task, "run": base["run"] | {"rounds": 2}}}, 0.1)
-    made = run(replace(one, settings={"small": few}), tmp_path / "a", 1, ("FedVal, unranked",))
-    values, differences = made.told.tables
+    reproduced = run(replace(one, settings={"small": few}), tmp_path / "a", 1, ("FedVal, unranked",))
+    values, differences = reproduced.result.tables
     assert [line[0] for line in values.rows] == ["FedAvg", "FedVal, unranked"]
     assert values.title == "Measured (poisoned 50 %)"
-    study = made.studies["poisoned-50"]
+    study = reproduced.studies["poisoned-50"]
     measured = measure(study)
     fedavg, fedval = measured["FedAvg"], measured["FedVal, unranked"]
     assert fedavg["accuracy"][0] == pytest.approx(float(study.figures["accuracy"].iloc[0]))
@@ -50,12 +50,16 @@ def test_runs_of_one_name_in_two_parts_are_counted_and_named_apart(data_folder: 
         f"poisoned-{10 * tenths}": few | {"task": task | {"kinds": {"poisoned": tenths / 10}}} for tenths in (0, 5)
     }
     one = replace(one, settings={"small": Setting(parts, 0.1)})
-    plans, said = one.plans("small", 1, ("FedVal, unranked",)), StringIO()
-    console = Console(file=said, width=200)
-    made = reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=lambda runs: progress(console, runs))
-    counts = [line.partition(":")[0] for line in said.getvalue().splitlines()]
+    plans, lines = one.plans("small", 1, ("FedVal, unranked",)), StringIO()
+    console = Console(file=lines, width=200)
+    reproduced = reproduce(one, "small", plans, tmp_path / "a", jobs=1, watch=lambda runs: progress(console, runs))
+    counts = [line.partition(":")[0] for line in lines.getvalue().splitlines()]
     assert counts == [f"{number} of 4 runs" for number in (1, 2, 3, 4)]
-    write_page(made, tmp_path / "page.md", "fedmerit reproduce fedval-ratios")
+    write_page(reproduced, tmp_path / "page.md", "fedmerit reproduce fedval-ratios")
     assert "`poisoned-50`: the same with `task.kinds.poisoned = 0.5`" in (tmp_path / "page.md").read_text()
-    later = {part: replace(study, failed={"FedAvg, seed 1": part}) for part, study in made.studies.items()}
-    assert list(replace(made, studies=later).failed) == ["poisoned-0: FedAvg, seed 1", "poisoned-50: FedAvg, seed 1"]
+    later = {part: replace(study, failed={"FedAvg, seed 1": part}) for part, study in reproduced.studies.items()}
+    failed = replace(reproduced, studies=later).failed
+    assert list(failed) == [
+        "poisoned-0: FedAvg, seed 1",
+        "poisoned-50: FedAvg, seed 1",
+    ]

@@ -1,4 +1,4 @@
-"""Marks: signs at published numbers that do not hold, and a line below the table that names the erratum."""
+"""Footnotes: signs at published numbers that do not hold, and a line below the table that names the erratum."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ SIGNS = "†‡§¶"
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """The errata of one table by name, each with a sign of its own."""
+class Footnotes:
+    """The errata of one table by name, each with its own sign."""
 
     names: tuple[str, ...]
 
     def __call__(self, name: str, text: str = "") -> str:
-        """A text with the sign of an erratum; nothing stays nothing."""
+        """The text followed by the sign of an erratum."""
         return f"{text}{SIGNS[self.names.index(name)]}"
 
     @property
     def below(self) -> tuple[str, ...]:
-        """A line for each."""
+        """The lines below the table, one per erratum."""
         return tuple(f"{self(name)} see fedmerit errata {name}: {find_erratum(name).title}" for name in self.names)

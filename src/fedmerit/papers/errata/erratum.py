@@ -9,12 +9,12 @@ from typing import Literal, TypeAlias
 Value: TypeAlias = float | int | str | None
 
 Verdict: TypeAlias = Literal["shown", "strong evidence", "right as printed", "not borne out", "cannot be computed"]
-"""`not borne out` is what a mistake of ours would look like: the numbers do not say what the entry says."""
+"""`not borne out` would reveal a mistake of ours: the numbers do not support what the entry says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a computation: what is computed, what comes out, and what is printed for it, if anything is."""
+    """One line of a computation: what is computed, the result, and the printed value, if there is one."""
 
     what: str
     recomputed: Value
@@ -33,15 +33,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Erratum:
-    """A place in a paper that does not hold, or cannot be read without a choice; `digest` are sections of the SPEC.
+    """A place in a paper that does not hold, or cannot be read without a choice.
 
-    `fedmerit` says what this package does instead, `see` where in docs/ there is more. `evidence` takes nothing and
-    gives the same answer every time.
+    `fedmerit` says what this package does instead, `see` where in docs/ there is more. `evidence` takes no argument
+    and gives the same answer every time.
     """
 
     name: str
     title: str
-    digest: tuple[str, ...]
     paper: str
     place: str
     printed: str
@@ -51,18 +50,18 @@ class Erratum:
 
 
 def shown(holds: bool, follows: str, *steps: Step, verdict: Verdict = "shown") -> Evidence:
-    """The steps bear the verdict out, if it holds."""
+    """Evidence with this verdict if it holds; else `not borne out`."""
     return Evidence(verdict if holds else "not borne out", follows, steps)
 
 
 def cannot(why: str, follows: str) -> Callable[[], Evidence]:
-    """Nothing to compute, for this reason."""
+    """Evidence where there is nothing to compute, for this reason."""
     evidence = Evidence("cannot be computed", follows, why=why)
     return lambda: evidence
 
 
 def listed(values: Sequence[float], form: str = ".2f") -> str:
-    """Numbers in one line, as people read them."""
+    """Numbers in one line: 0.05 / 0.50 / 0.95."""
     return " / ".join(format(value, form) for value in values)
 
 

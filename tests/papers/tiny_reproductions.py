@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.papers.reproduce import find_reproduction
-from fedmerit.papers.reproduce.entry import WHOLE, Reproduction, Setting
-from fedmerit.papers.reproduce.go import Reproduced, reproduce
+from fedmerit.papers.reproduce.reproduction import WHOLE, Reproduction, Setting
+from fedmerit.papers.reproduce.runner import Reproduced, reproduce
 
 DIGITS: dict[str, Any] = {
     "task": {"data": "digits", "partition": "iid", "clients": 10},
@@ -28,5 +28,5 @@ def tiny(
     return replace(find_reproduction(name), settings={"small": Setting({WHOLE: base}, 0.1, ("digits",), targets)})
 
 
-def run(one: Reproduction, out: Path, seeds: int = 2, rows: tuple[str, ...] = ()) -> Reproduced:
-    return reproduce(one, "small", one.plans("small", seeds, rows), out, jobs=1)
+def run(reproduction: Reproduction, out: Path, seeds: int = 2, rows: tuple[str, ...] = ()) -> Reproduced:
+    return reproduce(reproduction, "small", reproduction.plans("small", seeds, rows), out, jobs=1)

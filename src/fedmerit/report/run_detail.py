@@ -1,0 +1,177 @@
+"""Detail of one run: its clients' weights and why, its search, groups, rewards, audits and events."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from fedmerit.core.types import ClientId
+from fedmerit.core.validation import SERVER
+from fedmerit.core.weights import ClientWeight
+from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
+from fedmerit.store.ledger import Event, Ledger, Rewarded
+from fedmerit.study.fairness import Account, fairness_of
+
+LEVEL = 0.9
+"""The accuracy at which a client counts as converged, as in `fedmerit fairness`."""
+MOST_AUDITS = 200_000
+"""Where there are more audits of single clients they are left out, and the page says so: they would fill it."""
+
+
+def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Everything that the page shows of a run when a reader selects it."""
+    weights, names = [ledger.earned(row["round"]) for row in rounds], ledger.names()
+    return {
+        "names": names,
+        "rounds": pack_rounds(rounds, weights),
+        "events": group_events(ledger.events()),
+        "search": _search(ledger, rounds),
+        "lineages": lineages([{row.id: row.group for row in rows} for rows in weights]) if has_groups(rounds) else None,
+        "rewards": _rewards(ledger.rewards()),
+        "accounts": _accounts(ledger, rounds, weights),
+        "audits": _audits(ledger, len(names)),
+    }
+
+
+def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether clients were grouped at all, even if into one group."""
+    return any(row["groups"] > 1 or row["cut"] is not None for row in rounds)
+
+
+def lineages(rounds: Sequence[Mapping[ClientId, int]]) -> list[list[int]]:
+    """Which groups of a round continue which earlier ones, so that a picture of them can keep its colours.
+
+    Each round is given as the group of each client. The result has for each round one lineage per group, in the order
+    of the groups' numbers. A group continues the lineage that most of its clients were in when they last took part;
+    the pair with the most such clients is matched first. A group that continues none gets the first free number.
+    """
+    last: dict[ClientId, int] = {}
+    by_round = []
+    for groups in rounds:
+        matched = _match(groups, last)
+        last |= {client: matched[group] for client, group in groups.items()}
+        by_round.append([matched[group] for group in sorted(matched)])
+    return by_round
+
+
+def _match(groups: Mapping[ClientId, int], last: Mapping[ClientId, int]) -> dict[int, int]:
+    """The lineage of each group of a round, given each client's last one."""
+    votes = Counter((group, last[client]) for client, group in groups.items() if client in last)
+    matched: dict[int, int] = {}
+    for (group, lineage), _ in sorted(votes.items(), key=lambda item: (-item[1], item[0])):
+        if group not in matched and lineage not in matched.values():
+            matched[group] = lineage
+    for group in sorted(set(groups.values()) - matched.keys()):
+        matched[group] = next(number for number in count() if number not in matched.values())
+    return matched
+
+
+def group_events(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """What was left out or noted, by kind in the order of the first occurrence; texts as in the ledger."""
+    kinds: dict[str, list[Event]] = {}
+    for event in events:
+        kinds.setdefault(event.kind, []).append(event)
+    return [{"kind": kind, **_span(of_kind), "texts": _texts(of_kind)} for kind, of_kind in kinds.items()]
+
+
+def _texts(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Each text, the most frequent first, with every [round, client] it is about; client None means all clients."""
+    texts: dict[str, list[list[int | None]]] = {}
+    for event in events:
+        texts.setdefault(event.text, []).append([event.round, event.client])
+    by_count = sorted(texts.items(), key=lambda item: -len(item[1]))
+    return [{"text": text, "at": places} for text, places in by_count]
+
+
+def _span(events: Sequence[Event]) -> dict[str, Any]:
+    rounds = [event.round for event in events]
+    clients = {event.client for event in events} - {None}
+    return {"count": len(events), "first": min(rounds), "last": max(rounds), "clients": len(clients)}
+
+
+def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What each round's search tried, in the order of visiting, and what it asked of the clients."""
+    tried = [
+        [
+            [option.weighting, option.same, shorten(option.quality, 5), option.exchange, option.chosen]
+            for option in ledger.tried(row["round"])
+        ]
+        for row in rounds
+    ]
+    if not any(tried):
+        return None
+    return {"tried": tried, "asked": [[row["exchanges"], row["evaluations"], row["tests"]] for row in rounds]}
+
+
+def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:
+    """Column by column, a list per round; `taken` is 1 or 0."""
+    if not rewards:
+        return None
+    by_round: dict[int, list[Rewarded]] = {}
+    for reward in rewards:
+        by_round.setdefault(reward.round, []).append(reward)
+    rounds = by_round.values()
+    return {
+        "round": [*by_round],
+        "ids": [[reward.client for reward in of_round] for of_round in rounds],
+        "entries": [pack([reward.entries for reward in of_round], 9) for of_round in rounds],
+        "taken": [pack([int(reward.accepted) for reward in of_round], 1) for of_round in rounds],
+        "before": [pack([reward.before for reward in of_round], WEIGHT_DIGITS) for of_round in rounds],
+        "after": [pack([reward.after for reward in of_round], WEIGHT_DIGITS) for of_round in rounds],
+        "bytes": sum(reward.bytes for reward in rewards),
+        "refused": sum(bool(reward.reason) for reward in rewards),
+    }
+
+
+def _accounts(
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[ClientWeight]]
+) -> dict[str, Any] | None:
+    """What each client put in and what it got; None where no round was evaluated or a client's size is unknown."""
+    tested = any(row["accuracy"] is not None for row in rounds)
+    if not tested or not all("samples" in row.facts for rows in weights for row in rows):
+        return None
+    fairness = fairness_of(ledger, LEVEL)
+    correlations = {"accuracy": fairness.accuracy, "speed": fairness.speed, "entries": fairness.entries}
+    return {
+        "level": LEVEL,
+        "columns": _account_columns(fairness.accounts),
+        "correlations": {name: shorten(value, 3) for name, value in correlations.items()},
+        "classes": [[edge, shorten(value, WEIGHT_DIGITS)] for edge, value in fairness.classes.items()],
+        "gap": shorten(fairness.gap, WEIGHT_DIGITS),
+    }
+
+
+def _account_columns(accounts: Sequence[Account]) -> dict[str, Any]:
+    """A list per column, in client order; None where a client never reached the level, or was not tested."""
+    return {
+        "rounds": [account.rounds for account in accounts],
+        "contribution": [shorten(account.contribution, 9) for account in accounts],
+        "given": [account.rewards for account in accounts],
+        "taken": [account.accepted for account in accounts],
+        "entries": [account.entries for account in accounts],
+        "reached": [account.convergence.reached for account in accounts],
+        "stays": [account.convergence.stays for account in accounts],
+        "accuracy": [
+            None if math.isnan(account.accuracy) else shorten(account.accuracy, WEIGHT_DIGITS) for account in accounts
+        ],
+    }
+
+
+def _audits(ledger: Ledger, clients: int) -> list[list[Any]] | None:
+    """Each objective, the rounds in which clients were audited, and for each a value per client (None: unknown).
+
+    None where there are too many for a page.
+    """
+    audits: dict[str, dict[int, list[float | None]]] = {}
+    rows = [row for row in ledger.audits() if row[1] != SERVER]
+    if len(rows) > MOST_AUDITS:
+        return None
+    for index, client, objective, value in rows:
+        audits.setdefault(objective, {}).setdefault(index, [None] * clients)[client] = value
+    return [
+        [objective, [*by_round], [pack(values, WEIGHT_DIGITS) for values in by_round.values()]]
+        for objective, by_round in audits.items()
+    ]
