@@ -22,7 +22,7 @@ def main() -> None:
         programs = Path(folder) / "bin"
         install = [programs / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel]
         for command in (install, [programs / "fedmerit", "--help"], [programs / "fedmerit", "criteria"]):
-            done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, stdout=subprocess.DEVNULL)
             if done.returncode:
                 sys.exit(f"{' '.join(map(str, command))}: ended with {done.returncode}")
     print(f"{wheel.name}: installs, and `fedmerit --help` and `fedmerit criteria` run")
