@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# What builds the package is pinned too: pip before 25.3 reads the first, later ones the second.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check test-flower flower-secure bench clean
+.PHONY: help setup demo test lint types check docs wheel test-flower flower-secure bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,11 +30,23 @@ demo: setup  ## FedAvg against two priorities on embedded data: a table and an H
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n 2
 
-check: setup  ## ruff, mypy --strict, tests
+lint: setup  ## ruff, and ESLint for the report's JavaScript (skipped, saying so, without node)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	sh tools/eslint/lint.sh
+
+types: setup  ## mypy --strict
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+
+check: lint types test  ## lint, types and tests: what continuous integration runs
+
+docs: setup  ## the documents: links, keys, commands, examples
+	$(BIN)/python -m pytest tests/test_docs.py
+
+wheel: setup  ## wheel and source archive in dist/, and a try of the wheel in a fresh environment
+	rm -rf build dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python tools/try_wheel.py dist
 
 test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every recipe on simulation and deployment (40 minutes)
 	$(BIN)/python -m pytest -m long tests/flower
@@ -43,4 +58,4 @@ bench: setup  ## speed and memory against peers (hours); writes docs/results/ben
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo tools/eslint/node_modules

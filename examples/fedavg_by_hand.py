@@ -14,7 +14,7 @@ from fedmerit.core.seeds import derive, generator
 
 
 def by_hand(task: Task, rounds: int, fraction: float, seed: int) -> np.ndarray:
-    """LD before DS, each divided by the round's maximum, scored c1 + c1 * c2 (SPEC A1)."""
+    """LD before DS, each divided by the round's maximum, scored c1 + c1 * c2 [PMCFL, eq. 6]."""
     data, learner = task.federation, task.learner
     model = learner.start(derive(seed, "model"))
     for index in range(1, rounds + 1):

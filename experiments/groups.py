@@ -1,4 +1,4 @@
-"""Are planted groups of clients found? ByCosine on MNIST with clients that hold other digits (SPEC A3).
+"""Are planted groups of clients found? ByCosine on MNIST with clients that hold other digits [M2F, Alg. 2].
 
 .venv/bin/python experiments/groups.py run --seeds 1,2,3 --model mnist-mlp     # resumes what was stopped
 .venv/bin/python experiments/groups.py tell                                    # writes docs/results/groups.md

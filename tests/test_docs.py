@@ -30,6 +30,8 @@ from fedmerit.study.plan import Plan, Row
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CITATION = r"\[((?:PMCFL|DAFL|M2F|FedVal)(?:, [^\[\]]+)?)\](?!\()"
+"""A place in a paper, as docstrings name it: [PMCFL, eq. 6]."""
 
 
 def test_every_public_name_is_documented_and_no_other() -> None:
@@ -82,7 +84,7 @@ def test_every_key_of_a_study_is_documented() -> None:
 
 
 def test_every_score_is_documented() -> None:
-    pages = (ROOT / "docs/configuration.md").read_text(), (ROOT / "docs/formulas.md").read_text()
+    pages = (ROOT / "docs/configuration.md").read_text(), (ROOT / "docs/papers.md").read_text()
     assert all(f"`{name}`" in page for name in SCORES for page in pages)
     for name, score in SCORES.items():
         assert f"| `{name}` | {', '.join(f'`{key}`' for key in score.options()) or 'none'} |" in pages[0]
@@ -116,3 +118,11 @@ def test_the_criterion_of_the_guide_runs() -> None:
     task = fedmerit.load_task("digits", clients=6)
     run = fedmerit.federate(task, names["recipe"], rounds=2, fraction=0.5)  # type: ignore[arg-type]
     assert all("freshness" in row.criteria for row in run.explain(2))
+
+
+def test_citations_lead_to_the_papers_page() -> None:
+    anchors = set(re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', (ROOT / "docs/papers.md").read_text(), flags=re.M))
+    known = {(name or heading).lower() for name, heading in anchors}
+    pages = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
+    cited = {place for page in pages for place in re.findall(CITATION, page.read_text())}
+    assert {place for place in cited if re.sub("[^a-z0-9]+", "-", place.lower()).strip("-") not in known} == set()

@@ -32,7 +32,8 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import begin, play
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.tasks.registry import ClientHalf
 
 SIZES = (6, 40, 9, 25, 30, 14)
 PARITY = Validated(find_objective("accuracy"))
@@ -68,10 +69,10 @@ def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], 
 
 
 def on_flower(made: Task) -> GridFleet:
-    def side(context: Context) -> ClientSide:
+    def half(context: Context) -> ClientHalf:
         return made.client(int(context.node_config["partition-id"]))
 
-    grid = InProcessGrid(make_client_app(side), len(made.federation.names))
+    grid = InProcessGrid(make_client_app(half), len(made.federation.names))
     fleet = GridFleet(grid, made.learner, made.federation.names, made.federation.server)
     fleet.meet(len(made.federation.names))
     return fleet

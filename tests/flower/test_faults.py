@@ -16,7 +16,8 @@ from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
-from fedmerit.flower import ClientSide, GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.tasks.registry import ClientHalf
 from fedmerit.flower.clientapp import own_model
 from fedmerit.flower.records import ARRAYS, METRICS, pack
 
@@ -33,10 +34,10 @@ class Meddling(InProcessGrid):
     """A grid on which one node's answers to training are changed on their way."""
 
     def __init__(self, made: Task, change: Callable[[Message], Iterable[Message]], kind: str = "train") -> None:
-        def side(context: Context) -> ClientSide:
+        def half(context: Context) -> ClientHalf:
             return made.client(int(context.node_config["partition-id"]))
 
-        super().__init__(make_client_app(side), len(made.federation.names))
+        super().__init__(make_client_app(half), len(made.federation.names))
         self.change, self.kind, self.extra = change, kind, list[Message]()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

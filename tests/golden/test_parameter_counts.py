@@ -1,4 +1,4 @@
-"""The papers' networks have the papers' numbers of parameters [PMCFL, DAFL, M2F], and learn."""
+"""The papers' networks have the papers' numbers of parameters [PMCFL] [DAFL] [M2F], and learn."""
 
 from __future__ import annotations
 

@@ -122,14 +122,14 @@ def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion'
 
 @criterion("Participation", Family.TRUST, "rounds taken part in / rounds so far; counted by the server", degree=True)
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
-    """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, sec. III]."""
+    """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
     counts = [history.participations.get(client, 0) + 1 for client in cohort.ids]
     return np.asarray(counts, dtype=np.float64) / cohort.index
 
 
 @criterion("DataRatio", Family.DATA, "the client's share of the group's training rows", facts=[SAMPLES], degree=True)
 def DATA_RATIO(cohort: Cohort, history: History) -> Vector:  # noqa: N802
-    """delta_i = |D_i| / sum of |D_j| over the group [M2F, sec. III]."""
+    """delta_i = |D_i| / sum of |D_j| over the group [M2F, eq. 11]."""
     samples = cohort.facts[SAMPLES]
     return np.asarray(samples / samples.sum())
 

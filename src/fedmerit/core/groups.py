@@ -1,4 +1,4 @@
-"""Groups: which clients are aggregated together: all, or those whose updates point the same way [M2F, sec. III]."""
+"""Groups: which clients are aggregated together: all, or those whose updates point the same way [M2F, Alg. 2]."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class OneGroup:
 @dataclass(frozen=True, slots=True)
 class ByCosine:
     """Agglomerative, by R_ij = 1 - cos(update_i, update_j) in 0..2: the nearest two groups are merged while nearer than
-    a cut [M2F, Alg. 1].
+    a cut [M2F, Alg. 2].
 
     `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
     summed updates (`centroid`). `cut` says where to stop and `at` is its level:

@@ -1,4 +1,4 @@
-"""Measures of a run: percentiles and spread of local accuracy, rounds to target [PMCFL, sec. 4]."""
+"""Measures of a run: percentiles and spread of local accuracy, rounds to target [PMCFL, sec. 5.3]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards: what a client gets back of its group's aggregate, and whether it takes it [M2F, sec. III]."""
+"""Rewards: what a client gets back of its group's aggregate, and whether it takes it [M2F]."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class TopShare:
-    """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, sec. III].
+    """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
     `share`: the client's weight q_i / sum q (the paper), or q_i / max q, so that the best gets all. `largest`: by
     magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
@@ -140,7 +140,7 @@ def _top_of_layers(keys: Model, number: int, layers: Sequence[int]) -> NDArray[n
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had [M2F, sec. III]."""
+    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had [M2F, Alg. 1]."""
 
     sigma: float = 0.05
 

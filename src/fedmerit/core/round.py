@@ -122,7 +122,7 @@ def settle(
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
-    """The initial phase: a share of the clients train, their models are averaged [M2F, sec. III]; and who did."""
+    """The initial phase: a share of the clients train, their models are averaged [M2F, Alg. 2]; and who did."""
     if not recipe.initial:
         return model, ()
     chosen = draw(recipe.initial, len(fleet.server.names), seed, "initial", 0)

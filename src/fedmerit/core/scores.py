@@ -109,7 +109,7 @@ def importance(table: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Prioritized:
-    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, sec. 3]; range 0..m."""
+    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, eq. 6]; range 0..m."""
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero at one place removes every later term."""
@@ -177,7 +177,7 @@ class WeightedMean:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """s = prod_i c_i, the quality of a client [M2F, sec. III]."""
+    """s = prod_i c_i, the quality of a client [M2F, eq. 12]."""
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero anywhere is a zero."""

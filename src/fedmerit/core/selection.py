@@ -42,7 +42,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Each client takes part in exactly rounds x rate rounds, drawn once: lazy, normal, diligent [M2F, sec. IV].
+    """Each client takes part in exactly rounds x rate rounds, drawn once: lazy, normal, diligent [M2F, sec. 5.2].
 
     `rates` are pairs (rate, how many clients), dealt in client order and again from the start until all have one:
     ((0.2, 6), (0.5, 6), (1.0, 8)) is the paper's mix. With `epochs` (least, most) each client has a number of its own.

@@ -157,7 +157,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, sec. 4]."""
+        """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, eq. 10]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
 

@@ -85,7 +85,7 @@ def by_client(
 def weigh(
     raw: Matrix, names: Sequence[str], score: Score, normalise: Normalise = "sum", fallback: Vector | None = None
 ) -> Weights:
-    """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, sec. 3].
+    """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, eq. 5].
 
     >>> from fedmerit.core.scores import Prioritized
     >>> weigh(np.array([[30.0], [10.0]]), ["DS"], Prioritized()).weights.tolist()

@@ -5,4 +5,4 @@ from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.flower.inprocess import InProcessGrid
 from fedmerit.flower.merit import Merit, facts
 
-__all__ = ["ClientSide", "GridFleet", "InProcessGrid", "Merit", "facts", "make_client_app"]
+__all__ = ["GridFleet", "InProcessGrid", "Merit", "facts", "make_client_app"]

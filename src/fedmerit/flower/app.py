@@ -1,8 +1,8 @@
 """The apps that Flower starts: a ServerApp and a ClientApp for any task and recipe, from one TOML text.
 
 The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` takes it, and `out`, the
-folder for the run on the server's machine. A run that was begun there is resumed. A node loads the rows of its own client
-alone and the server those of none.
+folder for the run on the server's machine. A run that was begun there is resumed. A node loads the rows of its own
+client alone, and the server those of none.
 """
 
 from __future__ import annotations

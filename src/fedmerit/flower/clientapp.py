@@ -104,13 +104,13 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
 
 
 def take_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Test the own model without and with the reward, and take it or leave it."""
+    """Test the personal model without and with the reward, and take it or leave it."""
     own, reward = personal_model(context), as_reward(content)
     reason = "it has no personal model to add a reward to" if own is None else wrong_reward(reward, len(own))
     if own is None or reason:
         return pack(config={"reason": reason}, metrics={"accepted": 0})
     offered = reward.added_to(own)
-    before, after = (_accuracy(side, model) for model in (own, offered))
+    before, after = (_accuracy(half, model) for model in (own, offered))
     accepted = Acceptance(setting(content, "sigma", float))(before, after)
     if accepted:
         _keep_personal(context, offered, tag_of(setting(content, "round", int), REWARDED))
@@ -128,7 +128,7 @@ def _rows(half: ClientHalf, on: str) -> Samples:
 
 
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """How many of its rows the client gets right with each model, or with its own."""
+    """How many of its rows the client gets right with each model, or with its personal one."""
     rows, number = _rows(half, setting(content, "on", str)), setting(content, "models", int)
     models = [_asked(content, context, str(place)) for place in range(number)]
     right = [int((half.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]

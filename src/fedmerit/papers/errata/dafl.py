@@ -189,7 +189,7 @@ DAFL = (
         "to step 9; FedAvg is said to average hyperparameters.",
         fedmerit="The accuracy of the whole federation is kept. A candidate is the round's updates weighed anew: "
         "nobody trains twice.",
-        see="formulas.md#which-order-dafl",
+        see="papers.md#dafl",
         evidence=cannot("pseudocode, wording", "It must be the global accuracy; steps 9 to 16; parameters."),
     ),
     Erratum(

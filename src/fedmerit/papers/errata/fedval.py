@@ -14,5 +14,5 @@ FEDVAL_NOTATION = Erratum(
     evidence=cannot(
         "symbols not defined", "Shares sum to 1 if they are divided by the sum over clients and objectives."
     ),
-    see="formulas.md#what-the-server-measures-fedval",
+    see="papers.md#fedval",
 )

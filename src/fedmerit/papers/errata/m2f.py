@@ -134,7 +134,7 @@ M2F = (
         "more.",
         fedmerit="`Computation` and `ReportedComputation` go by time, `SimulatedComputation` by epochs. A factor "
         "common to a group cancels in the weights.",
-        see="formulas.md#who-with-whom-and-what-for-m2f",
+        see="papers.md#m2f",
         evidence=_computation,
     ),
     Erratum(
@@ -155,7 +155,7 @@ M2F = (
         "stands for a nabla; clusters are taken from the set of clients; one symbol is the number and the set of "
         "clusters.",
         fedmerit="A group's aggregate is the sum over its clients.",
-        see="formulas.md#who-with-whom-and-what-for-m2f",
+        see="papers.md#m2f",
         evidence=cannot("notation", "Algorithm 2, line 19, says what is meant: aggregate all of a cluster."),
     ),
     Erratum(

@@ -25,8 +25,8 @@ INTRO = """# Errata of the papers
 What does not hold in the four papers that fedmerit builds on, recomputed from the numbers they print. Every entry below
 is a command: `fedmerit errata NAME` shows the computation step by step, printed numbers beside recomputed ones;
 `fedmerit errata` lists all with their verdict, `--json` is for machines. This page is what `fedmerit errata --markdown`
-prints, so its numbers are computed too. The tables are in `fedmerit.papers.published`; formulas and the choices made
-where a paper is silent are in [formulas.md](formulas.md).
+prints, so its numbers are computed too. The tables are in `fedmerit.papers.published`; formulas, and the choices made
+where a paper is silent, are in [papers.md](papers.md).
 
 - **PMCFL**: Anelli, Deldjoo, Di Noia, Ferrara, *Prioritized Multi-Criteria Federated Learning*
 - **DAFL**: the same authors, *Towards Effective Device-Aware Federated Learning*

@@ -11,7 +11,7 @@ from fedmerit.papers.reproduce.reproduction import WHOLE, Base, Reproduction, Sc
 
 PAPER = "M2F: Deng, Chen, Chan, Ngai, M2F: Multi-centered Fairness-Aware Federated Learning Framework"
 ROUNDS = 100
-UNSTATED = "learning rate, batch, sigma and the cut of groups: the paper states none (docs/formulas.md)"
+UNSTATED = "learning rate, batch, sigma and the cut of groups: the paper states none (docs/papers.md)"
 DRAWN = "sizes and epochs of the clients are drawn anew for each seed, from the paper's ranges"
 
 
