@@ -11,9 +11,9 @@ import numpy as np
 from torch import nn
 
 from fedmerit import DS, Attribute, Federation, Learner, Split, Task, fedavg, federate, prioritized
-from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.sgd import TorchLearner
+from fedmerit.tasks.task_spec import TaskSpec
 
 CLIENTS = 12
 

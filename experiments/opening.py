@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, sync_playwright
 from plotly.offline import get_plotlyjs
 
 from fedmerit.config.schema import make_config
-from fedmerit.core.state import Record
 from fedmerit.core.scores import Prioritized
+from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation
 from fedmerit.core.weights import weigh
 from fedmerit.report.html import write_report

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fedmerit import Federation, Learner, Split
-from fedmerit.tasks.task_spec import TaskSpec
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.models import Build, dense, find_model, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
+from fedmerit.tasks.task_spec import TaskSpec
 
 MODELS: Mapping[str, Build] = {
     "mnist-cnn": find_model("mnist-cnn"),

@@ -17,9 +17,9 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
-from fedmerit.tasks.registry import ClientHalf
 from fedmerit.flower.clientapp import own_model
 from fedmerit.flower.records import ARRAYS, METRICS, pack
+from fedmerit.tasks.registry import ClientHalf
 
 BAD = 2
 """The client that misbehaves."""
