@@ -67,7 +67,7 @@ def test_runs_that_differ_in_the_seed_are_a_line_with_a_band(opened: Opened, run
 def test_a_click_on_a_client_explains_its_weight(opened: Opened, runs: Path) -> None:
     opened.choose("weights-run", "searched")
     with open_ledger(runs / "searched") as ledger:
-        earned, way = ledger.earned(2), ledger.rounds()[1]["priority"]
+        earned, way = ledger.weights(2), ledger.rounds()[1]["priority"]
     mine = min(earned, key=lambda row: row.weight)
     opened.point("weights-plot", 2, mine.id)
     says = f"client {mine.id} got {weight_text(mine.weight)}"
@@ -110,7 +110,7 @@ def test_the_keyboard_reaches_and_moves_everything(opened: Opened) -> None:
 def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs: Path) -> None:
     opened.choose("groups-run", "grouped")
     with open_ledger(runs / "grouped") as ledger:
-        (row, *_), number = ledger.earned(ROUNDS), ledger.rounds()[-1]["groups"]
+        (row, *_), number = ledger.weights(ROUNDS), ledger.rounds()[-1]["groups"]
         taken = sum(reward.accepted for reward in ledger.rewards())
         given = len(ledger.rewards())
     opened.point("groups-plot", ROUNDS, row.id)
@@ -121,7 +121,7 @@ def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs
     opened.choose("search-run", "searched")
     opened.page.locator("#groups-empty", has_text="In searched all clients are one group").wait_for()
     with open_ledger(runs / "searched") as ledger:
-        tried = ledger.tried(3)
+        tried = ledger.candidates(3)
     opened.point("search-plot", 3, 0)
     opened.page.locator("#search-table caption", has_text="Round 3").wait_for()
     assert opened.page.locator("#search-table tbody th").all_inner_texts() == [one.weighting for one in tried]

@@ -101,7 +101,7 @@ def test_a_folder_that_is_no_run_is_a_mistake(cli: CommandLine, tmp_path: Path, 
     assert "no run in" in one_line(cli(command[0], tmp_path, *command[1:]))
     assert "no run in" in one_line(cli(command[0], tmp_path / "none", *command[1:]))
     (tmp_path / "ledger.db").write_text("nothing of the kind" * 100)
-    assert "is no ledger" in one_line(cli(command[0], tmp_path, *command[1:]))
+    assert "is not a ledger" in one_line(cli(command[0], tmp_path, *command[1:]))
 
 
 def test_the_summary_as_json(cli: CommandLine, folder: Path):

@@ -94,7 +94,7 @@ def test_a_search_tries_other_orders_and_settles_on_some():
     assert len(set(taken)) > 1  # the data are such that the first order does not always do
     assert all(" > ".join(row["priority"]) == row["weighting"] for row in done.ledger.rounds())
     for row in done.ledger.rounds():
-        tried = done.ledger.tried(row["round"])
+        tried = done.ledger.candidates(row["round"])
         assert [one.weighting for one in tried if one.chosen] == [row["weighting"]]
         assert {name for one in tried for name in (one.weighting, *one.same)} == set(recipe().weightings)
 
@@ -118,7 +118,7 @@ def test_the_order_taken_is_not_worse_than_before_or_the_best_tried():
     done = run()
     before = None
     for row in done.ledger.rounds():
-        tried = {one.weighting: one.quality for one in done.ledger.tried(row["round"]) if one.quality is not None}
+        tried = {one.weighting: one.quality for one in done.ledger.candidates(row["round"]) if one.quality is not None}
         assert tried[row["weighting"]] == row["quality"]
         if before is not None:
             assert row["quality"] >= before or row["quality"] == max(tried.values())
@@ -150,7 +150,7 @@ def test_orders_that_weigh_alike_are_not_asked_about():
     done = run(tolerance=1.0)
     assert columns(done, "exchanges", "evaluations", "quality") == [[0, 0, None]] * 12
     assert {row["weighting"] for row in done.ledger.rounds()} == {"DS > LD > MW"}
-    assert all(len(done.ledger.tried(row["round"])[0].same) == 5 for row in done.ledger.rounds())
+    assert all(len(done.ledger.candidates(row["round"])[0].same) == 5 for row in done.ledger.rounds())
 
 
 def test_judges_are_few_and_more_are_asked_only_while_undecided():
@@ -181,7 +181,7 @@ def test_scores_and_normalisations_can_be_searched():
     seen = {
         name
         for row in done.ledger.rounds()
-        for one in done.ledger.tried(row["round"])
+        for one in done.ledger.candidates(row["round"])
         for name in (one.weighting, *one.same)
     }
     assert seen == set(labels)

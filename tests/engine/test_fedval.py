@@ -31,6 +31,9 @@ from fedmerit import (
 )
 from fedmerit.config.schema import make_config
 from fedmerit.core.objectives import Gated, find_objective
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.learn.models import dense
@@ -139,7 +142,7 @@ def test_an_objective_is_a_criterion_like_any_other():
     searched = Task(replace(made.federation, validation=made.federation.test), made.learner)
     recipe = device_aware(parity, DS, normalise="max", search=Backtracking(tolerance=0.0))
     run = federate(searched, recipe, rounds=2, fraction=1.0)
-    assert len(run.ledger.tried(1)) == 2
+    assert len(run.ledger.candidates(1)) == 2
 
 
 def test_a_gate_shuts_out_models_that_are_no_good():
@@ -280,7 +283,14 @@ def test_rho_and_own_models_are_checked():
 
 def test_the_server_without_rows_says_so():
     with LocalFleet(task(0)) as fleet, pytest.raises(ConfigError, match=r"task\.server"):
-        fleet.server.predict([fleet.server.first_model(0)])
+        play(
+            State(fleet.server.first_model(0)),
+            fedval("accuracy"),
+            fleet,
+            selection=Uniform(1.0),
+            seed=0,
+            evaluate=False,
+        )
 
 
 TOML = """

@@ -260,8 +260,8 @@ def test_recipes_that_make_no_sense_are_refused():
         Recipe((DS,), personal="keep", search=Backtracking())
     with pytest.raises(ConfigError, match="initial"):
         m2f(initial=1.5)
-    assert m2f(grouping=OneGroup()).own == "keep"
-    assert m2f().needs == ("samples", "clock")
+    assert m2f(grouping=OneGroup()).personal == "keep"
+    assert m2f().required_facts == ("samples", "clock")
     assert m2f().client_facts == ("samples",)
 
 

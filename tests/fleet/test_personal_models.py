@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit.core.types import Download, Personal, Replies
+from fedmerit.core.state import State
+from fedmerit.core.types import Download, History, Personal, Replies
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint
 
@@ -16,9 +17,11 @@ SEED = 9
 CLIENTS = (0, 2, 5)
 
 
-def downloads(fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, own: Personal = "keep") -> dict[int, Download]:
-    """Everybody goes on from its own model; who has none starts from one of the server's."""
-    return {client: Download(fleet.server.first_model(client), own) for client in clients}
+def downloads(
+    fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, personal: Personal = "keep"
+) -> dict[int, Download]:
+    """Everybody continues from its own model; who has none starts from one of the server's."""
+    return {client: Download(fleet.server.first_model(client), personal) for client in clients}
 
 
 def train(fleet: LocalFleet, index: int, sent: dict[int, Download]) -> Replies:
@@ -123,7 +126,7 @@ def saved_rounds(folder: Path) -> list[list[bytes]]:
         for index in range(1, 5):
             done.append(rows(train(fleet, index, downloads(fleet, CLIENTS if index == 1 else (0, 2)))))
             fleet.save(folder, index)
-            write_checkpoint(folder, fleet.server.first_model(0), index)
+            write_checkpoint(folder, State(fleet.server.first_model(0), history=History(index)))
     return done
 
 
@@ -137,8 +140,8 @@ def test_saved_models_are_loaded_as_they_were_after_a_round(tmp_path: Path):
 
 def test_files_that_no_checkpoint_needs_are_removed(tmp_path: Path):
     saved_rounds(tmp_path)
-    kept = {path.parent.name: [] for path in tmp_path.glob("checkpoints/own/*/*")}
-    for path in sorted(tmp_path.glob("checkpoints/own/*/*")):
+    kept = {path.parent.name: [] for path in tmp_path.glob("checkpoints/personal/*/*")}
+    for path in sorted(tmp_path.glob("checkpoints/personal/*/*")):
         kept[path.parent.name].append(int(path.stem))
     assert kept == {"0": [2, 3, 4], "2": [2, 3, 4], "5": [1]}
 

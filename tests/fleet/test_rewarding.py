@@ -99,7 +99,7 @@ def test_hostile_parts_are_refused_and_others_not_harmed(kind: str, workers: int
         verdicts = fleet.send_rewards(1, {0: HOSTILE[kind], 2: good, 7: good}, ALWAYS)
         assert (verdicts[0].accepted, verdicts[2].accepted, verdicts[7].accepted) == (False, True, False)
         assert verdicts[0].reason
-        assert "no model of its own" in verdicts[7].reason
+        assert "no personal model" in verdicts[7].reason
         assert (
             fleet.evaluate_personal(fleet.server.first_model(0)).correct[0]
             == right(fleet, fleet.server.first_model(0))[0]

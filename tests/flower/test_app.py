@@ -69,7 +69,9 @@ def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tm
         assert [one.weight for one in ours.explain(round)] == pytest.approx(
             [one.weight for one in theirs.explain(round)]
         )
-        assert [one.chosen for one in ours.ledger.tried(round)] == [one.chosen for one in theirs.ledger.tried(round)]
+        assert [one.chosen for one in ours.ledger.candidates(round)] == [
+            one.chosen for one in theirs.ledger.candidates(round)
+        ]
     assert cli("show", tmp_path / "run").code == 0
 
 

@@ -34,7 +34,7 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
     assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)
     assert [one.id for one in theirs.explain(1)] == [0, 1, 2, 3]
-    assert [one.quality for one in theirs.ledger.tried(1)] == [one.quality for one in ours.ledger.tried(1)]
+    assert [one.quality for one in theirs.ledger.candidates(1)] == [one.quality for one in ours.ledger.candidates(1)]
     assert [row["round"] for row in theirs.ledger.rounds()] == [1, 2, 3]
     named = {event.client for event in theirs.events() if event.kind == "left-out"}
     assert named == {2}

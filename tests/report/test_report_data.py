@@ -39,7 +39,7 @@ def test_weights_and_what_they_came_from_agree_with_the_ledger(tmp_path: Path) -
     folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(40)], drawn=30)
     rounds = collected(folder)[1][0]["rounds"]
     with open_ledger(folder) as ledger:
-        weights = [ledger.earned(index) for index in rounds["round"]]
+        weights = [ledger.weights(index) for index in rounds["round"]]
     for place, rows in enumerate(weights):
         assert ids(rounds, place) == [row.id for row in rows]
         score = unpack(rounds["score"][place], rounds, place)
@@ -59,7 +59,7 @@ def test_ranks_are_those_of_the_ledger(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "run", names=[f"c{i}" for i in range(300)], drawn=300)
     rounds = collected(folder)[1][0]["rounds"]
     with open_ledger(folder) as ledger:
-        exact = [row.weight for row in ledger.earned(3)]
+        exact = [row.weight for row in ledger.weights(3)]
     weights = unpack(rounds["weight"][2], rounds, 2, unpack(rounds["score"][2], rounds, 2))
     assert [sum(b > a for b in weights) for a in weights] == [sum(b > a for b in exact) for a in exact]
 
@@ -85,7 +85,7 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
     rows = [
         ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
     ]
-    row = {"round": 1, "priority": ["DS"], "way": "DS", "groups": 1, "cut": None}
+    row = {"round": 1, "priority": ["DS"], "weighting": "DS", "groups": 1, "cut": None}
     packed = pack_rounds([row], [rows])
     assert packed["ids"] == [2]
     assert packed["raw"] == [["DS", ["samples"]]]

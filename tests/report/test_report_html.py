@@ -123,11 +123,11 @@ def test_folder_that_is_not_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "DROP TABLE earned",
-        "UPDATE earned SET facts = '{'",
-        "UPDATE earned SET criteria = '{}'",
+        "DROP TABLE weights",
+        "UPDATE weights SET facts = '{'",
+        "UPDATE weights SET criteria = '{}'",
         "UPDATE rounds SET seconds = '[]'",
-        "UPDATE tested SET client = 99 WHERE client = 3",
+        "UPDATE evaluations SET client = 99 WHERE client = 3",
         "UPDATE meta SET value = '{' WHERE key = 'config'",
         "DELETE FROM clients",
     ],
@@ -146,7 +146,7 @@ def test_ledger_cut_off_and_no_ledger_at_all(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="ledger"):
         write_report([tmp_path / "run"], tmp_path / "report.html")
     ledger.write_text("no ledger")
-    with pytest.raises(FolderError, match="is no ledger"):
+    with pytest.raises(FolderError, match="is not a ledger"):
         write_report([tmp_path / "run"], tmp_path / "report.html")
 
 
@@ -155,7 +155,7 @@ def test_mistakes_on_the_command_line_are_one_line(cli: CommandLine, tmp_path: P
     assert "no run in" in one_line(cli("report", run, tmp_path / "nothing", "--out", out))
     assert "holds run folders" in one_line(cli("report", tmp_path, "--out", out))
     (run / "ledger.db").write_bytes(b"x" * 10_000)
-    assert "is no ledger" in one_line(cli("report", run, "--out", out))
+    assert "is not a ledger" in one_line(cli("report", run, "--out", out))
     assert not out.exists()
 
 

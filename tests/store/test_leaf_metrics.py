@@ -46,7 +46,7 @@ def test_tests_come_back_by_round_and_client(ledger: Ledger, records: list[Recor
         if record.evaluation is not None
         for client, size in enumerate((6, 0, 3, 5))
     ]
-    assert list(ledger.tested()) == expected
+    assert list(ledger.evaluations()) == expected
 
 
 def test_a_line_per_client_that_was_tested(ledger: Ledger):

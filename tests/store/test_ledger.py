@@ -66,14 +66,14 @@ def test_rounds_come_back(ledger: Ledger, records: list[Record]):
 def test_what_clients_earned_comes_back(ledger: Ledger, records: list[Record]):
     for record in records:
         assert record.weights is not None
-        earned = ledger.earned(record.index)
+        earned = ledger.weights(record.index)
         assert tuple(client.id for client in earned) == record.ids
         assert [client.weight for client in earned] == record.weights.weights.tolist()
         assert [client.score for client in earned] == record.weights.scores.tolist()
         assert [list(client.criteria.values()) for client in earned] == record.weights.raw.tolist()
         assert [list(client.normalised.values()) for client in earned] == record.weights.table.tolist()
         assert [client.facts["samples"] for client in earned] == record.facts["samples"].tolist()
-    assert ledger.earned(99) == []
+    assert ledger.weights(99) == []
 
 
 def test_local_accuracy_comes_back(ledger: Ledger, records: list[Record]):
@@ -90,7 +90,7 @@ def test_a_ledger_in_memory_is_the_same(ledger: Ledger, records: list[Record]):
         memory.append(record)
     assert memory.rounds() == ledger.rounds()
     assert memory.events() == ledger.events()
-    assert [memory.earned(number) for number in (1, 2, 3)] == [ledger.earned(number) for number in (1, 2, 3)]
+    assert [memory.weights(number) for number in (1, 2, 3)] == [ledger.weights(number) for number in (1, 2, 3)]
 
 
 def test_events_say_who_was_left_out_and_why():
@@ -113,7 +113,7 @@ def test_a_round_in_which_nobody_could_be_weighed_is_told():
     _, record = play(State(np.zeros(2, dtype=np.float32)), RECIPE, fleet, selection=Uniform(1), seed=0, evaluate=True)
     ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
-    assert ledger.earned(1) == []
+    assert ledger.weights(1) == []
     assert [event.kind for event in ledger.events()] == ["left-out", "left-out", "nobody"]
     assert ledger.rounds()[0]["accuracy"] == 1
 
@@ -127,8 +127,8 @@ def test_a_round_is_written_whole_or_not_at_all(tmp_path: Path, records: list[Re
     with pytest.raises(sqlite3.IntegrityError):
         ledger.append(records[0])
     assert [row["round"] for row in ledger.rounds()] == [1]
-    assert ledger.earned(2) == []
-    assert len(ledger.earned(1)) == len(records[0].ids)
+    assert ledger.weights(2) == []
+    assert len(ledger.weights(1)) == len(records[0].ids)
     ledger.append(records[1])
     assert [row["round"] for row in ledger.rounds()] == [1, 2]
 

@@ -31,11 +31,11 @@ def ledger(study: Study, row: str, seed: int) -> Ledger:
 
 
 def drawn(ledger: Ledger) -> list[list[int]]:
-    return [[client.id for client in ledger.earned(index)] for index in range(1, ledger.last_round() + 1)]
+    return [[client.id for client in ledger.weights(index)] for index in range(1, ledger.last_round() + 1)]
 
 
 def samples(ledger: Ledger) -> dict[int, float]:
-    return {client.id: client.facts["samples"] for index in range(1, 7) for client in ledger.earned(index)}
+    return {client.id: client.facts["samples"] for index in range(1, 7) for client in ledger.weights(index)}
 
 
 def test_the_data_of_a_seed_is_loaded_once_for_all_its_rows(tmp_path: Path):

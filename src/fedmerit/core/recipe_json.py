@@ -79,6 +79,18 @@ def part_from_json(text: str) -> Any:
         raise DataError(f"this is not a part of a recipe: {text!r:.80} ({error})") from None
 
 
+def part_text(text: str) -> str:
+    """What people see of a part that is kept as JSON.
+
+    >>> part_text('{"is": "Prioritized"}')
+    'Prioritized()'
+    """
+    try:
+        return repr(part_from_json(text))
+    except DataError:
+        return text
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Measured) and value == _named(value.name):
         return {KIND: "criterion", "name": value.name}

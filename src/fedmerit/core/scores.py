@@ -20,6 +20,7 @@ from fedmerit.errors import ConfigError
 
 SUM_TOLERANCE = 1e-6
 Join: TypeAlias = Literal["sum", "product", "minimum"]
+SIGNS = {"sum": " + ", "product": " * "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,8 @@ class Terms:
     rank    None, or (the client's rank, the number of clients, how ranks count): 1 is the worst
     score   what comes out
 
-    >>> Prioritized().terms(np.array([[0.5, 0.4]]))
-    Terms(terms=(Term(columns=(0,), text='0.5', value=0.5), Term(columns=(0, 1), text='0.5 x 0.4', value=0.2)), \
-join='sum', divisor=1.0, rank=None, score=0.7)
+    >>> str(Prioritized().terms(np.array([[0.5, 0.4]])))
+    '0.5000 + 0.5000 * 0.4000 = 0.7'
     """
 
     terms: tuple[Term, ...]
@@ -55,6 +55,16 @@ join='sum', divisor=1.0, rank=None, score=0.7)
         values = [term.value for term in self.terms]
         whole = sum(values) if self.join == "sum" else math.prod(values) if self.join == "product" else min(values)
         return whole / self.divisor
+
+    def __str__(self) -> str:
+        texts = [term.text for term in self.terms]
+        whole = f"least of {', '.join(texts)}" if self.join == "minimum" else SIGNS[self.join].join(texts)
+        if self.divisor != 1:
+            whole = f"({whole}) / {self.divisor:.4f}"
+        if self.rank is None:
+            return f"{whole} = {self.score:.5g}" if len(texts) > 1 or self.divisor != 1 else f"{self.score:.5g}"
+        place, clients, how = self.rank
+        return f"{whole} = {self.joined:.5g}, rank {place:g} of {clients} from below, which counts {self.score:.5g} ({how})"
 
 
 class Score(Protocol):
@@ -88,7 +98,7 @@ def _sum(terms: Sequence[Term], divisor: float = 1.0) -> Terms:
 def _prioritized_terms(row: Vector) -> list[Term]:
     """c_1, c_1 c_2, c_1 c_2 c_3 ...: lambda_i c_i written out."""
     return [
-        Term(tuple(range(i + 1)), " x ".join(f"{value:.4g}" for value in row[: i + 1]), float(np.prod(row[: i + 1])))
+        Term(tuple(range(i + 1)), " * ".join(f"{value:.4f}" for value in row[: i + 1]), float(np.prod(row[: i + 1])))
         for i in range(len(row))
     ]
 
@@ -96,7 +106,7 @@ def _prioritized_terms(row: Vector) -> list[Term]:
 def _weighted_terms(values: Sequence[float], weights: Sequence[float], columns: Sequence[Sequence[int]]) -> list[Term]:
     """weight x value, one for each."""
     return [
-        Term(tuple(int(column) for column in places), f"{weight:.4g} x {value:.4g}", float(weight * value))
+        Term(tuple(int(column) for column in places), f"{weight:.4f} * {value:.4f}", float(weight * value))
         for value, weight, places in zip(values, weights, columns, strict=True)
     ]
 
@@ -132,7 +142,7 @@ class PrioritizedAnd:
         """c_i ** lambda_i, of which the least counts."""
         row, powers = table[place], importance(table[place : place + 1])[0]
         terms = [
-            Term(tuple(range(i + 1)), f"{row[i]:.4g} ** {powers[i]:.4g}", float(row[i] ** powers[i]))
+            Term(tuple(range(i + 1)), f"{row[i]:.4f} ** {powers[i]:.4f}", float(row[i] ** powers[i]))
             for i in range(len(row))
         ]
         return Terms(tuple(terms), "minimum", score=min(term.value for term in terms))
@@ -185,7 +195,7 @@ class Product:
 
     def terms(self, table: Matrix, place: int = 0) -> Terms:
         """c_i."""
-        terms = tuple(Term((i,), f"{value:.4g}", float(value)) for i, value in enumerate(table[place]))
+        terms = tuple(Term((i,), f"{value:.4f}", float(value)) for i, value in enumerate(table[place]))
         return Terms(terms, "product", score=math.prod(term.value for term in terms))
 
 

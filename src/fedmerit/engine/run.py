@@ -72,7 +72,7 @@ class Run:
 
     def explain(self, round: int) -> list[ClientWeight]:
         """How each client of a round came to its weight."""
-        return self.ledger.earned(round)
+        return self.ledger.weights(round)
 
     def frame(self, name: str) -> Frame:
         """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""

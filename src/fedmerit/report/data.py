@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.rows import RunResult, measure_run, row_data
@@ -23,7 +23,7 @@ from fedmerit.store.settings import Settings, differences, environment_of, setti
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """One run of the page: its settings, the orders and scores that it used, its result.
+    """One run of the page: its settings, the orders, scores and ways to normalise that it used, its result.
 
     `panels` names the panels that it has data for, beyond those of every run.
     """
@@ -33,6 +33,7 @@ class PageRun:
     meta: Mapping[str, str]
     orders: Sequence[Sequence[str]]
     scores: Sequence[str]
+    normalises: Sequence[str]
     result: RunResult
     panels: Sequence[str]
 
@@ -124,8 +125,10 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
             group_events(ledger.events()),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
-        scores = [*dict.fromkeys(row["score"] for row in rounds if row["score"])]
-        return PageRun(folder, config, meta, orders, scores, result, list(_panels(ledger, rounds)))
+        scores, normalises = (
+            [*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise")
+        )
+        return PageRun(folder, config, meta, orders, scores, normalises, result, list(_panels(ledger, rounds)))
 
 
 def _config(meta: Mapping[str, str]) -> Settings:
@@ -136,22 +139,22 @@ def _config(meta: Mapping[str, str]) -> Settings:
 
 def _panels(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The panels that only some runs have; groups may appear late, so all rounds are looked at."""
-    if any(ledger.tried(row["round"]) for row in rounds):
+    if any(ledger.candidates(row["round"]) for row in rounds):
         yield "search"
     if has_groups(rounds):
         yield "groups"
 
 
 def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
-    """What was run; score and normalise come from the recipe, which may override the settings."""
+    """What was run; score and normalise are those that the rounds used, which a search may choose."""
     recipe = runs[0].config.get("recipe") or {}
     orders = [list(order) for order in dict.fromkeys(tuple(order) for run in runs for order in run.orders)]
-    scores = [*dict.fromkeys(score for run in runs for score in run.scores)]
-    normalise = re.search(r"\bnormalise='(\w+)'", runs[0].meta.get("recipe", ""))
+    scores = dict.fromkeys(part_text(score) for run in runs for score in run.scores)
+    normalises = dict.fromkeys(normalise for run in runs for normalise in run.normalises)
     return {
         "recipe": recipe.get("name"),
         "priorities": orders or [recipe.get("priority") or []],
-        "normalise": normalise[1] if normalise else None,
+        "normalise": " or ".join(normalises) or None,
         "score": " or ".join(scores) or None,
     }
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 from rich.console import RenderableType
 from rich.markup import escape
 
-from fedmerit.core.scores import Prioritized
+from fedmerit.core.aggregation import CandidateResult
+from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.scores import Terms, explain_score
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
-from fedmerit.errors import UserError, did_you_mean
+from fedmerit.errors import DataError, UserError, did_you_mean
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded
 
@@ -32,7 +35,10 @@ def find_client(ledger: Ledger, text: str) -> ClientId:
 def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict[str, Any]:
     """The round's priority and how its clients, or one of them, came to their weights."""
     names, wanted = ledger.names(), _round(ledger, number)
-    rows = [row for row in ledger.earned(number) if client in (None, row.id)]
+    everybody = ledger.weights(number)
+    rows = [row for row in everybody if client in (None, row.id)]
+    groups = {group: [one for one in everybody if one.group == group] for group in {row.group for row in rows}}
+    terms = {row.id: terms_of(wanted, groups[row.group], groups[row.group].index(row)) for row in rows}
     events = [event for event in ledger.events(number) if client is None or event.client in (None, client)]
     rewards = {reward.client: reward for reward in ledger.rewards(number)}
     return {
@@ -42,7 +48,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
             "tests": wanted["tests"],
-            "tried": [asdict(one) for one in ledger.tried(number)],
+            "tried": [_result_dict(result) for result in ledger.candidates(number)],
         },
         "clients": [
             {
@@ -52,6 +58,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
                 "criteria": row.criteria,
                 "normalised": row.normalised,
                 "score": row.score,
+                "terms": _terms_dict(terms[row.id], wanted["priority"]),
                 "weight": row.weight,
                 "group": row.group,
                 "reward": asdict(rewards[row.id]) if row.id in rewards else None,
@@ -70,10 +77,15 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
     }
 
 
+def _result_dict(result: CandidateResult) -> dict[str, Any]:
+    values = asdict(result)
+    return {"way": values.pop("weighting"), **values}
+
+
 def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """All clients of a round, heaviest first, then who was left out and what to know."""
     row = _round(ledger, number)
-    rows = sorted(ledger.earned(number), key=lambda row: -row.weight)
+    rows = sorted(ledger.weights(number), key=lambda row: -row.weight)
     for group in range(row["groups"]):
         title = f"round {number}: {row['weighting']}" + (
             f", group {group + 1} of {row['groups']}" * (row["groups"] > 1)
@@ -92,13 +104,13 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     """One client: each criterion with its rank in the round, the score's terms, the weight against an equal share."""
     row, name = _round(ledger, number), escape(ledger.names()[client])
     priority = row["priority"]
-    mine = next((row for row in ledger.earned(number) if row.id == client), None)
+    mine = next((row for row in ledger.weights(number) if row.id == client), None)
     if mine is None:
         left_out = [event.text for event in ledger.events(number) if event.client == client]
         why = f"was left out: {escape(left_out[0])}" if left_out else "was not drawn"
         yield f"{name} has no weight in round {number}: it {why}"
         return
-    rows = [row for row in ledger.earned(number) if row.group == mine.group]
+    rows = [row for row in ledger.weights(number) if row.group == mine.group]
     place = 1 + sum(row.weight > mine.weight for row in rows)
     of = f"group {mine.group + 1} in round {number}" if row["groups"] > 1 else f"round {number}"
     yield (
@@ -109,7 +121,8 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     yield f"facts: {escape(facts)}"
     lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
-    yield _score_line(row["score"], priority, mine, sum(row.score for row in rows))
+    terms = terms_of(row, rows, rows.index(mine))
+    yield _score_line(terms, mine, sum(row.score for row in rows))
     audits = [(objective, value) for _, who, objective, value in ledger.audits(number) if who == client]
     told = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
     yield from [f"audit on its test rows: {escape(told)}"] if told else []
@@ -155,17 +168,39 @@ def _criterion_line(criterion: str, mine: ClientWeight, rows: list[ClientWeight]
     return criterion, f"{value:.5g}", f"{normalised:.4f}", f"{rank} of {len(rows)}"
 
 
-def _score_line(score: str, priority: list[str], mine: ClientWeight, total: float) -> str:
-    values = [mine.normalised[criterion] for criterion in priority]
-    terms = [" * ".join(f"{value:.4f}" for value in values[: i + 1]) for i in range(len(values))]
-    made = f"{' + '.join(terms)} = " if score == repr(Prioritized()) and len(values) > 1 else ""
+def terms_of(row: Mapping[str, Any], members: Sequence[ClientWeight], place: int) -> Terms | None:
+    """What the score of one of the group's members is made of; None where its score is not one of ours."""
+    try:
+        score = part_from_json(row["score"])
+    except DataError:
+        return None
+    table = np.array([[member.normalised[name] for name in row["priority"]] for member in members])
+    return explain_score(score, table, place)
+
+
+def _terms_dict(terms: Terms | None, priority: Sequence[str]) -> dict[str, Any] | None:
+    if terms is None:
+        return None
+    return {
+        "join": terms.join,
+        "terms": [
+            {"criteria": [priority[column] for column in term.columns], "text": term.text, "value": term.value}
+            for term in terms.terms
+        ],
+        "divisor": terms.divisor,
+        "rank": None if terms.rank is None else dict(zip(("place", "of", "how"), terms.rank, strict=True)),
+        "score": terms.score,
+    }
+
+
+def _score_line(terms: Terms | None, mine: ClientWeight, total: float) -> str:
     share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.weight:.2%}" if total else "every score was 0"
-    return f"score = {made}{mine.score:.5g};  {share}"
+    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}"
 
 
 def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
     """What the round's search tried, in the order of visiting."""
-    tried = ledger.tried(row["round"])
+    tried = ledger.candidates(row["round"])
     if not tried:
         return
     lines = [

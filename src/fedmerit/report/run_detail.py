@@ -23,7 +23,7 @@ MOST_AUDITS = 200_000
 
 def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything that the page shows of a run when a reader selects it."""
-    weights, names = [ledger.earned(row["round"]) for row in rounds], ledger.names()
+    weights, names = [ledger.weights(row["round"]) for row in rounds], ledger.names()
     return {
         "names": names,
         "rounds": pack_rounds(rounds, weights),
@@ -97,7 +97,7 @@ def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, An
     tried = [
         [
             [option.weighting, option.same, shorten(option.quality, 5), option.exchange, option.chosen]
-            for option in ledger.tried(row["round"])
+            for option in ledger.candidates(row["round"])
         ]
         for row in rounds
     ]

@@ -59,7 +59,7 @@ def _groups(ledger: Ledger) -> dict[str, Any] | None:
 
 def _search(ledger: Ledger) -> dict[str, Any] | None:
     """What the run's search asked of the clients, and which orders it chose; None where there was no search."""
-    tried = [options for row in ledger.rounds() if (options := ledger.tried(row["round"]))]
+    tried = [options for row in ledger.rounds() if (options := ledger.candidates(row["round"]))]
     if not tried:
         return None
     taken = Counter(option.weighting for options in tried for option in options if option.chosen)

@@ -51,7 +51,7 @@ def _rounds(ledger: Ledger) -> Iterator[Line]:
 def _clients(ledger: Ledger) -> Iterator[Line]:
     """A line per evaluated round and client: its local test; accuracy None without test rows."""
     names = ledger.names()
-    for round, client, correct, size in ledger.tested():
+    for round, client, correct, size in ledger.evaluations():
         who = {"round": round, "client": client, "name": names[client]}
         yield who | {"correct": correct, "size": size, "accuracy": correct / size if size else None}
 
@@ -60,7 +60,7 @@ def _weights(ledger: Ledger) -> Iterator[Line]:
     """A line per round and client that was weighed: how it came to its weight, with facts, criteria, normalised."""
     names = ledger.names()
     for round in range(1, ledger.last_round() + 1):
-        for one in ledger.earned(round):
+        for one in ledger.weights(round):
             who = {"round": round, "client": one.id, "name": names[one.id]}
             earned = {"weight": one.weight, "score": one.score, "group": one.group}
             parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
@@ -84,7 +84,7 @@ def _audits(ledger: Ledger) -> Iterator[Line]:
 def _candidates(ledger: Ledger) -> Iterator[Line]:
     """A line per weighting that a search thought of, in the order of visiting."""
     for round in range(1, ledger.last_round() + 1):
-        for place, result in enumerate(ledger.tried(round)):
+        for place, result in enumerate(ledger.candidates(round)):
             yield {"round": round, "place": place} | asdict(result) | {"same": ", ".join(result.same)}
 
 

@@ -26,7 +26,7 @@ class LeafMetric(NamedTuple):
 def leaf_metrics(ledger: Ledger) -> Iterator[LeafMetric]:
     """A line per evaluated round and client that has test rows."""
     names = ledger.names()
-    for round, client, correct, size in ledger.tested():
+    for round, client, correct, size in ledger.evaluations():
         if size:
             yield LeafMetric(names[client], round, "", size, "test", correct / size)
 

@@ -142,7 +142,7 @@ class Ledger:
         best = self._db.execute("SELECT max(quality) FROM rounds").fetchone()[0]
         return SearchState(row[0], row[1], best) if row else SearchState()
 
-    def tried(self, round: int) -> list[CandidateResult]:
+    def candidates(self, round: int) -> list[CandidateResult]:
         """The weightings that the search of a round thought of, in the order of visiting; empty without a search."""
         query = "SELECT weighting, same, quality, exchange, chosen FROM candidates WHERE round = ? ORDER BY place"
         return [
@@ -165,7 +165,7 @@ class Ledger:
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
         return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
 
-    def earned(self, round: int) -> list[ClientWeight]:
+    def weights(self, round: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
         columns = "client, facts, criteria, normalised, score, weight, grp"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
@@ -225,13 +225,13 @@ class Ledger:
             square[np.triu_indices(len(ids), 1)] = np.frombuffer(pairs, dtype=np.float32)
             yield ids, square + square.T, at
 
-    def tested(self) -> Iterator[tuple[int, int, int, int]]:
+    def evaluations(self) -> Iterator[tuple[int, int, int, int]]:
         """Every client's local tests as (round, client, correct, size), by round and client."""
         yield from self._db.execute("SELECT round, client, correct, size FROM evaluations ORDER BY round, client")
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
-        rows = np.array(list(self.tested()), dtype=np.int64).reshape(-1, 4)
+        rows = np.array(list(self.evaluations()), dtype=np.int64).reshape(-1, 4)
         rounds, places = np.unique(rows[:, 0], return_inverse=True)
         table = np.full((len(rounds), len(self.names())), np.nan)
         known = rows[:, 3] > 0

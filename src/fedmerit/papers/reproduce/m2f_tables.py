@@ -58,7 +58,7 @@ def _run_clients(ledger: Ledger) -> RunClients:
     accounts = fairness_of(ledger, LEVEL).accounts
     facts: dict[str, Vector] = {name: np.full(len(accounts), np.nan) for name in ("epochs", "samples")}
     for index in range(1, ledger.last_round() + 1):
-        for client in ledger.earned(index):
+        for client in ledger.weights(index):
             for name, values in facts.items():
                 values[client.id] = client.facts.get(name, np.nan)
     return RunClients(accounts, facts["epochs"], facts["samples"], ledger.local_accuracy()[1])
