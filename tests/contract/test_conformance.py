@@ -73,7 +73,7 @@ def on_flower(made: Task) -> GridFleet:
         return made.client(int(context.node_config["partition-id"]))
 
     grid = InProcessGrid(make_client_app(half), len(made.federation.names))
-    fleet = GridFleet(grid, made.learner, made.federation.names, made.federation.server)
+    fleet = GridFleet(grid, made.server())
     fleet.meet(len(made.federation.names))
     return fleet
 
@@ -97,4 +97,4 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
-        assert (one.decision.exchanges if one.decision else 0) == (two.decision.exchanges if two.decision else 0)
+        assert (one.aggregation and one.aggregation.exchanges) == (two.aggregation and two.aggregation.exchanges)

@@ -17,7 +17,7 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
-from fedmerit.flower.clientapp import own_model
+from fedmerit.flower.clientapp import personal_model
 from fedmerit.flower.records import ARRAYS, METRICS, pack
 from fedmerit.tasks.registry import ClientHalf
 
@@ -58,7 +58,7 @@ class Meddling(InProcessGrid):
 
 def played(change: Callable[[Message], Iterable[Message]], recipe: Any = None, kind: str = "train") -> Record:
     made = task()
-    fleet = GridFleet(Meddling(made, change, kind), made.learner, made.federation.names, timeout=0.3)
+    fleet = GridFleet(Meddling(made, change, kind), made.server(), timeout=0.3)
     fleet.meet(4)
     state = State(fleet.server.first_model(0))
     chosen = recipe or prioritized(DS, LD)
@@ -157,7 +157,7 @@ def test_repeated_and_made_up_answers_change_nothing():
 def test_a_node_that_is_not_there():
     made = task()
     grid = Meddling(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet = GridFleet(grid, made.server(), timeout=0.3)
     fleet.meet(4)
     del grid._contexts[1000 + BAD]
     _, record = play(State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
@@ -169,7 +169,7 @@ def test_a_node_that_is_not_there():
 def test_nobody_answers_and_the_model_is_kept():
     made = task()
     grid = Meddling(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet = GridFleet(grid, made.server(), timeout=0.3)
     fleet.meet(4)
     grid._contexts.clear()
     start = State(fleet.server.first_model(0))
@@ -193,7 +193,7 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
             return [1000, 1001, 1002, 1003]  # the SuperLink takes a while to know
 
     grid = Grid(made, lambda reply: [reply])
-    fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+    fleet = GridFleet(grid, made.server(), timeout=0.3)
     fleet.meet(4)
     away = grid._contexts.pop(1000 + BAD)
     state, record = play(
@@ -209,7 +209,7 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
 
 def test_an_answer_without_its_tag_is_left_out_altogether():
     record = played(changed(lambda content: content.pop("config")))
-    assert "'own'" in record.left_out[BAD]
+    assert "'personal'" in record.left_out[BAD]
     assert record.ids == (0, 1, 3)
 
 
@@ -220,7 +220,7 @@ def test_a_verdict_that_is_no_number_is_a_refusal(name: str):
 
     record = played(changed(edit), m2f(DS, initial=0.0), kind="train.reward")
     assert not record.rewards.verdicts[BAD].accepted
-    assert "no numbers" in record.rewards.verdicts[BAD].reason
+    assert "not numbers" in record.rewards.verdicts[BAD].reason
 
 
 def test_the_in_process_grid_is_a_whole_grid():
@@ -234,7 +234,7 @@ def test_the_in_process_grid_is_a_whole_grid():
 
 def test_waiting_for_clients_has_an_end():
     made = task()
-    fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.learner, made.federation.names, timeout=0.3)
+    fleet = GridFleet(Meddling(made, lambda reply: [reply]), made.server(), timeout=0.3)
     with pytest.raises(RunFailed, match="4 of 9 clients came"):
         fleet.meet(9, patience=0.3)
 
@@ -265,7 +265,7 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
     fleets = []
     for breaks in (False, True):
         grid = Meddling(made, lambda reply: [reply], lost)
-        fleet = GridFleet(grid, made.learner, made.federation.names, timeout=0.3)
+        fleet = GridFleet(grid, made.server(), timeout=0.3)
         fleet.meet(4)
         state = State(fleet.server.first_model(0))
         for index in range(1, rounds + 1):
@@ -277,7 +277,7 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
             assert fleet.copies is not None
             assert fleet.evaluate_personal(state.model).sizes.sum() == 24
             for client, context in enumerate(sorted(grid._contexts.values(), key=partition)):
-                theirs = own_model(context)
+                theirs = personal_model(context)
                 assert theirs is not None
                 agrees = np.array_equal(fleet.copies.rows.array[client], theirs)
                 assert agrees or (breaks and index == 2 and client == BAD)

@@ -175,10 +175,10 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, make_app(recipe), rounds=3)
     for told in strategy.records:
-        assert told.decision is not None
-        assert (told.decision.exchanges, len(told.decision.tried)) == (1, 2)
-        assert max(one.quality or 0 for one in told.decision.tried) == next(
-            one.quality for one in told.decision.tried if one.chosen
+        assert told.aggregation is not None
+        assert (told.aggregation.exchanges, len(told.aggregation.results)) == (1, 2)
+        assert max(one.quality or 0 for one in told.aggregation.results) == next(
+            one.quality for one in told.aggregation.results if one.chosen
         )
 
 

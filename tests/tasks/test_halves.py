@@ -13,7 +13,7 @@ from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
 from fedmerit.tasks import registry
 from fedmerit.tasks.federation import ClientData, Federation, ServerData, Split
-from fedmerit.tasks.registry import make_client_half, make_federation, make_server_half
+from fedmerit.tasks.registry import make_client, make_federation, make_server
 from fedmerit.tasks.task_spec import TaskSpec
 
 
@@ -44,29 +44,29 @@ def test_a_client_of_a_federation() -> None:
 def test_the_servers_half_has_names_and_its_own_rows_alone() -> None:
     settings = config(server=30, kinds={"poor": 0.4})
     federation = make_federation(settings.task, 3)
-    half = make_server_half(settings)
-    assert {field.name for field in fields(half.data)} == {"names", "classes", "server"}
-    assert half.data.names == federation.names
-    assert sum("poor" in name for name in half.data.names) == 2
-    assert half.data.classes == 10
-    assert half.data.server is not None
+    half = make_server(settings)
+    assert {field.name for field in fields(half)} == {"names", "learner", "rows", "limits", "faster"}
+    assert half.names == federation.names
+    assert sum("poor" in name for name in half.names) == 2
+    assert half.limits == {"samples": float(len(federation.train.y)), "labels": 10.0}
+    assert half.rows is not None
     assert federation.server is not None
-    assert same(half.data.server, federation.server)
-    assert half.data.server.x.base is None, "a view would keep the clients' rows in memory"
+    assert same(half.rows, federation.server)
+    assert half.rows.x.base is None, "a view would keep the clients' rows in memory"
     assert len(half.learner.start(0)) == 64 * 32 + 32 + 32 * 10 + 10
-    assert make_server_half(config()).data.server is None
+    assert make_server(config()).rows is None
 
 
 def test_a_clients_half_keeps_its_rows_alone() -> None:
     settings = config(validation=0.2)
-    half, whole = make_client_half(settings, 4), make_federation(settings.task, 3).client(4)
+    half, whole = make_client(settings, 4), make_federation(settings.task, 3).client(4)
     assert (half.data.id, half.data.name) == (4, "4")
     for one, two in ((half.data.train, whole.train), (half.data.test, whole.test)):
         assert same(one, two)
         assert one.x.base is None
         assert one.y.base is None
     with pytest.raises(DataError, match="client 5 is not one of"):
-        make_client_half(settings, 5)
+        make_client(settings, 5)
 
 
 class Still:
@@ -98,9 +98,9 @@ def test_a_task_whose_rows_lie_with_the_clients(monkeypatch: pytest.MonkeyPatch)
 
     spec = TaskSpec("own", "", load, ("any",), learner=learner, load_client=load_client, load_server=load_server)
     monkeypatch.setattr(registry, "find_task", lambda name: spec)
-    assert make_client_half(config(), 1).data.train.x.tolist() == [[1], [1], [1]]
-    assert make_server_half(config()).data == ServerData(("hospital 0", "hospital 1"), 2)
-    assert isinstance(make_server_half(config()).learner, Still)
+    assert make_client(config(), 1).data.train.x.tolist() == [[1], [1], [1]]
+    assert make_server(config()).names == ("hospital 0", "hospital 1")
+    assert isinstance(make_server(config()).learner, Still)
 
 
 def test_an_empty_split_of_a_client_has_no_rows() -> None:

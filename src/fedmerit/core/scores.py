@@ -64,7 +64,8 @@ class Terms:
         if self.rank is None:
             return f"{whole} = {self.score:.5g}" if len(texts) > 1 or self.divisor != 1 else f"{self.score:.5g}"
         place, clients, how = self.rank
-        return f"{whole} = {self.joined:.5g}, rank {place:g} of {clients} from below, which counts {self.score:.5g} ({how})"
+        counts = f"rank {place:g} of {clients} from below, which counts {self.score:.5g} ({how})"
+        return f"{whole} = {self.joined:.5g}, {counts}"
 
 
 class Score(Protocol):

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedmerit.core.facts import EPOCHS, LOSS, measure
+from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.selection import Schedule, Selection, Uniform
 from fedmerit.core.validation import check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.registry import ServerHalf, Task
+from fedmerit.tasks.registry import Task
 
 
 def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
@@ -22,9 +23,9 @@ def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequenc
     check_clients(task, recipe, audits)
 
 
-def check_server(half: ServerHalf, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
+def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
-    rows, probabilities = half.data.server, isinstance(half.learner, ProbabilisticLearner)
+    rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
     if LOSS in recipe.required_facts and not probabilities:
@@ -36,7 +37,7 @@ def check_server(half: ServerHalf, recipe: Recipe, selection: Selection, audits:
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
             "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
         )
-    judges, clients = recipe.search.judges, len(half.data.names)
+    judges, clients = recipe.search.judges, len(server.names)
     if judges is not None and judges > clients:
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
 

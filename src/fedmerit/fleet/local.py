@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -46,13 +47,7 @@ class LocalFleet:
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
-        self._server = Server(
-            self._names,
-            self._learner,
-            task.federation.server,
-            limits=task.federation.server_data().limits,
-            faster=self._predict_server,
-        )
+        self._server = replace(task.server(), faster=self._predict_server)
         self._train = SharedSplit.of(task.federation.train)
         self._asked = {
             "test": SharedSplit.of(task.federation.test),

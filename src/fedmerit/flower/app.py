@@ -18,14 +18,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.fleet import Server
 from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
 from fedmerit.flower.clientapp import make_client_app
 from fedmerit.flower.gridfleet import GridFleet
-from fedmerit.tasks.registry import ClientHalf, make_client_half, make_server_half, make_task
+from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_server, make_task
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 log = logging.getLogger("flwr")
@@ -39,7 +38,13 @@ def config_of(context: Context) -> Config:
 @lru_cache(maxsize=2)
 def _half(text: str, client: int) -> ClientHalf:
     """Loaded once per process."""
-    return make_client_half(make_config(tomllib.loads(text)), client)
+    return make_client(make_config(tomllib.loads(text)), client)
+
+
+@lru_cache(maxsize=2)
+def _task(text: str) -> Task:
+    """Loaded once per process."""
+    return make_task(make_config(tomllib.loads(text)))
 
 
 def _half_of(context: Context) -> ClientHalf:
@@ -66,18 +71,17 @@ def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
     def play(grid: Grid, context: Context) -> None:
         serve(grid, text, out)
 
-    task = make_task(make_config(tomllib.loads(text)))  # all clients take turns in the same processes
-    return own, make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
+    # all clients take turns in the same processes, so each of these loads the whole task once
+    return own, make_client_app(lambda context: _task(text).client(int(context.node_config["partition-id"])))
 
 
 def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: float = 120.0) -> None:
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
     config = make_config(tomllib.loads(text))
-    half = make_server_half(config)
+    half = make_server(config)
     check_server(half, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
-    names = half.data.names
-    fleet = GridFleet(grid, Server(names, half.learner, half.data.server, half.data.limits), timeout=timeout)
-    fleet.meet(len(names), patience=patience)
+    fleet = GridFleet(grid, half, timeout=timeout)
+    fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, _say)
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)

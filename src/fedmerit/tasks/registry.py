@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.fleet import Server
 from fedmerit.core.learner import Learner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
@@ -33,14 +34,6 @@ TASKS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class ServerHalf:
-    """What the server of a task needs: it holds no row of a client."""
-
-    data: ServerData
-    learner: Learner
-
-
-@dataclass(frozen=True, slots=True)
 class ClientHalf:
     """What one client of a task needs: it holds no row of another."""
 
@@ -59,9 +52,9 @@ class Task:
         """One client's half, as views of its rows."""
         return ClientHalf(self.federation.client(client), self.learner)
 
-    def server(self) -> ServerHalf:
-        """The server's half."""
-        return ServerHalf(self.federation.server_data(), self.learner)
+    def server(self) -> Server:
+        """The server's half: it holds no row of a client."""
+        return _server(self.federation.server_data(), self.learner)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -88,15 +81,19 @@ def make_task(config: Config) -> Task:
     return Task(make_federation(config.task, config.run.seed), learner)
 
 
-def make_server_half(config: Config) -> ServerHalf:
+def make_server(config: Config) -> Server:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
     data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
-    return ServerHalf(data, learner)
+    return _server(data, learner)
 
 
-def make_client_half(config: Config, client: ClientId) -> ClientHalf:
+def _server(data: ServerData, learner: Learner) -> Server:
+    return Server(data.names, learner, data.server, data.limits)
+
+
+def make_client(config: Config, client: ClientId) -> ClientHalf:
     """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
