@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from fedmerit import Run, run_config
 from fedmerit.config.schema import Config, make_config
 from fedmerit.flower.loopback import loopback
-from fedmerit.flower.new import write_app
+from fedmerit.flower.start import on_superlink
 
 NODES = 4
 
@@ -24,12 +26,18 @@ def settings(rounds: int) -> Config:
 
 def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_path: Path):
     config = settings(rounds=3)
-    write_app(tmp_path / "app", config, tmp_path / "out")
-    with loopback(tmp_path, NODES) as made:
-        made.run(tmp_path / "app")
-        made.wait_for("run", "fedmerit: round 1", 300)
+    said, begun = list[str](), threading.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "fedmerit: round 1" in line:
+            begun.set()
+
+    with loopback(tmp_path, NODES) as made, ThreadPoolExecutor(1) as thread:
+        submitted = thread.submit(on_superlink, config, tmp_path / "out", made.address, None, plain=True, say=say)
+        assert begun.wait(300), said
         made.kill("node2")
-        made.wait_for("run", "kept in", 600)
+        submitted.result(600)  # it raises unless Flower says that the run was completed
     assert left_behind(tmp_path) == []
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
     assert [one.weight for one in theirs.explain(1)] == pytest.approx([one.weight for one in ours.explain(1)], abs=1e-6)

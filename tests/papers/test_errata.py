@@ -23,7 +23,7 @@ from fedmerit.papers.errata.idle_priority import change, draw, sweep
 from fedmerit.papers.errata.output import page
 from fedmerit.papers.errata.pmcfl import labels_of_two_shards, parameters
 from fedmerit.papers.published import MNIST_LABELS, published
-from fedmerit.tasks import find_task
+from fedmerit.tasks.registry import find_task
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
 
-from fedmerit.config.mistakes import foreign, not_taken
-from fedmerit.config.sections import Count, Positive, Section
+from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]

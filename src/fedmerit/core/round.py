@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedmerit.core.aggregation import aggregate
-from fedmerit.core.candidates import make_candidates
+from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict

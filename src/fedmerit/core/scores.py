@@ -329,11 +329,6 @@ class Choquet:
         return order, steps, np.array(self.capacity.values)[tails]
 
 
-def quantifier_weights(quantifier: Quantifier, m: int) -> Vector:
-    """The OWA weights a quantifier gives to m criteria of equal importance."""
-    return np.diff(quantifier(np.arange(m + 1) / m))
-
-
 def orness(weights: Sequence[float]) -> float:
     """sum_i (m - i) w_i / (m - 1): 1 for max, 0 for min, 1/2 for the mean."""
     m = len(weights)

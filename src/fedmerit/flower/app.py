@@ -17,7 +17,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.recipes import make_recipe
-from fedmerit.config.schema import Config, make_config
+from fedmerit.config.schema import make_config
 from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server
@@ -28,11 +28,6 @@ from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_server, 
 
 TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 log = logging.getLogger("flwr")
-
-
-def config_of(context: Context) -> Config:
-    """The configuration that came with the run."""
-    return make_config(tomllib.loads(str(context.run_config[TEXT])))
 
 
 @lru_cache(maxsize=2)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
-DONE = "fedmerit: accuracy"
-"""What the ServerApp says when it has come to the end."""
+FLWR = Path(sys.executable).parent / "flwr"
+FINISHED = "finished:completed"
+"""What Flower says of a run whose ServerApp came to its end."""
+NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
 
 
 def on_superlink(config: Config, out: Path, superlink: str, authority: Path | None, *, plain: bool, say: Say) -> None:
@@ -44,9 +47,13 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
             write_connection(Path(scratch) / "home", superlink, authority)
             environment["FLWR_HOME"] = str(Path(scratch) / "home")
         name = NAME if address else superlink
-        command = [Path(sys.executable).parent / "flwr", "run", Path(scratch) / "app", name, "--stream"]
+        started = _flwr(["run", str(Path(scratch) / "app"), name, "--format", "json"], environment)
+        if not started.get("success"):
+            raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
+        number = str(started["run-id"])
+        say(f"run {number} is on {superlink}")
         with subprocess.Popen(
-            [str(word) for word in command],
+            [str(FLWR), "log", number, name, "--stream"],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -54,6 +61,9 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
         ) as process:
             assert process.stdout is not None
             _follow(process.stdout, say)
+        status = _flwr(["list", name, "--run-id", number, "--format", "json"], environment)["runs"][0]["status"]
+    if status != FINISHED:
+        raise RunFailed(f"{NOT_ENDED}; Flower says {status}")
 
 
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
@@ -67,6 +77,8 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
         with loopback(folder, clients, secure=secure) as made:
             made.run(folder / "app")
             _follow(_tail(folder / "run.log", made.processes["run"]), say)
+    if not (out / MODEL).exists():
+        raise RunFailed(NOT_ENDED)
 
 
 def on_simulation(config: Config, out: Path) -> None:
@@ -79,7 +91,7 @@ def on_simulation(config: Config, out: Path) -> None:
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
-        raise RunFailed("the simulation did not come to its end; start it again with the same --out to resume it")
+        raise RunFailed(NOT_ENDED)
 
 
 def _checked_clients(config: Config) -> int:
@@ -90,15 +102,21 @@ def _checked_clients(config: Config) -> int:
 
 
 def _follow(lines: Iterable[str], say: Say) -> None:
-    """Tell what is said, without its colours; a run that never came to its end has failed."""
-    done = False
+    """Tell what is said, without its colours."""
     for line in lines:
         text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
-        done |= DONE in text
         if text and text != "INFO :":
             say(text)
-    if not done:
-        raise RunFailed("the run did not come to its end; start it again with the same --out to resume it")
+
+
+def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """What one of Flower's commands answers in JSON."""
+    done = subprocess.run([str(FLWR), *words], env=environment, capture_output=True, text=True, check=False)
+    try:
+        answer = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise RunFailed(f"flwr {words[0]} failed: {(done.stderr or done.stdout).strip()[-500:]}") from None
+    return answer if isinstance(answer, dict) else {}
 
 
 def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -10,6 +10,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,11 @@ from fedmerit.store.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
-BITS_DEPEND_ON = ("fedmerit", "numpy", "torch")
+PACKAGES = ("fedmerit", "numpy", "torch")
+CODE = "code"
+BITS_DEPEND_ON = (*PACKAGES, CODE)
+ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
+"""The rooms that decide the bits of a run."""
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
 
 
@@ -92,7 +98,16 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
 def environment() -> dict[str, str]:
     """Versions that the results depend on, or that a reader of the ledger may want to know."""
     system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
-    return {name: _version(name) for name in BITS_DEPEND_ON} | system
+    return {name: _version(name) for name in PACKAGES} | {CODE: code()} | system
+
+
+@cache
+def code() -> str:
+    """A hash over the source of the rooms that decide the bits: tells commits apart where the version does not."""
+    root = Path(__file__).parents[1]
+    paths = sorted(path for room in ROOMS for path in (root / room).rglob("*.py"))
+    parts = (path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() for path in paths)
+    return sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
 def _version(package: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedmerit.config.schema import TaskConfig
+from fedmerit.config.schema import TaskConfig, check_options
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError
@@ -65,7 +65,9 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
         valid = ", ".join(spec.partitions)
         raise ConfigError(f"task {spec.name!r} cannot be spread by partition {chosen!r}; valid: {valid}")
     test = spec.test if config.test == "default" else config.test
-    return config.model_copy(update={"partition": chosen, "test": test})
+    settled = config.model_copy(update={"partition": chosen, "test": test})
+    check_options(settled)
+    return settled
 
 
 def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples | None]:
