@@ -72,7 +72,7 @@ def poison(run: Path, out: Path) -> Path:
         ledger.execute("INSERT INTO events VALUES (1, NULL, ?, ?)", (HOSTILE[0], HOSTILE[4]))
         ledger.execute("INSERT INTO events VALUES (2, 3, 'left-out', ?)", (HOSTILE[0],))
         ledger.execute("INSERT INTO audits VALUES (4, -1, ?, 0.5)", (HOSTILE[4],))
-        ledger.execute("UPDATE tried SET way = way || ?", (HOSTILE[4],))
+        ledger.execute("UPDATE candidates SET weighting = weighting || ?", (HOSTILE[4],))
         ledger.execute("UPDATE meta SET value = ? WHERE key = 'machine'", (HOSTILE[4],))
     ledger.close()
     return out

@@ -124,6 +124,7 @@ def test_groups_search_and_rewards_say_what_the_ledger_says(opened: Opened, runs
         tried = ledger.candidates(3)
     opened.point("search-plot", 3, 0)
     opened.page.locator("#search-table caption", has_text="Round 3").wait_for()
+    assert opened.page.locator("#search-table thead th").first.inner_text() == "weighting"
     assert opened.page.locator("#search-table tbody th").all_inner_texts() == [one.weighting for one in tried]
     assert opened.page.locator("#search-table tr.taken th").inner_text() == next(
         one.weighting for one in tried if one.chosen
@@ -205,7 +206,7 @@ def test_unfinished_runs_and_other_versions_are_told(browse: Browse, runs: Path,
     stopped, fresh = (shutil.copytree(runs / "plain-seed1", tmp_path / name) for name in ("stopped", "fresh"))
     for folder, rounds in ((stopped, 2), (fresh, 0)):
         with sqlite3.connect(folder / "ledger.db") as ledger:
-            for table in ("rounds", "earned", "tested", "events"):
+            for table in ("rounds", "weights", "evaluations", "events"):
                 ledger.execute(f"DELETE FROM {table} WHERE round > {rounds}")
             ledger.execute("UPDATE meta SET value = '0.0.9' WHERE key = 'fedmerit'")
         ledger.close()

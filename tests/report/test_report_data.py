@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
     rows = [
         ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
     ]
-    row = {"round": 1, "priority": ["DS"], "weighting": "DS", "groups": 1, "cut": None}
+    row = {"round": 1, "priority": ["DS"], "groups": 1, "cut": None, "score": '{"is": "Product"}'}
     packed = pack_rounds([row], [rows])
     assert packed["ids"] == [2]
     assert packed["raw"] == [["DS", ["samples"]]]
@@ -93,6 +94,20 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
     assert packed["norm"][0][1][0]["times"] == pytest.approx(1 / 30)
     assert packed["weight"][0]["times"] == pytest.approx(1 / 3)
     assert packed["total"] == [[3]]
+
+
+def test_each_score_is_kept_once_and_one_that_is_not_ours_not_at_all() -> None:
+    product, own = (
+        '{"is": "Ranked", "score": {"is": "Product"}, "how": "top", "top": 0.5}',
+        '{"is": "a:B", "repr": "B()"}',
+    )
+    rounds = [
+        {"round": index, "priority": ["DS"], "groups": 1, "cut": None, "score": score}
+        for index, score in enumerate((product, None, own, product, "Prioritized()"), start=1)
+    ]
+    packed = pack_rounds(rounds, [[]] * 5)
+    assert packed["scores"] == [json.loads(product), None, None]
+    assert packed["scored"] == [0, None, 1, 0, 2]
 
 
 def curve_of(row: dict[str, Any], name: str, at: str = "") -> list[list[float | None]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fedmerit.core.groups import FARTHEST
+from fedmerit.core.recipe_json import part_from_json
 from fedmerit.core.weights import ClientWeight
+from fedmerit.errors import DataError
 
 Number: TypeAlias = int | float | None
 Numbers: TypeAlias = list[Number] | Number
@@ -22,14 +25,25 @@ NEAR = 1e-5
 def pack_rounds(rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[ClientWeight]]) -> dict[str, Any]:
     """All rounds, column by column: values that are alike from round to round then compress well."""
     packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, weights, strict=True)]
+    scores = {text: place for place, text in enumerate(dict.fromkeys(row["score"] for row in rounds if row["score"]))}
     plain = ("ids", "group", "weight", "score", "total")
     return {
         **{key: [row[key] for row in rounds] for key in ("round", "priority", "groups")},
-        "way": [row["weighting"] for row in rounds],
+        "scores": [_score_settings(text) for text in scores],
+        "scored": [scores.get(row["score"]) for row in rounds],
         "cut": [shorten(row["cut"] if (row["cut"] or 0) <= FARTHEST else None, VALUE_DIGITS) for row in rounds],
         **{key: [columns[key] for columns in packed] for key in plain},
         **{key: _by_name([columns[key] for columns in packed]) for key in ("facts", "raw", "norm")},
     }
+
+
+def _score_settings(text: str) -> Any:
+    """A score's class and settings, from which the page explains it; None for one that is not ours."""
+    try:
+        part_from_json(text)
+    except DataError:
+        return None
+    return json.loads(text)
 
 
 def _pack_round(priority: Sequence[str], rows: Sequence[ClientWeight]) -> dict[str, Any]:

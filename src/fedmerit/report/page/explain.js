@@ -49,21 +49,21 @@ function criteriaTable(priority, rows, mine) {
   return scrollBox("Criteria", shown);
 }
 
-// score = a + a * b + a * b * c, shown only where it is how this score was made.
-function scoreTerms(run, mine) {
-  if (mine.norm.length < 2 || ROWS[run.row].score !== "Prioritized()") return "";
-  const products = mine.norm.map((_, i) => mine.norm.slice(0, i + 1).reduce((all, value) => all * value, 1));
-  const sum = products.reduce((all, value) => all + value, 0);
-  if (Math.abs(sum - mine.score) > 0.01 * mine.score + 1e-9) return "";
-  const factors = mine.norm.map(fourText);
-  return `${factors.map((_, i) => factors.slice(0, i + 1).join(" × ")).join(" + ")} = `;
+// What the score is made of; the number alone where it is a user's own score, or where the page's digits do not give it
+// again. A rank must be exact: the next one may be nearer than a hundredth, and is another client's.
+function scoreText(run, place, peers, mine) {
+  const [score, table] = [run.rounds.scores[run.rounds.scored[place]], peers.map(({ norm }) => norm)];
+  const terms = termsOf(score, table, peers.indexOf(mine));
+  const near = terms && Math.abs(terms.score - mine.score) <= (terms.rank ? 1e-5 : 0.01) * mine.score + 1e-9;
+  return near ? termsText(terms, mine.score) : numberText(mine.score);
 }
 
-function scoreLine(run, mine, total) {
+function scoreLine(run, place, peers, mine) {
+  const total = run.rounds.total[place][mine.group];
   const share = total
     ? `weight = ${numberText(mine.score)} / ${numberText(total)} = ${weightText(mine.weight)}`
     : "every score was 0";
-  const score = `score = ${scoreTerms(run, mine)}${numberText(mine.score)}`;
+  const score = `score = ${scoreText(run, place, peers, mine)}`;
   return el("p", { class: "formula" }, el("span", score), el("span", share));
 }
 
@@ -125,9 +125,9 @@ function showExplanation() {
 }
 
 function whyParts(run, place, rows, mine) {
-  const total = run.rounds.total[place][mine.group];
-  const criteria = criteriaTable(run.rounds.priority[place], peersOf(rows, mine), mine);
-  return [factsList(mine), criteria, scoreLine(run, mine, total), ...afterwards(run)];
+  const peers = peersOf(rows, mine);
+  const criteria = criteriaTable(run.rounds.priority[place], peers, mine);
+  return [factsList(mine), criteria, scoreLine(run, place, peers, mine), ...afterwards(run)];
 }
 
 // The table of `fedmerit explain --round`, built only when it is opened.

@@ -66,13 +66,13 @@ function figureCells(row) {
     String(row.clients),
     seedsText(row.seeds),
     [known(row.recipe, shorten), el("small", priorityText(row))],
-    [known(row.score, scoreText), el("small", `normalise ${known(row.normalise, shorten)}`)],
+    [known(row.score, scoreName), el("small", `normalise ${known(row.normalise, shorten)}`)],
     [`${bytesText(row.costs.bytes_down[0])} down`, el("small", `${bytesText(row.costs.bytes_up[0])} up`)],
     secondsText(row.costs.seconds[0]),
   ];
 }
 
-const scoreText = (score) => brief(score.replace("()", ""), 26);
+const scoreName = (score) => brief(score.replace("()", ""), 26);
 
 function bestCell({ accuracy, round: [mean, first, last] }) {
   const when = first === undefined || first === last ? `round ${mean}` : `rounds ${first} – ${last}`;

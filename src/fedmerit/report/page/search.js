@@ -1,27 +1,27 @@
-// Search: which ways to weigh each round's search tried on the clients, how they did, and which one it took.
+// Search: which weightings each round's search tried on the clients, how they did, and which one it took.
 
-// All ways that ever came up, the one that was taken most often first; way -> how often it was taken.
-function waysOf(run) {
+// All weightings that ever came up, the one that was taken most often first; weighting -> how often it was taken.
+function weightingsOf(run) {
   const taken = new Map();
   for (const tried of run.search.tried) {
-    for (const [way, same, , , chosen] of tried) {
-      for (const each of [way, ...same]) taken.set(each, taken.get(each) ?? 0);
-      if (chosen) taken.set(way, taken.get(way) + 1);
+    for (const [weighting, same, , , chosen] of tried) {
+      for (const each of [weighting, ...same]) taken.set(each, taken.get(each) ?? 0);
+      if (chosen) taken.set(weighting, taken.get(weighting) + 1);
     }
   }
   return new Map([...taken].sort((a, b) => b[1] - a[1]));
 }
 
-// Accuracy below the best of the round, by way and round; ways that weigh the same have the same.
-function searchCells(run, ways) {
-  const places = new Map(ways.map((way, row) => [way, row]));
-  const below = ways.map(() => new Array(numbersOf(run).length).fill(null));
+// Accuracy below the best of the round, by weighting and round; weightings that weigh the same have the same.
+function searchCells(run, weightings) {
+  const places = new Map(weightings.map((weighting, row) => [weighting, row]));
+  const below = weightings.map(() => new Array(numbersOf(run).length).fill(null));
   const marks = [];
   run.search.tried.forEach((tried, place) => {
     const best = Math.max(...tried.map(([, , quality]) => quality ?? -Infinity));
-    for (const [way, same, quality, , chosen] of tried) {
-      for (const each of quality === null ? [] : [way, ...same]) below[places.get(each)][place] = quality - best;
-      if (chosen) marks.push([numbersOf(run)[place], places.get(way)]);
+    for (const [weighting, same, quality, , chosen] of tried) {
+      for (const each of quality === null ? [] : [weighting, ...same]) below[places.get(each)][place] = quality - best;
+      if (chosen) marks.push([numbersOf(run)[place], places.get(weighting)]);
     }
   });
   return { below, marks };
@@ -29,14 +29,14 @@ function searchCells(run, ways) {
 
 function drawSearch() {
   const run = RUNS[state.run];
-  const taken = waysOf(run);
-  const ways = [...taken.keys()];
-  const { below, marks } = searchCells(run, ways);
+  const taken = weightingsOf(run);
+  const weightings = [...taken.keys()];
+  const { below, marks } = searchCells(run, weightings);
   const lowest = Math.min(...below.flat().filter((value) => value !== null), -0.0001);
   const map = {
     type: "heatmap",
     x: numbersOf(run),
-    y: ways.map((_, row) => row),
+    y: weightings.map((_, row) => row),
     z: below,
     zmin: lowest,
     zmax: 0,
@@ -53,14 +53,14 @@ function drawSearch() {
   const marker = { size: 7, color: cssValue("ink"), line: { width: 1, color: cssValue("paper") } };
   const [x, y] = [marks.map(([round]) => round), marks.map(([, row]) => row)];
   const dots = { type: "scatter", mode: "markers", x, y, marker, hoverinfo: "skip" };
-  const shape = { height: searchHeight(ways), hovermode: "closest", shapes: roundBand() };
+  const shape = { height: searchHeight(weightings), hovermode: "closest", shapes: roundBand() };
   draw($("search-plot"), [map, dots], { ...shape, ...searchAxes(run, taken) });
 }
 
-const searchHeight = (ways) => Math.max(160, Math.min(ways.length * 26, 640)) + 60;
+const searchHeight = (weightings) => Math.max(160, Math.min(weightings.length * 26, 640)) + 60;
 
 function searchAxes(run, taken) {
-  const words = [...taken].map(([way, times]) => `${flat(way, narrow() ? 14 : 40)} (${times}×)`);
+  const words = [...taken].map(([weighting, times]) => `${flat(weighting, narrow() ? 14 : 40)} (${times}×)`);
   const ticks = { tickvals: words.map((_, i) => i), ticktext: words };
   return { xaxis: roundAxis(run), yaxis: mapAxis({ range: [words.length - 0.45, -0.55], ...ticks }) };
 }
@@ -78,7 +78,7 @@ function showSearch() {
   $("search-empty").hidden = !none;
   $("search-empty").textContent = `${shorten(run.label)} has no search: its order is fixed.`;
   if (none) return;
-  $("search-plot").style.minHeight = `${searchHeight([...waysOf(run).keys()])}px`;
+  $("search-plot").style.minHeight = `${searchHeight([...weightingsOf(run).keys()])}px`;
   $("search-says").textContent = askedText(run);
   showTried();
   refresh("search-plot");
@@ -90,7 +90,7 @@ function askedText(run) {
   const differed = run.search.tried.reduce((sum, tried) => sum + tried.length, 0) / Math.max(rounds, 1);
   const asked = `${plural(exchanges, "exchange")} with the clients: ${plural(models, "model")} went out`;
   const tested = `clients tested ${tests.toLocaleString("en")} times`;
-  const per = `Per round ${numberText(differed, 3)} of ${plural(waysOf(run).size, "way")} differed.`;
+  const per = `Per round ${numberText(differed, 3)} of ${plural(weightingsOf(run).size, "weighting")} differed.`;
   return `In all ${asked}, ${tested}. ${per}`;
 }
 
@@ -99,33 +99,33 @@ function showTried() {
   const run = RUNS[state.run];
   if (!run.search) return;
   const tried = run.search.tried[run.places.get(state.round)];
-  const lines = tried.map(([way, same, quality, exchange, chosen]) => [
-    brief(way, narrow() ? 20 : 60),
+  const lines = tried.map(([weighting, same, quality, exchange, chosen]) => [
+    brief(weighting, narrow() ? 20 : 60),
     chosen ? "taken" : "–",
     quality === null ? "not asked" : accuracyText(quality),
     known(exchange, String),
     same.length ? same.map((each) => shorten(each, 60)).join("; ") : "–",
   ]);
-  const header = ["way", "taken", "clients' accuracy", "exchange", "weighs the same"];
+  const header = ["weighting", "taken", "clients' accuracy", "exchange", "weighs the same"];
   const order = tried.length ? "in the order of visiting" : "nobody to weigh";
   const shown = table(`Round ${state.round}: ${order}`, header, lines, (i) => i === 2 || i === 3);
   tried.forEach(([, , , , chosen], i) => shown.tBodies[0].rows[i].classList.toggle("taken", chosen));
   $("search-table").replaceChildren(shown);
 }
 
-function triedText(run, round, way) {
+function triedText(run, round, weighting) {
   const tried = run.search.tried[run.places.get(round)];
-  const found = tried.find(([each, same]) => each === way || same.includes(way));
-  if (!found) return `round ${round}: ${shorten(way, 60)}: not thought of`;
+  const found = tried.find(([each, same]) => each === weighting || same.includes(weighting));
+  if (!found) return `round ${round}: ${shorten(weighting, 60)}: not thought of`;
   const [each, , quality, , chosen] = found;
   const did = quality === null ? "nobody was asked" : `clients' accuracy ${accuracyText(quality)}`;
-  const as = each === way ? "" : `, weighs as ${shorten(each, 60)}`;
-  return `round ${round}: ${shorten(way, 60)}: ${did}${as}${chosen ? "; taken" : ""}`;
+  const as = each === weighting ? "" : `, weighs as ${shorten(each, 60)}`;
+  return `round ${round}: ${shorten(weighting, 60)}: ${did}${as}${chosen ? "; taken" : ""}`;
 }
 
 function listenToSearch(place) {
-  const way = (run, { y }) => [...waysOf(run).keys()][y];
-  onHover(place, (point) => triedText(RUNS[state.run], point.x, way(RUNS[state.run], point)));
+  const weighting = (run, { y }) => [...weightingsOf(run).keys()][y];
+  onHover(place, (point) => triedText(RUNS[state.run], point.x, weighting(RUNS[state.run], point)));
   place.on("plotly_click", ({ points: [{ x }] }) => choose({ round: x }));
   onArrows(place, (right) => walk([state.client], right, 0));
 }

@@ -1,0 +1,127 @@
+// Terms: the addends or factors that a client's score is made of; says the same as core/scores.py and core/ranking.py.
+
+// lambda_1 = 1, lambda_i = lambda_{i-1} * c_{i-1}
+const importanceOf = (row) => row.map((_, i) => productOf(row.slice(0, i)));
+const productOf = (values) => values.reduce((product, value) => product * value, 1);
+const sumOf = (values) => values.reduce((sum, value) => sum + value, 0);
+
+// The places of a row's values, ascending by the key; equal ones stay in priority order.
+const placesBy = (row, key) => row.map((_, i) => i).sort((a, b) => key(row[a]) - key(row[b]));
+const fromBest = (row) => placesBy(row, (value) => -value);
+
+// A term has the numbers that are shown of it, and the value that they give.
+const factorsTerm = (...numbers) => ({ numbers, value: productOf(numbers) });
+const powerTerm = (base, exponent) => ({ numbers: [base, exponent], value: base ** exponent });
+
+const prioritizedTerms = (row) => row.map((_, i) => factorsTerm(...row.slice(0, i + 1)));
+const weightedTerms = (weights, values) => values.map((value, i) => factorsTerm(weights[i], value));
+const inOrderOf = (places, values) => places.map((i) => values[i]);
+
+const QUANTIFIERS = new Map([
+  ["Power", ({ a }, share) => share ** a],
+  ["Linear", ({ a, b }, share) => Math.min(Math.max((share - a) / (b - a), 0), 1)],
+]);
+
+// w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values
+function quantifierWeights({ quantifier, importances }, places) {
+  const own = inOrderOf(places, importances.length ? importances : places.map(() => 1));
+  const shares = own.map((_, j) => (j + 1 < own.length ? Math.min(sumOf(own.slice(0, j + 1)) / sumOf(own), 1) : 1));
+  const reached = shares.map((share) => QUANTIFIERS.get(quantifier?.is)?.(quantifier, share) ?? NaN);
+  return reached.map((value, j) => value - (j ? reached[j - 1] : 0));
+}
+
+// (c_(i) - c_(i-1)) mu({(i)..(m)}), the smallest value first; a coalition is a bit mask
+function choquetTerms({ capacity }, row) {
+  const places = placesBy(row, (value) => value);
+  const steps = places.map((place, i) => row[place] - (i ? row[places[i - 1]] : 0));
+  const measures = places.map((_, i) => capacity?.values?.[sumOf(places.slice(i).map((place) => 2 ** place))]);
+  return weightedTerms(measures, steps);
+}
+
+// Name of the score -> (score, row) -> its terms; they are summed and divided by 1 where nothing else is said.
+const SCORES = new Map([
+  ["Prioritized", (_, row) => ({ terms: prioritizedTerms(row) })],
+  [
+    "PrioritizedAnd",
+    (_, row) => {
+      const powers = importanceOf(row);
+      return { terms: row.map((value, i) => powerTerm(value, powers[i])), join: "minimum", sign: " ** " };
+    },
+  ],
+  ["PrioritizedMean", (_, row) => ({ terms: prioritizedTerms(row), divisor: sumOf(importanceOf(row)) })],
+  [
+    "WeightedMean",
+    ({ weights }, row) => ({ terms: weightedTerms(weights.length ? weights : row.map(() => 1 / row.length), row) }),
+  ],
+  ["Product", (_, row) => ({ terms: row.map((value) => factorsTerm(value)), join: "product" })],
+  ["OWA", ({ weights }, row) => ({ terms: weightedTerms(weights, inOrderOf(fromBest(row), row)) })],
+  [
+    "QuantifierOWA",
+    (score, row) => {
+      const places = fromBest(row);
+      return { terms: weightedTerms(quantifierWeights(score, places), inOrderOf(places, row)) };
+    },
+  ],
+  ["Choquet", (score, row) => ({ terms: choquetTerms(score, row) })],
+]);
+
+const JOINS = {
+  sum: { join: sumOf, write: (texts) => texts.join(" + ") },
+  product: { join: productOf, write: (texts) => texts.join(" * ") },
+  minimum: { join: (values) => Math.min(...values), write: (texts) => `least of ${texts.join(", ")}` },
+};
+
+// What a rank counts among `clients`; 1 is the worst.
+const RANKINGS = new Map([
+  ["borda", (rank) => rank],
+  ["squared", (rank) => rank ** 2],
+  ["exponential", (rank, clients) => 2 ** (rank - clients)],
+  ["top", (rank, clients, top) => (rank > clients - Math.ceil(top * clients - 1e-9) ? rank : 0)],
+]);
+
+// { terms, join, sign, divisor, joined, rank, score } of one client of a table with a row per client; null for a score
+// that is not one of ours.
+function termsOf(score, table, place) {
+  return score?.is === "Ranked" ? rankedTerms(score, table, place) : rowTerms(score, table[place]);
+}
+
+function rowTerms(score, row) {
+  if (!SCORES.has(score?.is)) return null;
+  const found = { join: "sum", sign: " * ", divisor: 1, rank: null, ...SCORES.get(score.is)(score, row) };
+  const joined = JOINS[found.join].join(found.terms.map(({ value }) => value)) / found.divisor;
+  return { ...found, joined, score: joined };
+}
+
+// Those of the score below it, and the client's rank by that score.
+function rankedTerms({ score, ...ranking }, table, place) {
+  const terms = termsOf(score, table, place);
+  const values = scoresOf(score, table);
+  const rank = { place: rankIn(values, values[place]), of: table.length, how: ranking.how };
+  return terms && { ...terms, rank, score: worthIn(values, values[place], ranking) };
+}
+
+function scoresOf(score, table) {
+  if (score?.is !== "Ranked") return table.map((row) => rowTerms(score, row)?.score);
+  const values = scoresOf(score.score, table);
+  return values.map((value) => worthIn(values, value, score));
+}
+
+// 1 is the lowest; equal values share the mean.
+function rankIn(values, mine) {
+  const count = (test) => values.filter(test).length;
+  return count((value) => value < mine) + (count((value) => value === mine) + 1) / 2;
+}
+
+// A score of 0 keeps 0.
+const worthIn = (values, mine, { how, top }) =>
+  mine > 0 ? RANKINGS.get(how)(rankIn(values, mine), values.length, top) : 0;
+
+// As `fedmerit explain` writes it; the score is that of the ledger, which has more digits than the page's values give.
+function termsText({ terms, join, sign, divisor, joined, rank }, score) {
+  const texts = terms.map(({ numbers }) => numbers.map(fourText).join(sign));
+  const all = JOINS[join].write(texts);
+  const whole = divisor === 1 ? all : `(${all}) / ${numberText(divisor)}`;
+  if (!rank) return texts.length > 1 || divisor !== 1 ? `${whole} = ${numberText(score)}` : numberText(score);
+  const place = `rank ${numberText(rank.place, 6)} of ${rank.of} from below`;
+  return `${whole} = ${numberText(joined)}, ${place}, which counts ${numberText(score)} (${rank.how})`;
+}
