@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import CannedFleet
+from helpers import CannedFleet, small_task
 
-from fedmerit import CB, DS, Attribute, prioritized
+from fedmerit import CB, DS, LD, Attribute, prioritized
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
+from fedmerit.fleet.local import LocalFleet
 
 NAN, INF = float("nan"), float("inf")
 RECIPE = prioritized(CB, DS, Attribute("region"))
@@ -147,3 +148,16 @@ def test_zero_scores_may_keep_the_model():
     state, record = play(State(MODEL), recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=False)
     assert record.ids == (0, 1)
     assert (state.model == MODEL).all()
+
+
+def test_a_claim_beyond_what_the_federation_knows_is_left_out_with_its_reason():
+    facts = [{"samples": 10, "labels": labels} for labels in (3, 1e6, 10)]
+    fleet = CannedFleet(np.ones((3, 2), np.float32), facts, limits={"labels": 10, "samples": 500})
+    _, record = play(State(MODEL), prioritized(LD, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert record.ids == (0, 2)
+    assert record.left_out == {1: "fact labels lies in 0..10: 1000000.0"}
+
+
+def test_a_local_federation_knows_its_rows_and_classes():
+    with LocalFleet(small_task()) as fleet:
+        assert fleet.server.limits == {"samples": 45.0, "labels": 3.0}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from fedmerit import Samples, UserError, measure
+from fedmerit import Fact, Samples, UserError, measure
+from fedmerit.core.facts import FACTS, find_fact
 
 
 def labelled(*labels: int, classes: int = 3, **attributes: list[float]) -> Samples:
@@ -98,3 +99,31 @@ def test_sharpness_is_a_mean_over_images():
 def test_sharpness_needs_images():
     with pytest.raises(UserError, match="sharpness is measured on images"):
         measure(labelled(0, 1), ["sharpness"])
+
+
+@pytest.mark.parametrize("fact", [fact for fact in FACTS.values() if fact.measure], ids=lambda fact: fact.name)
+def test_every_measured_fact_lies_in_its_own_range(fact: Fact):
+    """A fact whose range does not hold for honest rows would leave honest clients out."""
+    assert fact.measure is not None
+    samples = Samples(pictures(np.uint8, 4), np.array([0, 1, 1, 2]), 3, {"Blurry": np.array([0, 1, 0, 0])})
+    assert fact.wrong(fact.measure(samples)) is None
+
+
+@pytest.mark.parametrize("name", [*FACTS, "attribute:sex", "validated:accuracy", "one's own"])
+@pytest.mark.parametrize("claim", [float("nan"), float("inf"), -1, 10**400, None, "3", True, [1]])
+def test_no_fact_believes_what_is_not_a_number(name: str, claim: object):
+    assert find_fact(name).wrong(claim)
+
+
+@pytest.mark.parametrize("name", [*(name for name, fact in FACTS.items() if fact.high == 1), "attribute:sex"])
+def test_no_share_believes_more_than_everything(name: str):
+    assert find_fact(name).wrong(1e6) == f"fact {name} lies in 0..1: 1000000.0"
+    assert find_fact(name).wrong(1.0) is None
+
+
+def test_a_limit_of_the_federation_is_tighter_than_the_facts_own():
+    labels = find_fact("labels")
+    assert labels.wrong(1e6) is None
+    assert labels.wrong(1e6, 10) == "fact labels lies in 0..10: 1000000.0"
+    assert find_fact("samples").wrong(2e9) == "fact samples lies in 0..1e+09: 2000000000.0"
+    assert find_fact("seconds").wrong(0.0) == "fact seconds is at least 1e-12: 0.0"

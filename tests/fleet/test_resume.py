@@ -188,7 +188,7 @@ def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("package", ["fedmerit", "numpy", "torch"])
+@pytest.mark.parametrize("package", ["fedmerit", "numpy", "torch", "code"])
 def test_another_version_is_refused_by_name(tmp_path: Path, package: str) -> None:
     run_config(settings(), tmp_path / "run")
     with closing(sqlite3.connect(tmp_path / "run/ledger.db", isolation_level=None)) as db:

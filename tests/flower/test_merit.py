@@ -12,7 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fedmerit import CB, DS, LD, Backtracking, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import CB, DS, LD, Backtracking, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit.core.criteria import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
@@ -249,3 +250,12 @@ def test_explain():
     assert sum(one.weight for one in told) == pytest.approx(1)
     assert set(told[0].criteria) == {"LD", "DS"}
     assert strategy.explain(2) == []
+
+
+@pytest.mark.parametrize(
+    ("criterion", "fact"), [(COMPUTATION, "clock"), (SIMULATED_COMPUTATION, "epochs")], ids=["clock", "epochs"]
+)
+def test_a_recipe_that_needs_what_a_strategy_cannot_know_is_refused_by_name(criterion: Criterion, fact: str):
+    with pytest.raises(ConfigError, match=f"needs {fact}, which a Flower strategy cannot know.*ReportedComputation"):
+        Merit(prioritized(criterion, DS))
+    Merit(prioritized(REPORTED_COMPUTATION, DS))

@@ -16,6 +16,7 @@ from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
     Computation,
+    Family,
     LossPower,
     Measured,
     Validated,
@@ -75,7 +76,7 @@ def part_from_json(text: str) -> Any:
     """
     try:
         return _part(json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"this is not a part of a recipe: {text!r:.80} ({error})") from None
 
 
@@ -116,6 +117,8 @@ def _part(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     settings = {key: _part(one) for key, one in value.items() if key != KIND}
+    if "family" in settings:
+        settings["family"] = Family(settings["family"])
     if value[KIND] == "criterion":
         return find_criterion(settings["name"])
     if value[KIND] not in PARTS:

@@ -1,0 +1,73 @@
+"""Every score explains itself: its terms, joined, are its number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedmerit.core.capacity import Capacity
+from fedmerit.core.ranking import Ranked
+from fedmerit.core.scores import (
+    MOST,
+    OWA,
+    Choquet,
+    Power,
+    Prioritized,
+    PrioritizedAnd,
+    PrioritizedMean,
+    Product,
+    QuantifierOWA,
+    Score,
+    Terms,
+    WeightedMean,
+    explain_score,
+)
+
+SCORES: list[Score] = [
+    Prioritized(),
+    PrioritizedAnd(),
+    PrioritizedMean(),
+    WeightedMean(),
+    WeightedMean((0.5, 0.2, 0.3)),
+    Product(),
+    OWA((0.2, 0.3, 0.5)),
+    QuantifierOWA(MOST),
+    QuantifierOWA(Power(2.0), (3.0, 1.0, 2.0)),
+    Choquet(Capacity.two_additive((0.5, 0.3, 0.2), {(0, 1): 0.1, (1, 2): -0.1})),
+]
+RANKED = [Ranked(score, how) for score in SCORES for how in ("borda", "squared", "exponential", "top")]
+tables = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.just(3)),
+    elements=st.one_of(st.just(0.0), st.just(1.0), st.floats(1e-6, 1)),
+)
+
+
+@pytest.mark.parametrize("score", [*SCORES, *RANKED], ids=repr)
+@given(table=tables)
+def test_terms_come_to_the_score(score: Score, table: np.ndarray):
+    scores = score(table)
+    for place in range(len(table)):
+        terms = explain_score(score, table, place)
+        assert isinstance(terms, Terms)
+        assert terms.score == pytest.approx(scores[place], abs=1e-9)
+        inner = score.score if isinstance(score, Ranked) else score
+        assert terms.joined == pytest.approx(inner(table)[place], abs=1e-9)
+        assert (terms.rank is not None) == isinstance(score, Ranked)
+        assert all(0 <= column < 3 for term in terms.terms for column in term.columns)
+
+
+def test_a_score_of_ones_own_need_not_explain_itself():
+    assert explain_score(lambda table: table.sum(axis=1), np.ones((1, 2)), 0) is None
+
+
+def test_the_words_show_the_arithmetic():
+    row = np.array([[0.5, 0.4], [1.0, 0.2]])
+    assert str(Prioritized().terms(row)) == "0.5000 + 0.5000 * 0.4000 = 0.7"
+    assert str(PrioritizedMean().terms(row)) == "(0.5000 + 0.5000 * 0.4000) / 1.5000 = 0.46667"
+    assert str(PrioritizedAnd().terms(row)) == "least of 0.5000 ** 1.0000, 0.4000 ** 0.5000 = 0.5"
+    ranked = str(Ranked(Product()).terms(row, 1))
+    assert ranked == "1.0000 * 0.2000 = 0.2, rank 1.5 of 2 from below, which counts 1.5 (borda)"

@@ -1,0 +1,109 @@
+"""Named vectors beside models and updates: the same on one worker, on two, and over Flower's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import SoftmaxLearner, small_task
+
+from fedmerit import Samples, Task
+from fedmerit.core.check import check
+from fedmerit.core.state import State
+from fedmerit.core.types import Download, History, Replies
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.store.model_files import read_checkpoint, read_model, write_checkpoint
+
+
+@dataclass(frozen=True)
+class Correcting(SoftmaxLearner):
+    """Subtracts a correction that the server sent, and sends back what it subtracted, and a count."""
+
+    extras: tuple[str, ...] = ("count", "taken")
+
+    def train_with(
+        self, model: np.ndarray, extras: Mapping[str, np.ndarray], samples: Samples, seed: int, epochs: int | None
+    ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        trained = self.train(model, samples, seed, epochs) - extras["correction"]
+        return trained, {"taken": extras["correction"], "count": np.full_like(model, len(samples))}
+
+
+TASK = small_task(sizes=(5, 0, 20, 8), learner=Correcting())
+
+
+def downloads(task: Task) -> dict[int, Download]:
+    """Two clients share a correction, the third has its own."""
+    model = task.learner.start(0)
+    shared, own = np.full_like(model, 0.25), np.full_like(model, -1.0)
+    return {client: Download(model, extras={"correction": own if client == 3 else shared}) for client in (0, 1, 2, 3)}
+
+
+def on_flower(task: Task) -> Replies:
+    app = make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
+    fleet = GridFleet(InProcessGrid(app, 4), task.server())
+    fleet.meet(4)
+    return fleet.train(1, downloads(task), ("samples",), 3)
+
+
+def locally(task: Task, workers: int) -> Replies:
+    with LocalFleet(task, workers) as fleet:
+        replies = fleet.train(1, downloads(task), ("samples",), 3)
+        return replace(replies, updates=replies.updates.keep(np.arange(4)))
+
+
+@pytest.mark.parametrize("where", ["one worker", "two workers", "flower"])
+def test_vectors_go_out_and_come_back(where: str):
+    replies = on_flower(TASK) if where == "flower" else locally(TASK, 1 if where == "one worker" else 2)
+    cohort, left_out = check(1, replies, ("samples",), 12)
+    assert left_out == {1: "no training samples"}
+    assert cohort.ids == (0, 2, 3)
+    assert set(cohort.extras) == {"count", "taken"}
+    taken = cohort.extras["taken"].combine(np.eye(3))
+    assert taken[:, 0].tolist() == [0.25, 0.25, -1.0]
+    assert cohort.extras["count"].combine(np.eye(3))[:, 0].tolist() == [5, 20, 8]
+    plain = small_task(sizes=(5, 0, 20, 8))
+    for place, client in enumerate(cohort.ids):
+        model = plain.learner.start(0)
+        trained = plain.learner.train(model, plain.federation.samples(client), 0)
+        np.testing.assert_allclose(cohort.updates.row(place), trained - taken[place] - model, atol=1e-6)
+    length = TASK.learner.start(0).nbytes
+    assert (replies.bytes_down, replies.bytes_up) == (8 * length, 12 * length)
+
+
+def test_a_learner_that_takes_none_says_so():
+    with LocalFleet(small_task()) as fleet:
+        replies = fleet.train(1, downloads(small_task()), ("samples",), 3)
+    assert all("train_with" in reason for reason in replies.failed.values())
+    assert len(replies.failed) == 4
+
+
+def test_checkpoints_keep_every_part_to_the_bit(tmp_path: Path):
+    random = np.random.default_rng(0)
+    model, momentum, second = random.normal(size=(3, 50)).astype(np.float32)
+    state = State(model, {"momentum": momentum, "second": second}, History(7))
+    write_checkpoint(tmp_path, state)
+    found = read_checkpoint(tmp_path, 7)
+    assert found is not None
+    assert found[0].tobytes() == model.tobytes()
+    assert {name: part.tobytes() for name, part in found[1].items()} == {
+        "momentum": momentum.tobytes(),
+        "second": second.tobytes(),
+    }
+    assert found[2] == 7
+
+
+@pytest.mark.parametrize("name", ["momentum", "model"])
+def test_a_part_that_was_altered_is_noticed(tmp_path: Path, name: str):
+    values = np.arange(64, dtype=np.float32)
+    write_checkpoint(tmp_path, State(values, {"momentum": values + 100}, History(1)))
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    place = path.read_bytes().index((values[5:7] + (100 if name == "momentum" else 0)).tobytes())
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    assert read_model(path) is None
+    assert read_checkpoint(tmp_path, 1) is None
