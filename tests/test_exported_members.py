@@ -7,6 +7,8 @@ import subprocess
 import sys
 from importlib.metadata import entry_points, version
 
+import pytest
+
 import fedmerit
 from fedmerit import cli
 
@@ -27,6 +29,8 @@ def test_what_is_public_is_listed():
 def test_naming_everything_public_imports_nothing_heavy():
     code = f"""
 import json, sys
+import pytest
+
 import fedmerit
 for name in fedmerit.__all__:
     if name != "TorchLearner":  # needs torch by its nature
@@ -42,3 +46,19 @@ def test_the_command_fedmerit_is_the_command_line():
     (script,) = entry_points(group="console_scripts", name="fedmerit")
     assert script.load() is cli.main
     assert version("fedmerit")
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("fedmerit", {"numpy", "pydantic", "scipy"}),
+        ("fedmerit.core.scores", {"pydantic", "rich", "safetensors"}),
+        ("fedmerit.core.round", {"pydantic", "rich", "safetensors"}),
+        ("fedmerit.tasks.registry", {"torch", "sklearn", "pandas", "datasets", "flwr_datasets"}),
+        ("fedmerit.flower.clientapp", {"torch", "sklearn", "pandas", "datasets", "flwr_datasets", "matplotlib"}),
+    ],
+)
+def test_a_room_imports_only_what_it_needs(module: str, absent: set[str]):
+    code = f"import sys, json, {module}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert absent & set(json.loads(done.stdout)) == set()

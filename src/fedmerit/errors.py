@@ -6,9 +6,9 @@ FedmeritError
 │   ├── UnknownName  a name that is in no table (lists the valid ones)
 │   ├── TableError   a table of criteria that cannot be scored
 │   ├── DataError    data that is missing, truncated or does not fit the settings
-│   └── FolderError  a folder that exists already, or that is no run
+│   └── FolderError  a folder that exists already, or that is not a run
 ├── RunStopped       somebody asked the run to stop; it can be resumed; the command line exits with 130
-└── RunFailed        the run itself could not go on; the command line exits with 1
+└── RunFailed        the run itself could not continue; the command line exits with 1
 
 Every message says the rule, what was received and the way out.
 """
@@ -48,7 +48,7 @@ class DataError(UserError):
 
 
 class FolderError(UserError):
-    """A folder that exists already, or that is no run."""
+    """A folder that exists already, or that is not a run."""
 
 
 class RunStopped(FedmeritError):
@@ -56,7 +56,7 @@ class RunStopped(FedmeritError):
 
 
 class RunFailed(FedmeritError):
-    """The run could not go on."""
+    """The run could not continue."""
 
 
 def did_you_mean(got: str, valid: Iterable[str]) -> str:

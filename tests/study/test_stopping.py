@@ -66,7 +66,7 @@ def test_a_stopped_and_killed_study_ends_with_the_bits_of_one_that_was_not(toml:
     os.kill(first.pid, signal.SIGINT)  # the study alone: it tells its workers
     _, errors = first.communicate(timeout=60)
     assert first.returncode == 130, errors
-    assert f"2 of 2 runs to go; go on with: fedmerit compare {toml} --out {folder}" in errors
+    assert f"2 of 2 runs to go; resume with: fedmerit compare {toml} --out {folder}" in errors
     assert "Traceback" not in errors
     stopped = played(folder)
     assert all(0 < rounds < ROUNDS for rounds in stopped.values()), stopped
@@ -97,6 +97,6 @@ def test_a_second_ctrl_c_ends_at_once(toml: Path, tmp_path: Path):
         time.sleep(0.3)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "go on with: fedmerit compare" in errors
+    assert "resume with: fedmerit compare" in errors
     assert "Traceback" not in errors
     assert set(Study.load(folder).unfinished.values()) == {0}

@@ -67,12 +67,12 @@ def _root(
 
 @contextmanager
 def stoppable(again: str) -> Iterator[None]:
-    """Tell the command that goes on with what was stopped."""
+    """Tell the command that resumes what was stopped."""
     try:
         yield
     except (RunStopped, KeyboardInterrupt) as stop:
         err_console.print(
-            f"{str(stop) or 'stopped at once'}; go on with: {again}",
+            f"{str(stop) or 'stopped at once'}; resume with: {again}",
             markup=False,
             soft_wrap=True,
         )

@@ -44,7 +44,7 @@ def read_criteria(path: Path) -> CriteriaFile:
     except FileNotFoundError:
         raise TableError(f"no file {path}; give a CSV file with a header such as client,DS,CB,IS") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path} is no CSV text: {error}") from None
+        raise TableError(f"{path} is not CSV text: {error}") from None
     except OSError as error:
         raise TableError(f"cannot read {path}: {error.strerror}") from None
     if len(lines) < 2:

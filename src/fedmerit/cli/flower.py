@@ -25,7 +25,7 @@ RUNS = Path("runs/flower")
 
 
 class _RunUnlessNamed(TyperGroup):
-    """A first word that is no command is a configuration to run."""
+    """A first word that is not a command is a configuration to run."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         named = not args or args[0] in self.commands or args[0] == "--help"

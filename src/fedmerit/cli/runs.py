@@ -42,7 +42,7 @@ def run(
     """Run a federation and keep everything it did in a folder.
 
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
-    round; --resume goes on, to the very bits of a run that was never stopped.
+    round; --resume continues it, to the very bits of a run that was never stopped.
     """
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
@@ -51,7 +51,7 @@ def run(
 
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
-        raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to go on with one")
+        raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to continue one")
     done = 0
     if resume:
         with open_ledger(resume) as ledger:

@@ -35,14 +35,16 @@ def report(
 @app.command(epilog="Example:  fedmerit compare examples/study.toml --out runs/study")
 def compare(
     study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="Rows and seeds.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="The study's folder: new, or the same again to go on.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help="The study's folder: new, or an earlier one to resume.", show_default=False)
+    ],
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
 
     STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
-    clients. Ctrl-C stops; the same command goes on, also with more seeds or rows.
+    clients. Ctrl-C stops; the same command resumes it, also with more seeds or rows.
     """
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, progress
@@ -67,7 +69,7 @@ def compare(
 @app.command(epilog="Example:  fedmerit reproduce pmcfl-table4 --out runs/table4 --page table4.md")
 def reproduce(
     name: Annotated[str | None, typer.Argument(help="What to reproduce; --list has the names.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder: new, or the same again to go on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder: new, or an earlier one to resume.")] = None,
     scale: Annotated[str, typer.Option(help="small (minutes), medium (hours) or paper (as published).")] = "small",
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of every row: 1, 2, ...")] = 5,
     rows: Annotated[
@@ -81,7 +83,7 @@ def reproduce(
 ) -> None:
     """Run a published table or figure again, published and measured side by side.
 
-    Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command goes on.
+    Paired seeds and intervals in every cell, known errata marked in place. Ctrl-C stops; the same command resumes it.
     See docs/reproduce.md.
     """
     from fedmerit.papers.reproduce import find_reproduction

@@ -45,7 +45,7 @@ class Loopback:
     certificates: Certificates | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
-    """Where in its log each process begins: one that is started again goes on in the same file."""
+    """Where in its log each process begins: one that is started again continues the same file."""
 
     @property
     def address(self) -> str:
@@ -101,7 +101,7 @@ class Loopback:
         self.start(name, "flwr", "run", str(app), NAME, "--stream")
 
     def start(self, name: str, *command: str) -> None:
-        """Start a process in a group of its own; what it says goes on in its log."""
+        """Start a process in a group of its own; what it says is appended to its log."""
         with (self.folder / f"{name}.log").open("ab") as log:
             self.begins[name] = log.tell()
             self.processes[name] = subprocess.Popen(

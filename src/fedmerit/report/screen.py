@@ -1,4 +1,4 @@
-"""What a run shows on the screen: progress while it goes on, tables at the end."""
+"""What a run shows on the screen: progress while it runs, tables at the end."""
 
 from __future__ import annotations
 

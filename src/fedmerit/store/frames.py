@@ -51,17 +51,17 @@ def _rounds(ledger: Ledger) -> Iterator[Line]:
 def _clients(ledger: Ledger) -> Iterator[Line]:
     """A line per evaluated round and client: its local test; accuracy None without test rows."""
     names = ledger.names()
-    for round, client, correct, size in ledger.evaluations():
-        who = {"round": round, "client": client, "name": names[client]}
+    for index, client, correct, size in ledger.evaluations():
+        who = {"round": index, "client": client, "name": names[client]}
         yield who | {"correct": correct, "size": size, "accuracy": correct / size if size else None}
 
 
 def _weights(ledger: Ledger) -> Iterator[Line]:
     """A line per round and client that was weighed: how it came to its weight, with facts, criteria, normalised."""
     names = ledger.names()
-    for round in range(1, ledger.last_round() + 1):
-        for one in ledger.weights(round):
-            who = {"round": round, "client": one.id, "name": names[one.id]}
+    for index in range(1, ledger.last_round() + 1):
+        for one in ledger.weights(index):
+            who = {"round": index, "client": one.id, "name": names[one.id]}
             earned = {"weight": one.weight, "score": one.score, "group": one.group}
             parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
             yield who | earned | {f"{part} {key}": value for part, of in parts.items() for key, value in of.items()}
@@ -76,16 +76,16 @@ def _rewards(ledger: Ledger) -> Iterator[Line]:
 def _audits(ledger: Ledger) -> Iterator[Line]:
     """A line per audited round, client (or the server) and objective."""
     names = ledger.names()
-    for round, client, objective, value in ledger.audits():
+    for index, client, objective, value in ledger.audits():
         name = "server" if client == SERVER else names[client]
-        yield {"round": round, "client": client, "name": name, "objective": objective, "value": value}
+        yield {"round": index, "client": client, "name": name, "objective": objective, "value": value}
 
 
 def _candidates(ledger: Ledger) -> Iterator[Line]:
     """A line per weighting that a search thought of, in the order of visiting."""
-    for round in range(1, ledger.last_round() + 1):
-        for place, result in enumerate(ledger.candidates(round)):
-            yield {"round": round, "place": place} | asdict(result) | {"same": ", ".join(result.same)}
+    for index in range(1, ledger.last_round() + 1):
+        for place, result in enumerate(ledger.candidates(index)):
+            yield {"round": index, "place": place} | asdict(result) | {"same": ", ".join(result.same)}
 
 
 def _events(ledger: Ledger) -> Iterator[Line]:

@@ -26,9 +26,9 @@ class LeafMetric(NamedTuple):
 def leaf_metrics(ledger: Ledger) -> Iterator[LeafMetric]:
     """A line per evaluated round and client that has test rows."""
     names = ledger.names()
-    for round, client, correct, size in ledger.evaluations():
+    for index, client, correct, size in ledger.evaluations():
         if size:
-            yield LeafMetric(names[client], round, "", size, "test", correct / size)
+            yield LeafMetric(names[client], index, "", size, "test", correct / size)
 
 
 def write_leaf_metrics(ledger: Ledger, path: Path) -> None:

@@ -108,11 +108,11 @@ class Ledger:
             for table, rows in rows_of(record).items():
                 _insert(db, table, rows)
 
-    def forget_after(self, round: int) -> None:
+    def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
             for table in TABLES:
-                db.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
+                db.execute(f"DELETE FROM {table} WHERE round > ?", (index,))
 
     def note(self, event: Event) -> None:
         """Something that happened outside of a round."""
@@ -142,12 +142,12 @@ class Ledger:
         best = self._db.execute("SELECT max(quality) FROM rounds").fetchone()[0]
         return SearchState(row[0], row[1], best) if row else SearchState()
 
-    def candidates(self, round: int) -> list[CandidateResult]:
+    def candidates(self, index: int) -> list[CandidateResult]:
         """The weightings that the search of a round thought of, in the order of visiting; empty without a search."""
         query = "SELECT weighting, same, quality, exchange, chosen FROM candidates WHERE round = ? ORDER BY place"
         return [
             CandidateResult(weighting, tuple(json.loads(same)), quality, exchange, bool(chosen))
-            for weighting, same, quality, exchange, chosen in self._db.execute(query, (round,))
+            for weighting, same, quality, exchange, chosen in self._db.execute(query, (index,))
         ]
 
     def meta(self) -> dict[str, str]:
@@ -165,13 +165,13 @@ class Ledger:
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
         return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
 
-    def weights(self, round: int) -> list[ClientWeight]:
+    def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
         columns = "client, facts, criteria, normalised, score, weight, grp"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight, group)
-            for client, facts, raw, table, score, weight, group in self._db.execute(query, (round,))
+            for client, facts, raw, table, score, weight, group in self._db.execute(query, (index,))
         ]
 
     def contributions(self) -> dict[int, tuple[int, float]]:
@@ -180,9 +180,9 @@ class Ledger:
         query = f"SELECT client, count(*), sum({rows}) FROM weights GROUP BY client"
         return {client: (rounds, total) for client, rounds, total in self._db.execute(query)}
 
-    def rewards(self, round: int | None = None) -> list[Rewarded]:
+    def rewards(self, index: int | None = None) -> list[Rewarded]:
         """What clients got back in a round, or in all; empty where all share one model."""
-        where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
+        where, values = ("", ()) if index is None else (" WHERE round = ?", (index,))
         return [
             Rewarded(*row)
             for row in self._db.execute(
@@ -192,9 +192,9 @@ class Ledger:
             )
         ]
 
-    def audits(self, round: int | None = None) -> list[tuple[int, int, str, float | None]]:
+    def audits(self, index: int | None = None) -> list[tuple[int, int, str, float | None]]:
         """(round, client, objective, value), client -1 being the server; of one round or of all."""
-        where, values = ("", ()) if round is None else (" WHERE round = ?", (round,))
+        where, values = ("", ()) if index is None else (" WHERE round = ?", (index,))
         return self._db.execute(f"SELECT round, client, objective, value FROM audits{where}", values).fetchall()
 
     def pair_distances(self) -> PairDistances:
@@ -204,7 +204,7 @@ class Ledger:
             pairs = pairs.after(ids.tolist(), distances)
         return pairs
 
-    def distances(self, round: int) -> tuple[Matrix, Matrix]:
+    def distances(self, index: int) -> tuple[Matrix, Matrix]:
         """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.
 
         Both (clients, clients), NaN for who never met. Groups are made of the round's own clients alone: older entries
@@ -212,8 +212,8 @@ class Ledger:
         """
         number = len(self.names())
         distances, ages = np.full((2, number, number), np.nan)
-        for ids, square, at in self._distances(round):
-            distances[np.ix_(ids, ids)], ages[np.ix_(ids, ids)] = square, round - at
+        for ids, square, at in self._distances(index):
+            distances[np.ix_(ids, ids)], ages[np.ix_(ids, ids)] = square, index - at
         return distances, ages
 
     def _distances(self, upto: int) -> Iterator[tuple[NDArray[np.int64], Matrix, int]]:
@@ -236,12 +236,12 @@ class Ledger:
         table = np.full((len(rounds), len(self.names())), np.nan)
         known = rows[:, 3] > 0
         table[places[known], rows[known, 1]] = rows[known, 2] / rows[known, 3]
-        return [int(round) for round in rounds], table
+        return [int(number) for number in rounds], table
 
-    def events(self, round: int | None = None) -> list[Event]:
+    def events(self, index: int | None = None) -> list[Event]:
         """Who was left out and why, and the notes on the weights; of one round or of all."""
-        where = "" if round is None else " WHERE round = ?"
-        values = () if round is None else (round,)
+        where = "" if index is None else " WHERE round = ?"
+        values = () if index is None else (index,)
         return [
             Event(*row)
             for row in self._db.execute(f"SELECT round, client, kind, text FROM events{where} ORDER BY rowid", values)
