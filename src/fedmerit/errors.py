@@ -6,7 +6,7 @@ FedmeritError
 │   ├── UnknownName  a name that is in no table (lists the valid ones)
 │   ├── TableError   a table of criteria that cannot be scored
 │   ├── DataError    data that is missing, truncated or does not fit the settings
-│   └── FolderError  a folder that exists already, or that is no run
+│   └── FolderError  a folder that exists already, or that is not a run
 ├── RunStopped       somebody asked the run to stop; it can be resumed; the command line exits with 130
 └── RunFailed        the run itself could not go on; the command line exits with 1
 
@@ -20,11 +20,26 @@ from collections.abc import Iterable
 
 
 class FedmeritError(Exception):
-    """Anything this package raises on purpose."""
+    """Anything this package raises on purpose; the message says the rule, what was received and the way out.
+
+    >>> try:
+    ...     raise UnknownName("score", "owe", ["owa", "product"])
+    ... except FedmeritError as error:
+    ...     print(error)
+    unknown score 'owe' (did you mean 'owa'?); valid: owa, product
+    """
 
 
 class UserError(FedmeritError):
-    """A mistake the caller can put right."""
+    """A mistake that the caller can put right: a setting, a name, a table, data or a folder.
+
+    >>> from fedmerit import prioritized
+    >>> try:
+    ...     prioritized()
+    ... except UserError as error:
+    ...     print(error)
+    a recipe has at least one criterion
+    """
 
 
 class ConfigError(UserError):
@@ -48,7 +63,7 @@ class DataError(UserError):
 
 
 class FolderError(UserError):
-    """A folder that exists already, or that is no run."""
+    """A folder that exists already, or that is not a run."""
 
 
 class RunStopped(FedmeritError):
