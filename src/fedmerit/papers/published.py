@@ -52,7 +52,7 @@ class RoundsTable:
 
 
 class Errors(NamedTuple):
-    """One matrix of PMCFL's Tables 3, 5 and 7: test images by whether DS and the row's run are right [PMCFL, sec. 6]."""
+    """A matrix of Tables 3, 5 and 7 [PMCFL, sec. 6]: test images by whether DS and the row's run are right."""
 
     both_wrong: int
     ds_wrong: int
