@@ -111,6 +111,16 @@ def test_every_score_is_documented() -> None:
     held(table(chapter("docs/criteria.md", "Scores")), wanted)
 
 
+def test_the_plan_of_the_house_names_every_room_and_every_file_of_the_core() -> None:
+    source = Path(fedmerit.__file__).parent
+    page = chapter("docs/design.md", "Rooms")
+    assert {name.rstrip("/") for name in re.findall(r"^\| `(\w+/)` \|", page, flags=re.M)} == {
+        path.name for path in source.iterdir() if (path / "__init__.py").exists()
+    }
+    named = re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page.partition("| `core/` |")[2])))
+    assert sorted(named) == sorted(path.stem for path in (source / "core").glob("[a-z]*.py"))
+
+
 def keys_in(text: str) -> dict[str, str]:
     """The keys that a part of the page lists, with their defaults."""
     return dict(re.findall(r"^\| `(\w+(?:\.\w+)+)` \| (.*?) \|", text, flags=re.M))
