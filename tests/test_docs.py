@@ -186,6 +186,12 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(0.5 < float(accuracy) <= 1 for accuracy in printed[0].split())
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_examples_import_is_there(page: Path) -> None:
+    for module, names in re.findall(r"^from (fedmerit[\w.]*) import ([\w, ]+)$", page.read_text(), flags=re.M):
+        assert [name for name in names.split(", ") if not hasattr(importlib.import_module(module), name)] == [], module
+
+
 def test_the_parts_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (ROOT / "docs/add-a-criterion.md").read_text()
     names: dict[str, object] = {"__name__": "builtins"}  # a module that dataclasses can look up
