@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -25,7 +28,10 @@ from fedmerit.config.schema import (
 )
 from fedmerit.config.scores import SCORES
 from fedmerit.config.task import PARTITIONS
+from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Validated
+from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
+from fedmerit.core.objectives import Overall
 from fedmerit.study.plan import Plan, Row
 
 ROOT = Path(__file__).parents[1]
@@ -34,9 +40,85 @@ CITATION = r"\[((?:PMCFL|DAFL|M2F|FedVal)(?:, [^\[\]]+)?)\](?!\()"
 """A place in a paper, as docstrings name it: [PMCFL, eq. 6]."""
 
 
+def row(*cells: str) -> str:
+    """A line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def chapter(page: str, title: str) -> str:
+    """The text of a page under one heading."""
+    return (ROOT / page).read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def table(text: str) -> list[str]:
+    """The lines of the tables in a text whose first cell is code."""
+    return re.findall(r"^\| `.*\|$", text, flags=re.M)
+
+
+def held(lines: list[str], wanted: list[str]) -> None:
+    """A page has the wanted lines and no others; what is missing is printed, ready to be pasted."""
+    missing, wrong = [line for line in wanted if line not in lines], [line for line in lines if line not in wanted]
+    assert not missing + wrong, "\n".join(["missing:", *missing, "not true, or not there any more:", *wrong])
+    assert len(lines) == len(wanted)
+
+
+def summary(name: str) -> str:
+    """What the first line of a public name's docstring says; of a criterion such as DS, what it is about."""
+    value = getattr(fedmerit, name)
+    return value.about if isinstance(value, Measured) else (inspect.getdoc(value) or "").partition("\n")[0]
+
+
 def test_every_public_name_is_documented_and_no_other() -> None:
-    named = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/api.md").read_text(), flags=re.M)
-    assert sorted(named) == sorted(fedmerit.__all__)
+    page = (ROOT / "docs/api.md").read_text().partition("\n## From its room\n")[0]
+    held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
+
+
+def test_what_is_imported_from_a_room_is_there() -> None:
+    lines = table(chapter("docs/api.md", "From its room"))
+    assert len(lines) > 20
+    for line in lines:
+        module, *names = re.findall(r"`([\w.]+)`", line)
+        assert [name for name in names if not hasattr(importlib.import_module(module), name)] == [], module
+
+
+def fact_row(fact: Fact) -> str:
+    limits = f"{fact.low:g} or more" if fact.high is None else f"{fact.low:g}..{fact.high:g}"
+    source = "server" if fact.source == "server" else "client's rows" if fact.measure else "client's training"
+    return row(f"`{fact.name}`", fact.about, limits, source)
+
+
+def criterion_row(one: Criterion) -> str:
+    return row(f"`{one.name}`", one.family, code(one.required_facts), "yes" if one.degree else "no", one.about)
+
+
+def test_every_fact_is_documented() -> None:
+    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE")]
+    held(table(chapter("docs/criteria.md", "Facts")), [fact_row(fact) for fact in [*FACTS.values(), *families]])
+
+
+def test_every_criterion_is_documented() -> None:
+    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE"))]
+    wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
+    held(table(chapter("docs/criteria.md", "Criteria")), wanted)
+
+
+def test_every_score_is_documented() -> None:
+    wanted = [row(f"`{name}`", f"`{score.about}`", code(score.options())) for name, score in SCORES.items()]
+    held(table(chapter("docs/criteria.md", "Scores")), wanted)
+
+
+def test_the_plan_of_the_house_names_every_room_and_every_file_of_the_core() -> None:
+    source = Path(fedmerit.__file__).parent
+    page = chapter("docs/design.md", "Rooms")
+    assert {name.rstrip("/") for name in re.findall(r"^\| `(\w+/)` \|", page, flags=re.M)} == {
+        path.name for path in source.iterdir() if (path / "__init__.py").exists()
+    }
+    named = re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page.partition("| `core/` |")[2])))
+    assert sorted(named) == sorted(path.stem for path in (source / "core").glob("[a-z]*.py"))
 
 
 def keys_in(text: str) -> dict[str, str]:
@@ -71,7 +153,7 @@ def test_every_key_is_documented_with_its_default() -> None:
 def test_the_options_of_every_partition_are_documented() -> None:
     page = (ROOT / "docs/configuration.md").read_text()
     for partition, options in PARTITIONS.items():
-        assert f"| `{partition}` | {', '.join(f'`{key}`' for key in options) or 'none'} |" in page
+        assert f"| `{partition}` | {code(options)} |" in page
 
 
 def test_every_key_of_a_study_is_documented() -> None:
@@ -81,13 +163,6 @@ def test_every_key_of_a_study_is_documented() -> None:
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
-
-
-def test_every_score_is_documented() -> None:
-    pages = (ROOT / "docs/configuration.md").read_text(), (ROOT / "docs/papers.md").read_text()
-    assert all(f"`{name}`" in page for name in SCORES for page in pages)
-    for name, score in SCORES.items():
-        assert f"| `{name}` | {', '.join(f'`{key}`' for key in score.options()) or 'none'} |" in pages[0]
 
 
 def test_every_command_is_in_the_readme() -> None:
@@ -111,13 +186,22 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(0.5 < float(accuracy) <= 1 for accuracy in printed[0].split())
 
 
-def test_the_criterion_of_the_guide_runs() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_examples_import_is_there(page: Path) -> None:
+    for module, names in re.findall(r"^from (fedmerit[\w.]*) import ([\w, ]+)$", page.read_text(), flags=re.M):
+        assert [name for name in names.split(", ") if not hasattr(importlib.import_module(module), name)] == [], module
+
+
+def test_the_parts_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (ROOT / "docs/add-a-criterion.md").read_text()
     names: dict[str, object] = {"__name__": "builtins"}  # a module that dataclasses can look up
-    exec(compile(re.findall(r"```python\n(.*?)```", guide, flags=re.S)[0], "guide", "exec", dont_inherit=True), names)
+    example = "".join(re.findall(r"```python\n(.*?)```", guide, flags=re.S))
+    exec(compile(example, "guide", "exec", dont_inherit=True), names)
+    assert capsys.readouterr().out == "[0.57142857 0.42857143]\n"
     task = fedmerit.load_task("digits", clients=6)
-    run = fedmerit.federate(task, names["recipe"], rounds=2, fraction=0.5)  # type: ignore[arg-type]
-    assert all("freshness" in row.criteria for row in run.explain(2))
+    for name in ("recipe", "cautious"):
+        run = fedmerit.federate(task, names[name], rounds=2, fraction=0.5)  # type: ignore[arg-type]
+        assert all("freshness" in row.criteria for row in run.explain(2))
 
 
 def test_citations_lead_to_the_papers_page() -> None:
@@ -126,3 +210,13 @@ def test_citations_lead_to_the_papers_page() -> None:
     pages = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
     cited = {place for page in pages for place in re.findall(CITATION, page.read_text())}
     assert {place for place in cited if re.sub("[^a-z0-9]+", "-", place.lower()).strip("-") not in known} == set()
+
+
+def test_formulas_stand_where_the_papers_page_says() -> None:
+    for line in re.findall(r"^\|.*`.*\|$", chapter("docs/papers.md", "Where it stands"), flags=re.M):
+        _, files, names, _ = line.split(" |")
+        paths = re.findall(r"`([\w/]+)\.py`", files)
+        modules = [importlib.import_module(f"fedmerit.{path.replace('/', '.')}") for path in paths]
+        owners = [*modules, *(kind for module in modules for kind in vars(module).values() if isinstance(kind, type))]
+        for name in re.findall(r"`[\w.]*?(\w+)`", names):
+            assert any(hasattr(owner, name) for owner in owners), f"{name} is not in {files}"

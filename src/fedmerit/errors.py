@@ -20,11 +20,26 @@ from collections.abc import Iterable
 
 
 class FedmeritError(Exception):
-    """Anything this package raises on purpose."""
+    """Anything this package raises on purpose; the message says the rule, what was received and the way out.
+
+    >>> try:
+    ...     raise UnknownName("score", "owe", ["owa", "product"])
+    ... except FedmeritError as error:
+    ...     print(error)
+    unknown score 'owe' (did you mean 'owa'?); valid: owa, product
+    """
 
 
 class UserError(FedmeritError):
-    """A mistake the caller can put right."""
+    """A mistake that the caller can put right: a setting, a name, a table, data or a folder.
+
+    >>> from fedmerit import prioritized
+    >>> try:
+    ...     prioritized()
+    ... except UserError as error:
+    ...     print(error)
+    a recipe has at least one criterion
+    """
 
 
 class ConfigError(UserError):

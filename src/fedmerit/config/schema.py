@@ -52,7 +52,11 @@ __all__ = [
 
 
 class Config(Section):
-    """One run, completely."""
+    """One run, completely: [task], [train], [recipe] and [run]; docs/configuration.md has every key.
+
+    >>> Config().recipe.name, Config().run.rounds
+    ('fedavg', 20)
+    """
 
     task: TaskConfig = TaskConfig()
     train: TrainConfig = TrainConfig()
@@ -71,6 +75,9 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
     """Read a TOML file, or begin with the defaults, and apply `key=value` overrides such as `train.lr=0.05`.
 
     An override that makes another choice (`recipe.name=fedavg`) drops the keys of the file that do not go with it.
+
+    >>> load_config(None, ["recipe.name=prioritized", "recipe.priority=LD > DS"]).recipe.priority
+    ('LD', 'DS')
     """
     values = {} if path is None else read_toml(Path(path))
     override(values, overrides)

@@ -21,7 +21,14 @@ LARGEST = 16  # 2**16 coalitions; beyond that nobody can state a capacity
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A monotone set function with mu(empty) = 0 and mu(all) = 1; `values[mask]` is mu of the coalition."""
+    """How much each coalition of criteria counts: a monotone set function with mu(empty) = 0 and mu(all) = 1.
+
+    `values[mask]` is mu of the coalition: bit i of the mask is criterion i. `additive`, `symmetric` and `two_additive`
+    make one from fewer numbers.
+
+    >>> Capacity.two_additive([0.5, 0.5], {(0, 1): 0.4}).values
+    (0.0, 0.3, 0.3, 1.0)
+    """
 
     values: tuple[float, ...]
 

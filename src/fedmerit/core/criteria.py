@@ -65,7 +65,11 @@ Values: TypeAlias = Callable[[Cohort, History], Vector]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Measured:
-    """A criterion made of a function; `criterion` and `reported` make them."""
+    """A criterion made of a function; `criterion` and `reported` make them.
+
+    >>> CB, CB.about, CB.required_facts
+    (CB, 'class balance: rarest class / commonest class', ('balance',))
+    """
 
     name: str
     family: Family
@@ -85,7 +89,13 @@ class Measured:
 def criterion(
     name: str, family: Family, about: str, *, facts: Sequence[str] = (), degree: bool = False
 ) -> Callable[[Values], Measured]:
-    """A criterion of a function of the cohort and the history.
+    """A criterion made of a function of the cohort and the history.
+
+    name    what people and configuration call it
+    family  what it speaks about
+    about   one line for lists and reports
+    facts   the facts that it reads, by name; none: the server knows enough
+    degree  whether its values lie in 0..1 by themselves
 
     >>> @criterion("Square", Family.DATA, "samples squared", facts=["samples"])
     ... def square(cohort, history):

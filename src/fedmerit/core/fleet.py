@@ -40,6 +40,12 @@ class Server:
     rows     rows to score models on; None where the server has none
     limits   the most that a client may claim, by fact: what the federation knows of it
     faster   another way to ask models about `rows` with the same answers, for example on several cores
+
+    >>> from fedmerit import load_task
+    >>> task = load_task("digits", clients=4)
+    >>> server = Server(task.federation.names, task.learner, limits={"labels": 10})
+    >>> len(server.first_model(seed=0)) == sum(server.layers())
+    True
     """
 
     names: tuple[str, ...]
@@ -103,7 +109,17 @@ class PersonalClients(Protocol):
 
 
 class Fleet(Judges, PersonalClients, Protocol):
-    """The clients. A client that fails is named in the replies; it never ends the round."""
+    """The clients, wherever they are. A client that fails is named in the replies; it never ends the round.
+
+    `run_on` plays a configuration on any fleet.
+
+    >>> from fedmerit import load_task
+    >>> from fedmerit.fleet.local import LocalFleet
+    >>> with LocalFleet(load_task("digits", clients=4), workers=1) as fleet:
+    ...     evaluation = fleet.evaluate([fleet.server.first_model(seed=0)])[0]
+    >>> len(evaluation.local)
+    4
+    """
 
     @property
     def server(self) -> Server:

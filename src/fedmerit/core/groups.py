@@ -92,8 +92,9 @@ class OneGroup:
 
 @dataclass(frozen=True, slots=True)
 class ByCosine:
-    """Agglomerative, by R_ij = 1 - cos(update_i, update_j) in 0..2: the nearest two groups are merged while nearer than
-    a cut [M2F, Alg. 2].
+    """Groups of clients whose updates point the same way: R_ij = 1 - cos(update_i, update_j) in 0..2 [M2F, Alg. 2].
+
+    Agglomerative: the nearest two groups are merged while they are nearer than a cut.
 
     `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
     summed updates (`centroid`). `cut` says where to stop and `at` is its level:
@@ -109,6 +110,10 @@ class ByCosine:
     clients with their own models learn, their updates become noise, and the mean still knows who is like whom.
 
     Clients whose update is zero point nowhere: they form a group of their own.
+
+    >>> updates = Updates(np.array([[1, 0], [2, 0], [0, 1], [0, 3]], dtype=np.float32))
+    >>> ByCosine()(updates, range(4), PairDistances()).labels.tolist()
+    [0, 0, 1, 1]
     """
 
     linkage: Linkage = "average"

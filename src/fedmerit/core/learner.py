@@ -15,7 +15,18 @@ class Learner(Protocol):
     """A model as one flat float32 row, and how a client improves it.
 
     With several workers a learner is sent to other processes once, so it must be picklable: a frozen dataclass is.
-    The same arguments must give the same bits.
+    The same arguments must give the same bits. `TorchLearner` is one; examples/sklearn_task.py has another.
+
+    >>> class Commonest:
+    ...     def start(self, seed):
+    ...         return np.zeros(10, np.float32)
+    ...     def train(self, model, samples, seed, epochs=None):
+    ...         return np.bincount(samples.y, minlength=10).astype(np.float32)
+    ...     def predict(self, model, x):
+    ...         return np.full(len(x), model.argmax())
+    >>> learner, rows = Commonest(), Samples(np.zeros((3, 1)), np.array([2, 2, 7]), classes=10)
+    >>> learner.predict(learner.train(learner.start(0), rows, seed=0), rows.x).tolist()
+    [2, 2, 2]
     """
 
     def start(self, seed: int) -> Model:

@@ -46,7 +46,12 @@ class Predictions:
 
 
 class Objective(Protocol):
-    """One number per model; NaN where the rows cannot tell."""
+    """What a server asks of models on rows of its own: one number per model, 0..1; NaN where the rows cannot tell.
+
+    >>> say = Predictions(y=np.array([0, 1]), classes=2, attributes={}, predicted=np.array([[0, 0], [0, 1]]))
+    >>> find_objective("accuracy")(say).tolist()
+    [0.5, 1.0]
+    """
 
     @property
     def name(self) -> str:

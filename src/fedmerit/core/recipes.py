@@ -42,11 +42,23 @@ ACCEPTANCE = Acceptance()
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a round's facts and updates become weights, and what clients get for them.
+    """An algorithm as one value: how facts and updates become weights, and what clients get for them.
 
-    Without `own` all clients train one model. With it each has its own and is rewarded with a part of its group's
-    aggregate, if `acceptance` lets it; its training is kept or reset. `initial` is the share of clients that make the
-    first model. `rho` is a client's part in the merged model that the server scores for `Validated` criteria.
+    criteria    the columns of the table, most important first
+    score       table row -> number
+    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `none`
+    when_zero   where every score is 0: weigh by `samples`, `uniform`ly, or `keep` the model
+    search      how the weighting of a round is chosen
+    grouping    who is aggregated together
+    personal    None: all train one model. `keep`, `reset`: each client has a personal model and is rewarded with a part
+                of its group's aggregate; its own training is kept, or reset before
+    reward      what part that is; `acceptance` is the client's test of it
+    initial     the share of the clients that make the first model
+    rho         a client's part in the merged model that the server scores for `Validated` criteria
+
+    >>> from fedmerit import CB, DS, Recipe
+    >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
+    ('samples', 'balance')
     """
 
     criteria: tuple[Criterion, ...]
@@ -133,7 +145,11 @@ class Recipe:
 
 
 def fedavg() -> Recipe:
-    """Weights in proportion to the number of samples: the single criterion DS."""
+    """Weights in proportion to the number of samples: the single criterion DS [FedAvg].
+
+    >>> fedavg().priority
+    ('DS',)
+    """
     return Recipe(criteria=(DS,))
 
 
@@ -143,7 +159,14 @@ def prioritized(
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """PMCFL: criteria in the order of their priority, prioritized scoring unless another score is given."""
+    """Criteria in the order of their priority, prioritized scoring unless another score is given [PMCFL].
+
+    With `normalise="sum"` (the paper) a priority hardly moves weights among many clients; "max" makes it count.
+
+    >>> from fedmerit import DS, LD
+    >>> prioritized(LD, DS, normalise="max").priority
+    ('LD', 'DS')
+    """
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero)
 
 
@@ -154,7 +177,12 @@ def device_aware(
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """DAFL: as `prioritized`, and in each round the clients' accuracy decides on the order."""
+    """As `prioritized`, and in each round the clients' accuracy decides on the order [DAFL, Alg. 1].
+
+    >>> from fedmerit import DS, LD
+    >>> list(device_aware(DS, LD).weightings)
+    ['DS > LD', 'LD > DS']
+    """
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
 
 
@@ -166,7 +194,17 @@ def m2f(
     acceptance: Acceptance = ACCEPTANCE,
     initial: float = 0.1,
 ) -> Recipe:
-    """M2F: groups of like updates; quality = participation x computation x data ratio; rewards by quality."""
+    """Groups of like updates; quality = participation x computation x data ratio; rewards by quality [M2F].
+
+    criteria    those to multiply; none: the paper's three
+    grouping    `ByCosine`, with its linkage and cut
+    reward      `TopShare`: the largest entries of the group's aggregate, as many as the quality earned
+    personal    a client's own training is kept before the reward is added, or `reset`
+    initial     the share of the clients that make the first model
+
+    >>> m2f().priority
+    ('Participation', 'Computation', 'DataRatio')
+    """
     return Recipe(
         criteria=criteria or (PARTICIPATION, COMPUTATION, DATA_RATIO),
         score=Product(),
@@ -187,7 +225,16 @@ def fedval(
     normalise: Normalise = "none",
     rho: Rho = 0.5,
 ) -> Recipe:
-    """FedVal: p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server."""
+    """p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server [FedVal, eq. 2].
+
+    objectives  by name, as `fedmerit objectives` lists them, or as values
+    gamma       their importances; none: all alike
+    rank, top   put ranks in place of the scores, see `Ranked`
+    rho         the client's part in the merged model that is scored
+
+    >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
+    ('validated:accuracy', 'validated:parity:sex')
+    """
     found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
     score: Score = WeightedMean(shares_of(gamma, len(found)))
     return Recipe(
@@ -210,10 +257,18 @@ def shares_of(gamma: Sequence[float], number: int) -> tuple[float, ...]:
 
 
 def qffl(q: float = 1.0) -> Recipe:
-    """q-FFL's weights: a client counts by its loss to the power q."""
+    """A client counts by its loss to the power q: the weights of q-FFL [q-FFL].
+
+    >>> qffl(q=2).client_facts
+    ('samples', 'loss')
+    """
     return Recipe(criteria=(LossPower(q),), normalise="max", when_zero="uniform")
 
 
 def agnostic(eta: float = 0.1) -> Recipe:
-    """Agnostic weights: the clients that fare worst are raised round by round."""
+    """exp(eta * losses so far): the clients that fare worst are raised round by round [AFL].
+
+    >>> agnostic(eta=0.5).priority
+    ('Agnostic',)
+    """
     return Recipe(criteria=(Agnostic(eta),), normalise="max", when_zero="uniform")

@@ -66,6 +66,10 @@ class TopShare:
     `share`: the client's weight q_i / sum q (the paper), or q_i / max q, so that the best gets all. `largest`: by
     magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
     of num_i. With `exclude_own` the client's own part w_i * update_i is taken out before. Of equal entries: the first.
+
+    >>> aggregate, updates = np.array([3, -4, 1, 0], np.float32), Updates(np.zeros((2, 4), np.float32))
+    >>> [part.values.tolist() for part in TopShare()(aggregate, np.array([0.5, 0.25]), updates, layers=[4])]
+    [[3.0, -4.0], [-4.0]]
     """
 
     share: Share = "sum"

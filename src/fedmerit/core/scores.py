@@ -120,7 +120,13 @@ def importance(table: Matrix) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Prioritized:
-    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, eq. 6]; range 0..m."""
+    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, eq. 6]; range 0..m.
+
+    lambda_1 = 1 and lambda_i = lambda_{i-1} c_{i-1}: a criterion counts as far as the better ones let it.
+
+    >>> Prioritized()(np.array([[0.5, 0.4], [0.0, 1.0]])).tolist()
+    [0.7, 0.0]
+    """
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero at one place removes every later term."""
@@ -165,7 +171,13 @@ class PrioritizedMean:
 
 @dataclass(frozen=True, slots=True)
 class WeightedMean:
-    """s = sum_i v_i c_i, weights v summing to 1; equal weights where none are given."""
+    """s = sum_i v_i c_i, weights v summing to 1; equal weights where none are given.
+
+    `weights` are in priority order, one per criterion.
+
+    >>> WeightedMean((0.75, 0.25))(np.array([[0.4, 0.8]])).tolist()
+    [0.5]
+    """
 
     weights: tuple[float, ...] = ()
 
@@ -188,7 +200,11 @@ class WeightedMean:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """s = prod_i c_i, the quality of a client [M2F, eq. 12]."""
+    """s = prod_i c_i, the quality of a client [M2F, eq. 12].
+
+    >>> Product()(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
+    [0.25, 0.0]
+    """
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero anywhere is a zero."""
@@ -245,7 +261,14 @@ AS_MANY_AS_POSSIBLE = Linear(0.5, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class OWA:
-    """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1."""
+    """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1 [Yager 1988].
+
+    Weights (1, 0) take the best value, (0, 1) the worst, equal ones the mean. `QuantifierOWA` makes them from words
+    such as "most".
+
+    >>> OWA((0.5, 0.5))(np.array([[0.25, 0.75]])).tolist()
+    [0.5]
+    """
 
     weights: tuple[float, ...]
 
@@ -303,7 +326,13 @@ class QuantifierOWA:
 
 @dataclass(frozen=True, slots=True)
 class Choquet:
-    """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order."""
+    """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order [Choquet].
+
+    The capacity mu says how much criteria count together, so that two that repeat each other do not count twice.
+
+    >>> Choquet(Capacity((0.0, 0.25, 0.25, 1.0)))(np.array([[0.25, 0.75]])).tolist()
+    [0.375]
+    """
 
     capacity: Capacity
 

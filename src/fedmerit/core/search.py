@@ -31,7 +31,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """One way to weigh a cohort: the criteria in priority order, the score and how columns are normalised."""
+    """One way to weigh a cohort: the criteria in priority order, the score and how columns are normalised.
+
+    >>> from fedmerit import Product
+    >>> Weighting(("LD", "DS"), Product(), "max").label(usual=Weighting(("DS", "LD"), Product(), "sum"))
+    'LD > DS, max'
+    """
 
     priority: tuple[str, ...]
     score: Score
@@ -72,6 +77,13 @@ class Search(Protocol):
     asks        which rows of the clients decide; None: nobody is asked
     judges      how many clients are asked first; None: all
     tolerance   weightings whose weights differ by no more total variation count as one
+
+    `Fixed` and `Backtracking` are two; a recipe takes any value with these members.
+
+    >>> from fedmerit import Product
+    >>> own = Weighting(("DS", "LD"), Product(), "max")
+    >>> [weighting.label(own) for weighting in Backtracking().weightings(own)]
+    ['DS > LD', 'LD > DS']
     """
 
     @property

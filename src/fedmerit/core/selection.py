@@ -46,6 +46,10 @@ class Schedule:
 
     `rates` are pairs (rate, how many clients), dealt in client order and again from the start until all have one:
     ((0.2, 6), (0.5, 6), (1.0, 8)) is the paper's mix. With `epochs` (least, most) each client has a number of its own.
+
+    >>> schedule = Schedule(rounds=10, rates=((0.2, 1), (1.0, 1)))
+    >>> sum(0 in schedule(index, clients=2, seed=1) for index in range(1, 11))
+    2
     """
 
     rounds: int

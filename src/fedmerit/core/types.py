@@ -35,7 +35,14 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`)."""
+    """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
+
+    x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
+    classes     the number of classes of the task, of which a client may have fewer
+
+    >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
+    3
+    """
 
     x: NDArray[Any]
     y: NDArray[np.int64]

@@ -42,7 +42,13 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A finished run: its ledger and its final model."""
+    """A finished run: its ledger and its final model; `explain` says why each client got its weight.
+
+    >>> from fedmerit import fedavg, load_task
+    >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
+    >>> [round(client.weight, 2) for client in run.explain(1)]
+    [0.25, 0.25, 0.25, 0.25]
+    """
 
     ledger: Ledger
     model: Model
@@ -100,7 +106,19 @@ def federate(
     selection: Selection | None = None,
     on_record: OnRecord | None = None,
 ) -> Run:
-    """Run a recipe on a task on this machine, with its ledger in memory; a `selection` stands for the fraction."""
+    """Run a recipe on a task on this machine, with its ledger in memory.
+
+    fraction        the share of the clients that take part in a round; a `selection` stands for it
+    workers         processes; 1 means this one. The bits do not depend on it
+    evaluate_every  test the model on all clients every k rounds, and always after the last
+    audit           objectives to write down of the model, for example ["parity:sex"]
+    on_record       called with the record of every round
+
+    >>> from fedmerit import DS, LD, load_task, prioritized
+    >>> run = federate(load_task("digits", clients=4), prioritized(LD, DS, normalise="max"), rounds=1, fraction=0.5)
+    >>> len(run.explain(1))
+    2
+    """
     settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
@@ -117,7 +135,13 @@ def federate(
 
 
 def run_config(config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task) -> Run:
-    """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors."""
+    """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors.
+
+    >>> from fedmerit import load_config
+    >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
+    >>> run_config(config, Path("runs/a")).rounds_to_target(0.0, share=1.0)
+    1
+    """
     check_new(out)
     recipe = make_recipe(config.recipe)
     task = load(config)
@@ -136,6 +160,11 @@ def resume(
     """Resume a run that was stopped or killed, to the very bits of one that was not.
 
     A configuration may be given to make sure that it is the run's; only workers and memory may differ.
+
+    >>> from fedmerit import load_config
+    >>> run = run_config(load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"]), Path("runs/b"))
+    >>> bool((resume(Path("runs/b")).model == run.model).all())
+    True
     """
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
@@ -155,7 +184,15 @@ def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_re
 
 
 def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None) -> Run:
-    """Run a configuration on any fleet into a folder; where a run was begun there, resume it."""
+    """Run a configuration on any fleet into a folder; where a run was begun there, resume it.
+
+    >>> from fedmerit import load_config
+    >>> config = load_config(None, ["task.clients=4", "run.rounds=1"])
+    >>> with LocalFleet(make_task(config), workers=1) as fleet:
+    ...     run = run_on(fleet, config, Path("runs/c"))
+    >>> run.ledger.last_round()
+    1
+    """
     recipe = make_recipe(config.recipe)
     if not folder.exists():
         with resumable(folder, "start again"):

@@ -33,7 +33,7 @@ CELEBA_ROUND = 417
 
 @dataclass(frozen=True, slots=True)
 class RoundsTable:
-    """[PMCFL, Table 2, 4 or 6]: rounds of DS until 10 %, 20 % ... of the devices are above a target; others as gains.
+    """A table of rounds [PMCFL, sec. 6]: of DS until 10 %, 20 % ... of the devices are above a target; others as gains.
 
     A gain is the rounds of DS minus those of the row. Each has one tuple of cells per target.
     """
@@ -52,7 +52,7 @@ class RoundsTable:
 
 
 class Errors(NamedTuple):
-    """One matrix of [PMCFL, Tables 3, 5 and 7]: test images by whether DS and the row's run are right."""
+    """A matrix of Tables 3, 5 and 7 [PMCFL, sec. 6]: test images by whether DS and the row's run are right."""
 
     both_wrong: int
     ds_wrong: int

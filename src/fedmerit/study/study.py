@@ -39,8 +39,11 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         jobs: the number of runs at once; default: one per core. It does not change a bit of the results.
         on_step: called after every round and at the end of every run.
 
-    >>> study = compare(load_plan("examples/study.toml"), "runs/study")  # doctest: +SKIP
-    >>> study.compared[["row", "measure", "difference", "low", "high", "verdict"]]  # doctest: +SKIP
+    >>> from fedmerit.study.plan import make_plan
+    >>> base = {"task": {"clients": 4}, "run": {"rounds": 1}}
+    >>> rows = [{"name": "FedAvg"}, {"name": "LD", "recipe": {"name": "prioritized", "priority": "LD"}}]
+    >>> compare(make_plan({"seeds": 1, "base": base, "row": rows}), "runs/study", jobs=1)
+    <Study study: 2 rows x 1 seeds, all finished>
     """
     out, jobs = Path(out), cores() if jobs is None else jobs
     if jobs < 1:
@@ -68,10 +71,16 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
+    `compared`, `figures`, `reached`, `curves`, `needed` and `events` are the frames; docs/study.md reads them.
+
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
 
-    >>> Study.load("runs/study").run("FedAvg", seed=1).accuracy  # doctest: +SKIP
+    >>> from fedmerit.study.plan import make_plan
+    >>> make_folder(Path("runs/study"))
+    >>> write_plan(make_plan({"seeds": 5, "row": [{"name": "FedAvg"}]}), Path("runs/study"))
+    >>> Study.load("runs/study")
+    <Study study: 1 rows x 5 seeds, 0 of 5 runs finished>
     """
 
     folder: Path

@@ -74,6 +74,10 @@ class Split:
     """The rows of all clients, one after the other; client i owns rows `offsets[i]:offsets[i + 1]`.
 
     Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features).
+
+    >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
+    >>> rows.sizes.tolist(), rows.samples(1, classes=2).y.tolist()
+    ([2, 1], [1])
     """
 
     x: NDArray[Any]
@@ -140,6 +144,10 @@ class Federation:
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
     that only the server has, to score models on.
+
+    >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
+    >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
+    'south'
     """
 
     names: tuple[str, ...]

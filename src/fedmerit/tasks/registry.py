@@ -43,7 +43,11 @@ class ClientHalf:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A federation's data and the learner that its clients use: everything a local fleet needs to know."""
+    """A federation's data and the learner that its clients use: everything a local fleet needs to know.
+
+    >>> load_task("digits", clients=4).server().data.limits["labels"]
+    10.0
+    """
 
     federation: Federation
     learner: Learner
@@ -70,7 +74,15 @@ def names_of(having: Callable[[TaskSpec], bool]) -> str:
 
 
 def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = None, **settings: Any) -> Task:
-    """A task by name: load_task("digits", partition="dirichlet", clients=20, train={"lr": 0.2})."""
+    """A task by name, as `fedmerit tasks` lists them, or the user's own that `module:attribute` names.
+
+    seed        of the partition: the same seed gives the same clients
+    train       settings of [train], for example {"lr": 0.2, "epochs": 1}
+    settings    those of [task]: partition, clients, model ...; docs/configuration.md has all
+
+    >>> len(load_task("digits", partition="dirichlet", alpha=0.3, clients=4, train={"lr": 0.2}).federation.names)
+    4
+    """
     values = {"task": {"data": data, **settings}, "train": dict(train or {}), "run": {"seed": seed}}
     return make_task(make_config(values))
 

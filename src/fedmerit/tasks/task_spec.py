@@ -22,7 +22,7 @@ SENSITIVE = ("attribute", "attribute-label")
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One task by name.
+    """A task by name: where its data comes from, how it may be spread over clients, which models learn it.
 
     name: what `task.data` says.
     about: one line for `fedmerit tasks`.
@@ -35,6 +35,10 @@ class TaskSpec:
     test: how clients are tested by default.
     load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
         the clients. Without them both load the whole federation and keep their half of it.
+
+    >>> from fedmerit.tasks.registry import find_task
+    >>> find_task("digits").partitions[0], find_task("digits").models[0]
+    ('iid', 'digits-mlp')
     """
 
     name: str

@@ -14,7 +14,7 @@ from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, list
 from fedmerit.papers.published import CELEBA_IMAGES, CELEBA_TESTS, MNIST_LABELS, published
 
 ALICE_AND_BOB = np.array([[0.9, 0.2, 0.4], [0.1, 0.8, 0.5]])
-"""Dataset size, clothes diversity and image sharpness in [PMCFL, Examples 4.1 and 4.2]."""
+"""Dataset size, clothes diversity and image sharpness in PMCFL's Examples 4.1 and 4.2 [PMCFL, sec. 4.3]."""
 
 
 def _softmax() -> Evidence:

@@ -1,4 +1,4 @@
-"""PMCFL's tables of rounds: averages, impossible cells, and what the prose says about them [PMCFL, Tables 2, 4, 6]."""
+"""PMCFL's tables of rounds: averages, impossible cells, and what the prose says about them [PMCFL, sec. 6]."""
 
 from __future__ import annotations
 

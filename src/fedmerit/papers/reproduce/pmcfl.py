@@ -1,4 +1,4 @@
-"""PMCFL's Tables 2 to 7 [PMCFL, sec. 5 and 6]: MNIST spread evenly and by shards, CelebA by person."""
+"""PMCFL's Tables 2 to 7 [PMCFL, sec. 6]: MNIST spread evenly and by shards, CelebA by person."""
 
 from __future__ import annotations
 
