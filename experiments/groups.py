@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from fedmerit import Run, load_config, resume, run_config
+from fedmerit import Run, resume, run_config
+from fedmerit.config.schema import load_config
 from fedmerit.core.types import Matrix
 
 ROOT = Path(__file__).parents[1]

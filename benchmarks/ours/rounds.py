@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 from memory import tree_bytes
 
-from fedmerit import Config, run_config
+from fedmerit import run_config
+from fedmerit.config.schema import Config
 from fedmerit.core.state import Record
 from peers.common import Job, Watch
 

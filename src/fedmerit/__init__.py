@@ -13,9 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedmerit.config.schema import Config as Config
     from fedmerit.config.schema import load_config as load_config
-    from fedmerit.core.capacity import Capacity as Capacity
     from fedmerit.core.criteria import CB as CB
     from fedmerit.core.criteria import DS as DS
     from fedmerit.core.criteria import IS as IS
@@ -27,13 +25,9 @@ if TYPE_CHECKING:
     from fedmerit.core.criteria import Sharpness as Sharpness
     from fedmerit.core.criteria import Validated as Validated
     from fedmerit.core.criteria import criterion as criterion
-    from fedmerit.core.facts import Fact as Fact
-    from fedmerit.core.facts import measure as measure
     from fedmerit.core.fleet import Fleet as Fleet
-    from fedmerit.core.fleet import Server as Server
     from fedmerit.core.groups import ByCosine as ByCosine
     from fedmerit.core.learner import Learner as Learner
-    from fedmerit.core.objectives import Objective as Objective
     from fedmerit.core.ranking import Ranked as Ranked
     from fedmerit.core.recipes import Recipe as Recipe
     from fedmerit.core.recipes import agnostic as agnostic
@@ -51,9 +45,6 @@ if TYPE_CHECKING:
     from fedmerit.core.scores import Score as Score
     from fedmerit.core.scores import WeightedMean as WeightedMean
     from fedmerit.core.search import Backtracking as Backtracking
-    from fedmerit.core.search import Search as Search
-    from fedmerit.core.search import Weighting as Weighting
-    from fedmerit.core.selection import Schedule as Schedule
     from fedmerit.core.types import Samples as Samples
     from fedmerit.core.weights import weigh as weigh
     from fedmerit.engine.run import Run as Run
@@ -73,23 +64,19 @@ if TYPE_CHECKING:
     from fedmerit.tasks.task_spec import TaskSpec as TaskSpec
 
 _ROOMS = {
-    "config.schema": ("Config", "load_config"),
-    "core.capacity": ("Capacity",),
+    "config.schema": ("load_config",),
     "core.criteria": (
         *("CB", "DS", "IS", "LC", "LD", "MW", "Sharpness"),
         *("Attribute", "Criterion", "Validated", "criterion"),
     ),
-    "core.facts": ("Fact", "measure"),
-    "core.fleet": ("Fleet", "Server"),
+    "core.fleet": ("Fleet",),
     "core.groups": ("ByCosine",),
     "core.learner": ("Learner",),
-    "core.objectives": ("Objective",),
     "core.ranking": ("Ranked",),
     "core.recipes": ("Recipe", "agnostic", "device_aware", "fedavg", "fedval", "m2f", "prioritized", "qffl"),
     "core.rewards": ("TopShare",),
     "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
-    "core.search": ("Backtracking", "Search", "Weighting"),
-    "core.selection": ("Schedule",),
+    "core.search": ("Backtracking",),
     "core.types": ("Samples",),
     "core.weights": ("weigh",),
     "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from helpers import CommandLine, contents, one_line, spawn
 
-from fedmerit import Run, load_config
+from fedmerit import Run
+from fedmerit.config.schema import load_config
 
 FILES = {"best.safetensors", "config.toml", "ledger.db", "model.safetensors"}
 SETTINGS = """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit import Config, UserError, load_config
-from fedmerit.config.schema import PrioritizedConfig, dump_config, make_config
+from fedmerit import UserError
+from fedmerit.config.schema import Config, PrioritizedConfig, dump_config, load_config, make_config
 from fedmerit.config.scores import OWAScore
 
 P = {"name": "prioritized"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fedmerit import UserError, load_config
+from fedmerit import UserError
 from fedmerit.config.recipes import RECIPES, make_recipe
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import load_config, make_config
 from fedmerit.core import recipes
 from fedmerit.core.criteria import DS, LD
 

@@ -11,25 +11,12 @@ import pytest
 from flwr.app import Context
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import (
-    DS,
-    LD,
-    MW,
-    Backtracking,
-    Recipe,
-    Samples,
-    Schedule,
-    Task,
-    Validated,
-    device_aware,
-    fedavg,
-    fedval,
-    m2f,
-    prioritized,
-)
+from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import begin, play
+from fedmerit.core.search import Backtracking
+from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from fedmerit import Fact, Samples, UserError, measure
-from fedmerit.core.facts import FACTS, find_fact
+from fedmerit import Samples, UserError
+from fedmerit.core.facts import FACTS, Fact, find_fact, measure
 
 
 def labelled(*labels: int, classes: int = 3, **attributes: list[float]) -> Samples:

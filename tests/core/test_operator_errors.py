@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit import OWA, Capacity, Choquet, UserError, WeightedMean, weigh
+from fedmerit import OWA, Choquet, UserError, WeightedMean, weigh
+from fedmerit.core.capacity import Capacity
 from fedmerit.core.scores import MOST, Linear, Power, QuantifierOWA, orness
 
 NAN = float("nan")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import CB, DS, LC, LD, MW, Backtracking, Prioritized, Weighting, device_aware
-from fedmerit.core.search import Answer, distinct, kendall
+from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
+from fedmerit.core.search import Answer, Backtracking, Weighting, distinct, kendall
 from fedmerit.errors import ConfigError, UnknownName
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")

@@ -9,8 +9,8 @@ from helpers import SoftmaxLearner, small_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmerit import Schedule, fedavg, federate
-from fedmerit.core.selection import Uniform
+from fedmerit import fedavg, federate
+from fedmerit.core.selection import Schedule, Uniform
 from fedmerit.errors import ConfigError
 
 PAPER = ((0.2, 6), (0.5, 6), (1.0, 8))

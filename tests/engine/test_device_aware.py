@@ -15,13 +15,11 @@ from fedmerit import (
     DS,
     LD,
     MW,
-    Backtracking,
     Prioritized,
     Recipe,
     Run,
     Task,
     WeightedMean,
-    Weighting,
     device_aware,
     federate,
     resume,
@@ -29,7 +27,7 @@ from fedmerit import (
 )
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.round import play
-from fedmerit.core.search import not_worse
+from fedmerit.core.search import Backtracking, Weighting, not_worse
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation

@@ -9,27 +9,14 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, CommandLine, one_line, small_task
 
-from fedmerit import (
-    DS,
-    Backtracking,
-    ByCosine,
-    Recipe,
-    Run,
-    Schedule,
-    TopShare,
-    federate,
-    load_task,
-    m2f,
-    prioritized,
-    resume,
-    run_config,
-)
+from fedmerit import DS, ByCosine, Recipe, Run, TopShare, federate, load_task, m2f, prioritized, resume, run_config
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.criteria import PARTICIPATION, REPORTED_COMPUTATION, Computation
 from fedmerit.core.groups import OneGroup
 from fedmerit.core.rewards import Acceptance, Whole
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.search import Backtracking
+from fedmerit.core.selection import Schedule, Uniform
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model
@@ -252,9 +239,9 @@ def test_a_client_that_reports_an_impossible_time_is_left_out(seconds: Any):
 
 
 def test_recipes_that_make_no_sense_are_refused():
-    with pytest.raises(ConfigError, match="models of their own"):
+    with pytest.raises(ConfigError, match="personal models"):
         Recipe((DS,), grouping=ByCosine())
-    with pytest.raises(ConfigError, match="models of their own"):
+    with pytest.raises(ConfigError, match="personal models"):
         Recipe((DS,), reward=TopShare())
     with pytest.raises(ConfigError, match="search"):
         Recipe((DS,), personal="keep", search=Backtracking())

@@ -9,8 +9,8 @@ import pytest
 from helpers import small_task
 from safetensors.numpy import load_file
 
-from fedmerit import CB, DS, Config, Run, Task, UserError, fedavg, federate, load_task, prioritized, run_config
-from fedmerit.config.schema import make_config
+from fedmerit import CB, DS, Run, Task, UserError, fedavg, federate, load_task, prioritized, run_config
+from fedmerit.config.schema import Config, make_config
 
 
 def digits_config(**run: int) -> Config:

@@ -12,9 +12,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from fedmerit import CB, DS, LD, Backtracking, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import CB, DS, LD, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.core.criteria import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
+from fedmerit.core.search import Backtracking
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
 

@@ -9,7 +9,8 @@ import pytest
 from helpers import CommandLine
 from vectors import CLOSE, CRITERIA, GOLDEN, NAMES, OPERATORS, OPTIONS, PAIRS, QUANTIFIERS, SHAPLEY
 
-from fedmerit import OWA, Capacity
+from fedmerit import OWA
+from fedmerit.core.capacity import Capacity
 from fedmerit.core.scores import QuantifierOWA, orness
 
 

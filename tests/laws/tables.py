@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit import OWA, Capacity, Choquet, Score, WeightedMean
-from fedmerit.config.scores import SCORES
+from fedmerit import OWA, Choquet, Score, WeightedMean
+from fedmerit.core import scores
+from fedmerit.core.capacity import Capacity
 from fedmerit.core.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Power, QuantifierOWA
 
-NEED_OPTIONS = ("owa", "choquet")
-PLAIN = [section().operator(()) for name, section in SCORES.items() if name not in NEED_OPTIONS]
-"""The scores of the table as they are without options: a new one is tried by the laws without another line."""
+PLAIN = [WeightedMean(), *(make() for make, _ in scores.PLAIN.values())]
+"""The scores of the table without options: a new one is tried by the laws without another line."""
 
 DEGREE = st.floats(0, 1)
 COUNT = st.one_of(st.just(0.0), st.floats(1e-3, 1e6))

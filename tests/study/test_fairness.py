@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import Schedule, fedavg, federate
+from fedmerit import fedavg, federate
+from fedmerit.core.selection import Schedule
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.fairness import Convergence, convergence, fairness_of, rank_correlation
 

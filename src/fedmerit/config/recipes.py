@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from fedmerit.config.scores import AnyScore, PrioritizedScore, WeightedMeanScore, make_score
+from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, sections_in
 from fedmerit.core import recipes
 from fedmerit.core.criteria import Criterion, Validated, find_priority
@@ -148,7 +148,9 @@ class _Weighed(RecipeConfig):
     normalise: Normalise = Field(
         "sum", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
     )
-    score: AnyScore = Field(PrioritizedScore(), description="the operator, by name or as a table with its options")
+    score: AnyScore = Field(
+        SCORES["prioritized"](name="prioritized"), description="the operator, by name or as a table with its options"
+    )
     when_zero: WhenZero = Field(
         "samples", description="all scores zero: weigh by `samples`, `uniform`ly, or `keep` the model"
     )

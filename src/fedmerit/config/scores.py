@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from fedmerit.config.sections import Section, name_of, named, sections_in
+from fedmerit.config.sections import Section, name_of, named
 from fedmerit.core import scores
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.ranking import Rank, Ranked
@@ -35,43 +37,32 @@ class ScoreConfig(Section):
     def operator(self, priority: Sequence[str]) -> Score:
         """The operator for criteria in this order."""
 
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], ScoreConfig], tuple[Mapping[str, Any]]]:
+        """By name, for worker processes: sections of scores without options are made by a function."""
+        return _by_name, ({"name": self.name} | self.model_dump(exclude_unset=True),)
+
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """The keys that this score takes besides those that all take."""
         return tuple(key for key in cls.model_fields if key not in ScoreConfig.model_fields)
 
 
-class PrioritizedScore(ScoreConfig):
-    """score = "prioritized" [PMCFL]."""
-
-    name: Literal["prioritized"] = "prioritized"
-    about = "c1 + c1*c2 + c1*c2*c3 ... (the papers)"
-
-    def operator(self, priority: Sequence[str]) -> Score:
-        """Prioritized scoring."""
-        return scores.Prioritized()
+def _by_name(values: Mapping[str, Any]) -> ScoreConfig:
+    return SCORES[values["name"]](**values)
 
 
-class PrioritizedAndScore(ScoreConfig):
-    """score = "prioritized-and"."""
+def _plain(score: str) -> type[ScoreConfig]:
+    """The section of a score without options."""
 
-    name: Literal["prioritized-and"] = "prioritized-and"
-    about = "min of c_i ** lambda_i"
+    class PlainScore(ScoreConfig):
+        name: Literal[score] = score  # type: ignore[valid-type]
+        about = scores.PLAIN[score][1]
 
-    def operator(self, priority: Sequence[str]) -> Score:
-        """Prioritized and."""
-        return scores.PrioritizedAnd()
+        def operator(self, priority: Sequence[str]) -> Score:
+            """As the table of the core has it."""
+            return scores.PLAIN[score][0]()
 
-
-class PrioritizedMeanScore(ScoreConfig):
-    """score = "prioritized-mean"."""
-
-    name: Literal["prioritized-mean"] = "prioritized-mean"
-    about = "prioritized / sum of lambdas"
-
-    def operator(self, priority: Sequence[str]) -> Score:
-        """Prioritized mean."""
-        return scores.PrioritizedMean()
+    return PlainScore
 
 
 class WeightedMeanScore(ScoreConfig):
@@ -85,17 +76,6 @@ class WeightedMeanScore(ScoreConfig):
         """The mean by these weights."""
         _check_length(self.name, "weights", self.weights, priority)
         return scores.WeightedMean(self.weights or ())
-
-
-class ProductScore(ScoreConfig):
-    """score = "product"."""
-
-    name: Literal["product"] = "product"
-    about = "product of all criteria"
-
-    def operator(self, priority: Sequence[str]) -> Score:
-        """The product."""
-        return scores.Product()
 
 
 class OWAScore(ScoreConfig):
@@ -140,22 +120,16 @@ class ChoquetScore(ScoreConfig):
         return scores.Choquet(_capacity(self.capacity or {}, priority))
 
 
-AnyScore: TypeAlias = Annotated[
-    PrioritizedScore
-    | PrioritizedAndScore
-    | PrioritizedMeanScore
-    | WeightedMeanScore
-    | ProductScore
-    | OWAScore
-    | ChoquetScore,
-    Field(discriminator="name"),
-    named("prioritized"),
-]
-"""A score by name, bare or as a table."""
-
 SCORES: Mapping[str, type[ScoreConfig]] = {
-    name_of(section): section for section in sections_in(AnyScore) if issubclass(section, ScoreConfig)
+    **{name: _plain(name) for name in scores.PLAIN},
+    **{name_of(section): section for section in (WeightedMeanScore, OWAScore, ChoquetScore)},
 }
+
+if TYPE_CHECKING:
+    AnyScore: TypeAlias = ScoreConfig
+else:
+    AnyScore = Annotated[reduce(or_, SCORES.values()), Field(discriminator="name"), named("prioritized")]
+    """A score by name, bare or as a table."""
 
 
 def make_score(config: ScoreConfig, priority: Sequence[str]) -> Score:

@@ -27,18 +27,7 @@ from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
-from fedmerit.core.scores import (
-    OWA,
-    Choquet,
-    Linear,
-    Power,
-    Prioritized,
-    PrioritizedAnd,
-    PrioritizedMean,
-    Product,
-    QuantifierOWA,
-    WeightedMean,
-)
+from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Weighting
 from fedmerit.errors import DataError
 
@@ -51,8 +40,8 @@ PARTS: Mapping[str, type] = MappingProxyType(
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
-            *(Prioritized, PrioritizedAnd, PrioritizedMean, WeightedMean, Product, OWA, QuantifierOWA),
-            *(Power, Linear, Choquet, Capacity, Ranked),
+            *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
+            *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )
     }
 )

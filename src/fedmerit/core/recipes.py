@@ -93,7 +93,7 @@ class Recipe:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
         if self.personal is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):
             raise ConfigError(
-                'groups and rewards are for clients with models of their own; set own to "keep" or "reset", '
+                'groups and rewards are for clients with personal models; set personal to "keep" or "reset", '
                 "or leave out the groups and the reward"
             )
 

@@ -7,7 +7,7 @@ explains itself: `terms(table, place)` are the addends or factors that one clien
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -356,6 +356,15 @@ class Choquet:
         steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
         tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
         return order, steps, np.array(self.capacity.values)[tails]
+
+
+PLAIN: Mapping[str, tuple[Callable[[], Score], str]] = {
+    "prioritized": (Prioritized, "c1 + c1*c2 + c1*c2*c3 ... (the papers)"),
+    "prioritized-and": (PrioritizedAnd, "min of c_i ** lambda_i"),
+    "prioritized-mean": (PrioritizedMean, "prioritized / sum of lambdas"),
+    "product": (Product, "product of all criteria"),
+}
+"""The scores without options, by the names that configurations use: a row here, and a score can be named and kept."""
 
 
 def orness(weights: Sequence[float]) -> float:

@@ -45,7 +45,7 @@ class ClientHalf:
 class Task:
     """A federation's data and the learner that its clients use: everything a local fleet needs to know.
 
-    >>> load_task("digits", clients=4).server().data.limits["labels"]
+    >>> load_task("digits", clients=4).server().limits["labels"]
     10.0
     """
 
