@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opened, check, go
+from opened_report import Opened, check, go
 
 from fedmerit.config.scores import SCORES, make_score
-from fedmerit.core.aggregation import Aggregation
-from fedmerit.core.candidates import Candidate
+from fedmerit.core.aggregation import Aggregation, Candidate
 from fedmerit.core.groups import Groups
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe_json import part_to_json

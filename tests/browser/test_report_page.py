@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
-from conftest import Opened
+from opened_report import Opened
 
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger

@@ -13,10 +13,10 @@ from helpers import CommandLine, one_line
 from safetensors.numpy import load_file
 
 from fedmerit import Run, run_config
-from fedmerit.config.schema import dump_config, load_config
+from fedmerit.config.schema import dump_config, load_config, make_config
 from fedmerit.errors import RunFailed
 from fedmerit.flower import InProcessGrid
-from fedmerit.flower.app import client, config_of, main
+from fedmerit.flower.app import TEXT, client, main
 from fedmerit.flower.loopback import Loopback
 from fedmerit.store.ledger import Ledger
 
@@ -61,7 +61,7 @@ def start(cli: CommandLine, config: Path, folder: Path) -> Context:
 
 def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tmp_path: Path):
     context = start(cli, config, tmp_path)
-    assert config_of(context) == load_config(config)
+    assert make_config(tomllib.loads(str(context.run_config[TEXT]))) == load_config(config)
     main(InProcessGrid(client, 4, context.run_config), context)
     ours, theirs = run_config(load_config(config), tmp_path / "local"), Run.load(tmp_path / "run")
     assert np.abs(ours.model - theirs.model).max() < 1e-5  # ten clients train at once on the local fleet: rounding
@@ -119,7 +119,8 @@ class Dying(InProcessGrid):
 def test_a_new_app_without_a_configuration_runs_the_embedded_digits(cli: CommandLine, tmp_path: Path):
     answer = cli("flower", "new", tmp_path / "app", "--set", "task.clients=3", "--set", "run.rounds=1")
     assert answer.code == 0
-    assert config_of(context_of(tmp_path / "app")) == load_config(None, ["task.clients=3", "run.rounds=1"])
+    text = str(context_of(tmp_path / "app").run_config[TEXT])
+    assert make_config(tomllib.loads(text)) == load_config(None, ["task.clients=3", "run.rounds=1"])
 
 
 def test_run_may_be_named_or_left_out(cli: CommandLine, config: Path):
