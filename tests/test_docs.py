@@ -27,6 +27,7 @@ from fedmerit.config.schema import (
     TrainConfig,
 )
 from fedmerit.config.scores import SCORES
+from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Validated
 from fedmerit.core.facts import FACTS, Fact, find_fact
@@ -75,6 +76,16 @@ def summary(name: str) -> str:
 def test_every_public_name_is_documented_and_no_other() -> None:
     page = (ROOT / "docs/api.md").read_text().partition("\n## From its room\n")[0]
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
+
+
+def step_row(section: type[StepConfig]) -> str:
+    keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
+    shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
+    return row(f"`{section.model_fields['name'].default}`", section.about, shown)
+
+
+def test_every_step_is_documented_with_its_keys() -> None:
+    held(table(chapter("docs/configuration.md", "Steps")), [step_row(section) for section in STEPS.values()])
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:

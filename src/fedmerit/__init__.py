@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from fedmerit.core.scores import Score as Score
     from fedmerit.core.scores import WeightedMean as WeightedMean
     from fedmerit.core.search import Backtracking as Backtracking
+    from fedmerit.core.steps import Adagrad as Adagrad
+    from fedmerit.core.steps import Adam as Adam
+    from fedmerit.core.steps import Extrapolated as Extrapolated
+    from fedmerit.core.steps import Momentum as Momentum
+    from fedmerit.core.steps import Plain as Plain
+    from fedmerit.core.steps import Yogi as Yogi
     from fedmerit.core.types import Samples as Samples
     from fedmerit.core.weights import weigh as weigh
     from fedmerit.engine.run import Run as Run
@@ -77,6 +83,7 @@ _ROOMS = {
     "core.rewards": ("TopShare",),
     "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
     "core.search": ("Backtracking",),
+    "core.steps": ("Adagrad", "Adam", "Extrapolated", "Momentum", "Plain", "Yogi"),
     "core.types": ("Samples",),
     "core.weights": ("weigh",),
     "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),

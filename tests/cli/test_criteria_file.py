@@ -56,7 +56,7 @@ def test_a_value_that_is_none_is_named_with_its_place(tmp_path: Path, cell: str)
         ("client,DS,CB,DS\na,1,1,1\n", "names a column twice: DS"),
         ("client,DS,\na,1,1\n", "column 3 has no name"),
         ("client\na\n", "at least one criterion"),
-        (b"client,DS\na,\xff\n", "no CSV text"),
+        (b"client,DS\na,\xff\n", "not CSV text"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes, message: str):

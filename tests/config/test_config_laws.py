@@ -13,6 +13,7 @@ from hypothesis import given
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import Config, dump_config, make_config
 from fedmerit.config.scores import SCORES
+from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS
 
 SHARE = st.floats(0.01, 0.9)
@@ -44,6 +45,16 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "server": st.fixed_dictionaries({}, optional={"rho": st.sampled_from([0.5, 1.0, "1/K"]), "gate": SHARE}),
     "search": st.fixed_dictionaries(
         {}, optional={"judges": st.integers(2, 9), "among": st.lists(WEIGHTING, max_size=2)}
+    ),
+    "step": st.sampled_from(sorted(STEPS)).flatmap(
+        lambda name: st.fixed_dictionaries(
+            {"name": st.just(name)},
+            optional={
+                key: st.booleans() if field.annotation is bool else SHARE
+                for key, field in STEPS[name].model_fields.items()
+                if key != "name"
+            },
+        )
     ),
     "groups": st.fixed_dictionaries({}, optional={"cut": st.just("quantile"), "at": SHARE}),
     "reward": st.fixed_dictionaries({}, optional={"kind": st.sampled_from(["top", "whole"]), "sigma": SHARE}),

@@ -18,6 +18,7 @@ from fedmerit.core.round import begin, play
 from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
+from fedmerit.core.steps import Adam, Momentum
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.tasks.registry import ClientHalf
@@ -27,6 +28,8 @@ PARITY = Validated(find_objective("accuracy"))
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedavg": fedavg,
     "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
+    "momentum": lambda: replace(prioritized(DS, LD, MW, normalise="max"), step=Momentum(0.5)),
+    "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), step=Adam()),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),

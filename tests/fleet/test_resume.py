@@ -18,6 +18,7 @@ import pytest
 
 from fedmerit import Run, resume, run_config
 from fedmerit.config.schema import Config, load_config, make_config
+from fedmerit.config.steps import STEPS
 from fedmerit.errors import FolderError
 
 HERE = Path(__file__).parent
@@ -185,6 +186,18 @@ def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_config(settings(), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
     resume(tmp_path / "run", settings(workers=2))
+    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("name", ["fedavg", "device_aware"])
+def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: str, step: str) -> None:
+    keys = {"priority": ["LD", "DS"], "search": {"adjust_on": "test"}} if name == "device_aware" else {}
+    config = settings().model_dump() | {"recipe": {"name": name, "step": {"name": step}} | keys}
+    run_config(make_config(config), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(make_config(config), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
+    resume(tmp_path / "run")
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 

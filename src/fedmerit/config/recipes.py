@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, sections_in
+from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
 from fedmerit.core.criteria import Criterion, Validated, find_priority
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
@@ -130,7 +131,15 @@ class RecipeConfig(Section):
         """The recipe itself."""
 
 
-class FedAvgConfig(RecipeConfig):
+class OneModelConfig(RecipeConfig):
+    """The keys of recipes in which all clients train one model."""
+
+    step: AnyStep | None = Field(
+        None, description="how the server moves the model, by name or as a table, see [recipe.step]; default: `plain`"
+    )
+
+
+class FedAvgConfig(OneModelConfig):
     """[recipe] of FedAvg."""
 
     name: Literal["fedavg"] = "fedavg"
@@ -141,7 +150,7 @@ class FedAvgConfig(RecipeConfig):
         return recipes.fedavg()
 
 
-class _Weighed(RecipeConfig):
+class _Weighed(OneModelConfig):
     """The keys of recipes that score any criteria by any operator."""
 
     priority: Names = Field((), description="criteria, most important first")
@@ -219,7 +228,7 @@ class M2FConfig(RecipeConfig):
         )
 
 
-class FedValConfig(RecipeConfig):
+class FedValConfig(OneModelConfig):
     """[recipe] of FedVal [FedVal]."""
 
     name: Literal["fedval"] = "fedval"
@@ -260,7 +269,7 @@ class FedValConfig(RecipeConfig):
         )
 
 
-class QFFLConfig(RecipeConfig):
+class QFFLConfig(OneModelConfig):
     """[recipe] of q-FFL's weights."""
 
     name: Literal["qffl"] = "qffl"
@@ -272,7 +281,7 @@ class QFFLConfig(RecipeConfig):
         return recipes.qffl(self.strength)
 
 
-class AgnosticConfig(RecipeConfig):
+class AgnosticConfig(OneModelConfig):
     """[recipe] of agnostic weights."""
 
     name: Literal["agnostic"] = "agnostic"
@@ -297,5 +306,7 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names."""
-    return config.make()
+    """The recipe that a configuration names, with its step."""
+    made = config.make()
+    step = config.step if isinstance(config, OneModelConfig) else None
+    return made if step is None else replace(made, step=step.make())

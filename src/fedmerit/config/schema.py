@@ -24,6 +24,7 @@ from fedmerit.config.recipes import (
 from fedmerit.config.run import RunConfig, ScheduleConfig, TrainConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
 from fedmerit.config.sections import Section, validate
+from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
 from fedmerit.errors import ConfigError
 
@@ -109,6 +110,7 @@ def dump_config(config: Config) -> str:
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
+    "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState, Weighting, distinct
-from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model
+from fedmerit.core.steps import Aggregate
+from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model, Vector
 from fedmerit.core.weights import Note, Weights, concat_groups, weigh
 
 ONE_WEIGHTING = Note("no-search", "search", "one criterion has one order: there is nothing to search for")
@@ -92,6 +93,7 @@ class Aggregation:
     `evaluations` are the models that went out, `tests` how often a client tested one. Without a candidate nobody could
     be weighed, and the model is the old one. `evaluation` is that of the model on all test rows, where the search came
     to know it. `aggregates` has a row per group where clients have personal models, and the model stays as it is.
+    `parts` is what the server's step remembers.
     """
 
     candidate: Candidate | None
@@ -104,6 +106,7 @@ class Aggregation:
     seconds: float = 0.0
     evaluation: Evaluation | None = None
     aggregates: NDArray[np.float32] | None = None
+    parts: Mapping[str, Model] = field(default_factory=dict)
 
 
 def aggregate(
@@ -112,29 +115,38 @@ def aggregate(
     groups: Groups,
     candidates: Sequence[Candidate],
     model: Model,
+    parts: Mapping[str, Model],
     state: SearchState,
     judges: Judges,
     random: np.random.Generator,
 ) -> Aggregation:
-    """model + sum_k w_k update_k, w the weights of the candidate that the recipe's search takes.
+    """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
     Nothing is retrained: a search compares what the same updates give under other weights.
     """
     search, updates = recipe.search, cohort.updates
     if not candidates:
-        return Aggregation(None, model, state)
+        return Aggregation(None, model, state, parts=parts)
+
+    def step(update: Model, weights: Vector) -> tuple[Model, Mapping[str, Model]]:
+        aggregate = Aggregate(update, float(weights @ np.square(updates.norms)))
+        return recipe.step(model, aggregate, parts, cohort.index)
+
     if recipe.personal:
         rows = updates.combine(groups.spread(candidates[0].weights.weights))
         return Aggregation(candidates[0], model, state, aggregates=rows)
     if search.asks is None:
-        return Aggregation(candidates[0], model + updates.combine(candidates[0].weights.weights), state)
+        weights = candidates[0].weights.weights
+        stepped, remembered = step(updates.combine(weights), weights)
+        return Aggregation(candidates[0], stepped, state, parts=remembered)
     weightings = np.stack([candidate.weights.weights for candidate in candidates])
-    panel = Panel(judges, search.asks, model, updates, weightings, random)
+    panel = Panel(judges, search.asks, model, updates, weightings, random, lambda *made: step(*made)[0])
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]
+    stepped, remembered = step(panel.update(choice.place), weightings[choice.place])
     return Aggregation(
         chosen,
-        panel.model(choice.place).copy(),  # not a view that keeps all candidates in memory
+        stepped,
         state.after(chosen.label, choice.quality),
         tuple(_result(panel, place, one, place == choice.place) for place, one in enumerate(candidates)),
         panel.exchanges,
@@ -142,6 +154,7 @@ def aggregate(
         panel.tests,
         panel.seconds,
         panel.evaluations[choice.place] if choice.quality is not None and search.asks == "test" else None,
+        parts=remembered,
     )
 
 

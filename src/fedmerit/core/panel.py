@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.fleet import Judges
-from fedmerit.core.types import ClientId, Evaluation, Model, SplitName
+from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
 from fedmerit.core.updates import Updates
 
 AT_ONCE = 8
@@ -17,8 +17,9 @@ AT_ONCE = 8
 
 
 class Panel:
-    """The candidates of one round, `model` plus each weighting of the updates, and the clients that judge them.
+    """The candidates of one round, what a step makes of each weighting of the updates, and the clients that judge them.
 
+    `step` gives the model of an aggregate of the updates under these weights; without it that is `model` + aggregate.
     `turn` is the order in which clients are asked, drawn anew each round. What they answered is in `evaluations`, by
     candidate, and in `before`, of the model before the round where that was asked for.
     """
@@ -31,9 +32,11 @@ class Panel:
         updates: Updates,
         weightings: NDArray[np.float64],
         random: np.random.Generator,
+        step: Callable[[Model, Vector], Model] | None = None,
     ) -> None:
         self._judges, self._on, self._start = judges, on, model
         self._updates, self._weightings = updates, weightings
+        self._step = step or (lambda update, weights: model + update)
         self._pass: tuple[int, NDArray[np.float32]] | None = None
         self.turn: Sequence[ClientId] = random.permutation(judges.judges()).tolist()
         self.before: Evaluation | None = None
@@ -45,13 +48,17 @@ class Panel:
     def __len__(self) -> int:
         return len(self._weightings)
 
-    def model(self, place: int) -> Model:
-        """A candidate's model; all candidates of a pass are made together."""
+    def update(self, place: int) -> Model:
+        """A candidate's aggregate of the updates; all candidates of a pass are made together."""
         number = place // AT_ONCE
         if self._pass is None or self._pass[0] != number:
             rows = self._weightings[number * AT_ONCE : (number + 1) * AT_ONCE]
-            self._pass = number, self._start + self._updates.combine(rows)
+            self._pass = number, self._updates.combine(rows)
         return self._pass[1][place % AT_ONCE]  # type: ignore[no-any-return]
+
+    def model(self, place: int) -> Model:
+        """A candidate's model."""
+        return self._step(self.update(place), self._weightings[place])
 
     def ask(self, places: Sequence[int], clients: Sequence[ClientId] | None = None, *, before: bool = False) -> None:
         """Ask these clients, or all, about these candidates; and about the model `before` the round where wanted.

@@ -29,6 +29,7 @@ from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Weighting
+from fedmerit.core.steps import Adagrad, Adam, Extrapolated, Momentum, Plain, Yogi
 from fedmerit.errors import DataError
 
 KIND = "is"
@@ -39,6 +40,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),

@@ -25,6 +25,7 @@ from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
+from fedmerit.core.steps import Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
@@ -38,6 +39,7 @@ BY_COSINE = ByCosine()
 WHOLE = Whole()
 TOP_SHARE = TopShare()
 ACCEPTANCE = Acceptance()
+PLAIN_STEP = Plain()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Recipe:
     reward      what part that is; `acceptance` is the client's test of it
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
+    step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -72,6 +75,7 @@ class Recipe:
     acceptance: Acceptance = ACCEPTANCE
     initial: float = 0.0
     rho: Rho = 0.5
+    step: Step = PLAIN_STEP
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -89,6 +93,10 @@ class Recipe:
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
+        if self.personal and self.step != PLAIN_STEP:
+            raise ConfigError(
+                "a step moves the one model, and here each client has a personal one; leave out the step, or personal"
+            )
         if self.personal and self.search.asks is not None:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
         if self.personal is None and (self.grouping, self.reward) != (ONE_GROUP, WHOLE):

@@ -1,6 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> reward -> evaluate
+    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> step
+           -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -104,7 +105,7 @@ def settle(
     candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random)
     clock.lap("weigh")
 
-    aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.search, judges, random)
+    aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random)
     clock.lap("aggregate")
     if aggregation.exchanges:
         clock.move("aggregate", "search", aggregation.seconds)
@@ -116,7 +117,7 @@ def settle(
     clock.lap("reward")
 
     history = remember(state.history, cohort)
-    after = State(aggregation.model, state.parts, history, aggregation.search, groups.pairs or state.distances)
+    after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
     return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
 
 

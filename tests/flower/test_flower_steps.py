@@ -1,0 +1,58 @@
+"""Merit with a step against Flower's own strategies on the same grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
+
+from fedmerit import fedavg
+from fedmerit.core.steps import Adagrad, Adam, Momentum, Step, Yogi
+from fedmerit.flower import InProcessGrid, Merit
+
+NODES, LENGTH, ROUNDS = 4, 30, 5
+SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
+CASES: dict[str, tuple[Callable[..., FedAvg], Step]] = {
+    "momentum": (
+        lambda **settings: FedAvgM(server_learning_rate=0.7, server_momentum=0.8, **settings),
+        Momentum(carry=0.8, length=0.7),
+    ),
+    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(length=0.2, tau=1e-2)),
+    "yogi": (lambda **settings: FedYogi(eta=0.2, tau=1e-2, **settings), Yogi(length=0.2, tau=1e-2)),
+    "adagrad": (lambda **settings: FedAdagrad(eta=0.2, tau=1e-2, **settings), Adagrad(length=0.2, tau=1e-2)),
+}
+
+
+def make_app() -> ClientApp:
+    """Clients that pull towards points of their own, so that updates change from round to round."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        node = int(context.node_config["partition-id"])
+        model = message.content["arrays"]["w"].numpy()
+        goal = np.random.default_rng(node).normal(size=LENGTH).astype(np.float32)
+        arrays = ArrayRecord({"w": Array((model + 0.5 * (goal - model)).astype(np.float32))})
+        metrics = MetricRecord({"num-examples": 10 * (node + 1)})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def run(strategy: Any) -> np.ndarray:
+    start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
+    return strategy.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS).arrays["w"].numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_model_as_flowers_own_strategy(name: str):
+    theirs, step = CASES[name]
+    ours = run(Merit(replace(fedavg(), step=step), **SETTINGS))
+    np.testing.assert_allclose(ours, run(theirs(**SETTINGS)), rtol=1e-4, atol=1e-6)
+    assert np.abs(ours - run(Merit(fedavg(), **SETTINGS))).max() > 1e-3, "the step does something"
