@@ -28,7 +28,7 @@ demo: setup  ## FedAvg against two priorities on embedded data: a table and an H
 	$(BIN)/fedmerit demo
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: setup  ## ruff, and ESLint for the report's JavaScript (skipped, saying so, without node)
 	$(BIN)/ruff check .

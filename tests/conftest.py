@@ -44,3 +44,11 @@ def data_folder() -> Callable[[str], Path]:
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     """The command line, called in this process."""
     return CommandLine(monkeypatch, capsys)
+
+
+LONGEST = ("test_deployment", "test_secure", "test_simulation", "test_resume")
+"""Files whose tests wait for processes: begun first, so that no worker is left with them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
