@@ -130,3 +130,17 @@ def test_another_score_or_partition_drops_what_it_does_not_take(file: Path):
 def test_a_wrong_key_that_is_overridden_is_refused(file: Path, overrides: list[str], message: str):
     with pytest.raises(UserError, match=message):
         load_config(file, overrides)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ({"name": "m2f", "groups": {"by": "none", "cut": "quantile"}}, "recipe.groups: cut has no effect with by"),
+        ({"name": "m2f", "reward": {"kind": "whole", "share": "max"}}, "recipe.reward: share has no effect with kind"),
+        ({"name": "device_aware", "search": {"confidence": 0.9}}, "recipe.search: confidence has no effect without"),
+    ],
+    ids=["groups", "reward", "search"],
+)
+def test_a_key_that_another_makes_idle_is_refused(recipe: dict[str, Any], message: str):
+    with pytest.raises(UserError, match=message):
+        make_config({"recipe": recipe})

@@ -6,12 +6,12 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
-from fedmerit.config.sections import NotNegative, Section, name_of, named, sections_in
+from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
 from fedmerit.core.criteria import Criterion, Validated, find_priority
@@ -71,6 +71,12 @@ class SearchConfig(Section):
         (), description="ways to choose from instead of orders: tables with priority, score, normalise"
     )
 
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.judges is None:
+            refuse_idle(self, ("confidence",), "without judges: all clients are asked; set judges, or leave it out")
+        return self
+
 
 class GroupsConfig(Section):
     """[recipe.groups]: who is aggregated together in recipe m2f."""
@@ -86,6 +92,12 @@ class GroupsConfig(Section):
         None,
         description="least jump (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is",
     )
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.by == "none":
+            refuse_idle(self, ("linkage", "cut", "over", "at"), 'with by = "none": all are together; use by = "cosine"')
+        return self
 
 
 class RewardConfig(Section):
@@ -103,6 +115,13 @@ class RewardConfig(Section):
     initial: Annotated[float, Field(ge=0, le=1)] = Field(
         0.1, description="share of the clients that train the first model; 0: everybody starts from the random one"
     )
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.kind == "whole":
+            keys = ("share", "largest", "scope", "exclude_own")
+            refuse_idle(self, keys, 'with kind = "whole": everybody gets all; use kind = "top"')
+        return self
 
 
 class ServerConfig(Section):

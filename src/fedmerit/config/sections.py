@@ -25,6 +25,13 @@ class Section(BaseModel):
 S = TypeVar("S", bound=Section)
 
 
+def refuse_idle(section: Section, keys: Sequence[str], because: str) -> None:
+    """Refuse keys that were changed where they have no effect; `because` says what makes them idle, and the way out."""
+    idle = [key for key in keys if getattr(section, key) != type(section).model_fields[key].default]
+    if idle:
+        raise ValueError(f"{', '.join(idle)} has no effect {because}")
+
+
 def named(default: str) -> BeforeValidator:
     """Accept a bare name where a table with a `name` is expected; a table without one has the default's."""
 
