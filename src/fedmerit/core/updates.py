@@ -64,6 +64,10 @@ class Updates:
             kept.__dict__["norms"] = self.norms[places]
         return kept
 
+    def renewed(self) -> Updates:
+        """The same rows, with nothing remembered of what was in them: for who wrote to them."""
+        return Updates(self._rows, self._places, self._release)
+
     @cached_property
     def norms(self) -> Vector:
         """Euclidean length of each row; infinite or NaN where a value is."""
@@ -90,6 +94,17 @@ class Updates:
         for _ in self._each(fill, self._columns()):
             pass
         return sums
+
+    def by_columns(self, work: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """One vector made block by block: `work` turns all rows of some columns (n, c) into c values."""
+        made = np.empty(self.length, dtype=np.float32)
+
+        def fill(columns: slice) -> None:
+            made[columns] = work(self._block(columns))
+
+        for _ in self._each(fill, self._columns()):
+            pass
+        return made
 
     def _columns(self) -> list[slice]:
         return [slice(start, start + COLUMNS) for start in range(0, self.length, COLUMNS)]
