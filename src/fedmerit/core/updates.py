@@ -74,6 +74,11 @@ class Updates:
         rows = [self._rows[place] for place in self._places]
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
 
+    def dots(self, vector: NDArray[np.float32]) -> Vector:
+        """The product of each row with a vector."""
+        rows = [self._rows[place] for place in self._places]
+        return np.fromiter(self._each(lambda row: _dot(row, vector), rows), dtype=np.float64)
+
     def cosines(self) -> Matrix:
         """The cosine of every pair of updates; 0 where one of them is zero."""
         products = np.zeros((len(self), len(self)))
@@ -128,7 +133,12 @@ class Updates:
 
 
 def _square(row: NDArray[np.float32]) -> float:
-    """The sum of squares: single precision within a block, double over the blocks."""
+    """The sum of squares."""
+    return _dot(row, row)
+
+
+def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
+    """The sum of products: single precision within a block, double over the blocks."""
     with np.errstate(over="ignore", invalid="ignore"):
-        parts = (row[start : start + SQUARED] for start in range(0, len(row), SQUARED))
-        return float(sum(float(np.dot(part, part)) for part in parts))
+        blocks = (slice(start, start + SQUARED) for start in range(0, len(one), SQUARED))
+        return float(sum(float(np.dot(one[block], two[block])) for block in blocks))

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -59,6 +59,11 @@ CREATE TABLE candidates (            -- the weightings that a search thought of,
     quality REAL, exchange INTEGER, chosen INTEGER NOT NULL,   -- NULL where nobody was asked
     PRIMARY KEY (round, place)
 ) WITHOUT ROWID;
+CREATE TABLE observations (          -- what the server saw of each update by itself
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    norm REAL NOT NULL, cosine REAL,   -- its length; its cosine with the sum of the others' directions, NULL: unknown
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
 """
 
@@ -72,6 +77,11 @@ ALTER TABLE earned RENAME TO weights;
 ALTER TABLE tested RENAME TO evaluations;
 ALTER TABLE tried RENAME TO candidates;
 ALTER TABLE candidates RENAME COLUMN way TO weighting;
+""",
+        6: """
+CREATE TABLE observations (
+    round INTEGER NOT NULL, client INTEGER NOT NULL, norm REAL NOT NULL, cosine REAL, PRIMARY KEY (round, client)
+) WITHOUT ROWID;
 """,
     }
 )

@@ -21,7 +21,7 @@ SHARED = ("task", "run")
 """What all rows have in common: data, partition, model, seeds, rounds and the draw of clients."""
 
 
-def _list_seeds(value: Any) -> Any:
+def list_seeds(value: Any) -> Any:
     """Accept a number of seeds where a list of them is expected: 5 stands for 1..5."""
     if not isinstance(value, int) or isinstance(value, bool):
         return value
@@ -79,7 +79,7 @@ class Plan(Section):
     """
 
     name: Title = Field("study", description="how reports call the study")
-    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_list_seeds)] = Field(
+    seeds: Annotated[tuple[Seed, ...], BeforeValidator(list_seeds)] = Field(
         description="the seeds of every row, or how many: 5 stands for 1..5"
     )
     baseline: str = Field("", description="the row that others are compared with; default: the first")
