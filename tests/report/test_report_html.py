@@ -14,8 +14,7 @@ from helpers import CommandLine, one_line
 from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
-from fedmerit.report import html
-from fedmerit.report import attack_page
+from fedmerit.report import attack_page, html
 from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at_once, write_report
 
 SECTIONS = (

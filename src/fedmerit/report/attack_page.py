@@ -24,8 +24,8 @@ def attack_page(grid: Grid) -> str:
     lead = (
         f"{len(grid.plan.attacks)} attacks on {len(grid.plan.rows)} recipes, means over {seeds_text(grid)}. A cell "
         f"is red where accuracy falls by more than {bounds.drop:g} against the same recipe without attackers, where "
-        f"more than {bounds.success:.0%} of the rows get the label that attackers want, or where attackers hold more than "
-        f"{bounds.weight:g} times their share of heads."
+        f"more than {bounds.success:.0%} of the rows get the label that attackers want, or where attackers hold "
+        f"more than {bounds.weight:g} times their share of heads."
     )
     return Template(read_part(PAGE)).substitute(
         title=escape(f"Attacks: {grid.plan.name}"),
