@@ -12,7 +12,7 @@ import pytest
 from flwr.app import Context
 from helpers import Answer, SoftmaxLearner, small_task
 
-from fedmerit import Run, Task, fedavg, federate, load_task, resume, run_config
+from fedmerit import DS, LD, Run, Task, fedavg, federate, load_task, prioritized, resume, run_config
 from fedmerit.config.attack import KINDS, AttackConfig, make_coalitions
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks import Attackers, draw_attackers
@@ -21,7 +21,7 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
-from fedmerit.errors import RunStopped
+from fedmerit.errors import ConfigError, RunStopped
 from fedmerit.fleet.attacked import attacked, collude
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
@@ -164,3 +164,10 @@ def test_federate_knows_the_attackers_of_its_task() -> None:
     honest = replace(task, attackers=Attackers())
     one, two = (federate(made, fedavg(), rounds=1, fraction=1.0) for made in (task, honest))
     assert one.model.tobytes() != two.model.tobytes()
+
+
+def test_lies_that_nobody_asks_for_are_refused() -> None:
+    task = load_task("digits", **TINY, attack={"kind": "liar", "share": 0.4, "facts": {"labels": 2}})
+    with pytest.raises(ConfigError, match="asks clients for samples alone"):
+        federate(task, fedavg(), rounds=1)
+    assert federate(task, prioritized(LD, DS), rounds=1, fraction=0.3).accuracy > 0

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fedmerit import load_task
-from fedmerit.config.schema import TaskConfig
+from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.core.attacks import Backdoor, LabelFlip
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.attackers import find_attackers, make_probe, poisoned_rows, triggered
 from fedmerit.tasks.attacks import assign
-from fedmerit.tasks.registry import make_federation
+from fedmerit.tasks.registry import make_client, make_federation, make_task
 
 Y = np.array([0, 1, 2, 1])
 
@@ -69,3 +69,14 @@ def test_a_target_that_is_no_label_is_refused() -> None:
 def test_a_share_of_nobody_is_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         load_task("digits", clients=4, attack={"kind": "scale", "share": 0.1})
+
+
+@pytest.mark.parametrize("kind", ["scale", "backdoor"])
+def test_a_node_that_loads_its_own_half_knows_what_it_is(kind: str) -> None:
+    config = make_config({"task": {"clients": 4, "attack": {"kind": kind, "share": 0.5}}, "run": {"seed": 2}})
+    task = make_task(config)
+    for client in range(4):
+        alone, within = make_client(config, client), task.client(client)
+        assert alone.coalition == within.coalition
+        assert (alone.coalition is not None) == (client in task.attackers.members)
+        assert np.array_equal(alone.data.train.x, within.data.train.x)
