@@ -1,6 +1,6 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> step
+    select -> download -> train -> check -> observe -> validate -> group -> weigh -> search -> aggregate -> step
            -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
@@ -18,6 +18,7 @@ from fedmerit.core.check import Known, Limits, check
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
 from fedmerit.core.objectives import Objective
+from fedmerit.core.observations import observe
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import generator
@@ -95,6 +96,7 @@ def settle(
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
+    observations = observe(cohort.updates)
     cohort, notes = validate(recipe, cohort, state.model, predict)
     clock.lap("check")
 
@@ -118,7 +120,7 @@ def settle(
 
     history = remember(state.history, cohort)
     after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes, observations)
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

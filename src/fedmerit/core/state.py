@@ -9,7 +9,7 @@ from time import perf_counter
 from fedmerit.core.aggregation import Aggregation
 from fedmerit.core.facts import LOSS
 from fedmerit.core.groups import Groups, PairDistances
-from fedmerit.core.observations import Observations, observe
+from fedmerit.core.observations import Observations
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards
 from fedmerit.core.search import SearchState
@@ -43,6 +43,7 @@ class Settled:
     aggregation: Aggregation
     rewards: SentRewards
     notes: tuple[Note, ...]
+    observations: Observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def make_record(
         settled.rewards,
         settled.notes,
         audited,
-        observe(cohort.updates),
+        settled.observations,
     )
 
 

@@ -75,9 +75,9 @@ class Updates:
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
 
     def dots(self, vector: NDArray[np.float32]) -> Vector:
-        """The product of each row with a vector."""
-        rows = [self._rows[place] for place in self._places]
-        return np.fromiter(self._each(lambda row: _dot(row, vector), rows), dtype=np.float64)
+        """The product of each row with a vector, row by row: equal rows give equal bits."""
+        each = self._each(lambda place: _dot(self.row(place), vector), range(len(self)))
+        return np.fromiter(each, dtype=np.float64)
 
     def cosines(self) -> Matrix:
         """The cosine of every pair of updates; 0 where one of them is zero."""
