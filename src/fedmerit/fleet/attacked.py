@@ -42,15 +42,20 @@ class AttackedFleet:
         """The fleet's."""
         return self.fleet.server
 
-    def judges(self) -> int:
+    def judges(self) -> Sequence[ClientId]:
         """The fleet's."""
         return self.fleet.judges()
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """As the fleet does."""
-        return self.fleet.evaluate(models, on, clients)
+        return self.fleet.evaluate(models, on, clients, losses=losses)
 
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
