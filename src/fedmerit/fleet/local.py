@@ -293,8 +293,12 @@ class LocalFleet:
                 raise RunFailed(f"testing failed: {result.reason}")
         counts = np.zeros((len(models), offsets[-1] + 1), dtype=np.int64)
         np.cumsum(worker.right.array[: len(models), : offsets[-1]], axis=1, out=counts[:, 1:])
-        found = [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
-        return found if asked is None else [Evaluation(one.correct * asked, one.sizes * asked) for one in found]
+        evaluations = [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
+        return (
+            evaluations
+            if asked is None
+            else [Evaluation(one.correct * asked, one.sizes * asked) for one in evaluations]
+        )
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
