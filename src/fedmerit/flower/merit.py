@@ -184,9 +184,9 @@ class Merit(FedAvg):
         rounds = [record.weights.weights for record in self.records if record.weights is not None]
         return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
-    def explain(self, round: int) -> list[ClientWeight]:
+    def explain(self, number: int) -> list[ClientWeight]:
         """How each node of a round came to its weight; `id` is Flower's number of the node."""
-        record = next((record for record in self.records if record.index == round), None)
+        record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
         groups = None if record.groups is None else record.groups.labels
