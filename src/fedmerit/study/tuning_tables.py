@@ -80,6 +80,8 @@ def tuning_table(plan: Plan, tunings: Mapping[str, Tuned]) -> Iterator[TextTable
     edges = [f"{row}: {note}" for row, tuned in tunings.items() for note in edge_notes(tuned)]
     untuned = [row.name for row in plan.rows if row.tune is None]
     others = [f"not tuned: {', '.join(untuned)}"] if untuned else []
+    if plan.against in untuned:
+        others.append(f"{plan.against} is the baseline and not tuned: a gain over it may be that of tuning alone")
     header = ("row", "key", "grid", "chosen", "edge")
     yield TextTable(title, header, tuple(rows), (*edges, *others))
 
