@@ -183,7 +183,7 @@ def run_tunings(workers: Workers, tunings: Mapping[Path, Tuning], jobs: int, on_
         failed |= run_all(workers, sorted(missing, key=lambda run: run.seed), jobs, on_step)
         states = [read_tuned(state.tuning, state.folder) for state in states]
     for state in states:
-        _write_best(state)
+        write_best(state)
     return failed
 
 
@@ -191,8 +191,8 @@ def _gave_up(state: Tuned, failed: Mapping[str, str]) -> bool:
     return any(str(run) in failed for run in state.missing)
 
 
-def _write_best(state: Tuned) -> None:
-    """The best point's configuration, with a word on where it comes from."""
+def write_best(state: Tuned) -> None:
+    """Write the best point's configuration, with a word on where it comes from; nothing while it is not decided."""
     if state.config is None:
         return
     tuning = state.tuning

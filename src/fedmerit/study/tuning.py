@@ -129,7 +129,8 @@ class Tuning(TuneConfig):
                 f"tuning by {self.measure} needs run.audit = [{objective!r}]; got {list(config.run.audit)}"
             )
         if objective and (kind == "gap") != (objective.partition(":")[0] in GAPS):
-            raise ConfigError(f"{objective} is written down as a {'gap' if kind == 'audit' else 'audit'}; got {kind}")
+            other = f"audit {objective}" if kind == "gap" else f"gap {objective}"
+            raise ConfigError(f"runs write {objective} down as {other!r}; got {self.measure!r}")
         return self
 
     @property
