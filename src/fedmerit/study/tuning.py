@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -133,7 +134,7 @@ class Tuning(TuneConfig):
             raise ConfigError(f"runs write {objective} down as {other!r}; got {self.measure!r}")
         return self
 
-    @property
+    @cached_property
     def points(self) -> list[dict[str, Any]]:
         """All points of the grid, in its order."""
         return points(self.grid)
