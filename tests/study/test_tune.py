@@ -169,7 +169,7 @@ def test_a_tuned_study_is_resumed_and_grows(tuned_study: Study, tmp_path: Path):
     compare(tuned_plan(seeds=[3, 4, 5]), folder, jobs=1, on_step=steps.append)
     assert done(steps) == {"FedAvg, seed 5", "FedAvgM, seed 5", "LD, seed 5"}
     wider = FEDAVG | {"tune": {"train.lr": [*LRS, 0.5]}}
-    with pytest.raises(FolderError, match="row 'FedAvg' was tuned in another way, and its runs have begun"):
+    with pytest.raises(FolderError, match="runs of row 'FedAvg' have begun, and were tuned in another way"):
         compare(tuned_plan(seeds=[3, 4, 5], row=[wider, MOMENTUM, PLAIN]), folder)
 
 

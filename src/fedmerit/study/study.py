@@ -97,7 +97,7 @@ def _tunings_to_do(plan: Plan, out: Path) -> dict[Path, Tuning]:
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    `compared`, `figures`, `reached`, `curves`, `needed` and `events` are the frames; docs/study.md reads them.
+    Its frames are `compared`, `figures`, `reached`, `curves`, `needed`, `events` and `tuning` (docs/study.md).
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.

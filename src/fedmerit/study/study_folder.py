@@ -169,8 +169,8 @@ def _check_tunings(old: Plan, new: Plan, folder: Path) -> None:
         before = None if row.tune is None else _settings(old.tuning(row))
         if row.name in begun and before != tunings.get(row.name):
             raise FolderError(
-                f"{folder} holds another study: row {row.name!r} was tuned in another way, and its runs have begun; "
-                "choose another --out"
+                f"{folder} holds another study: the runs of row {row.name!r} have begun, and were tuned in another way "
+                "or not at all; choose another --out"
             )
 
 
