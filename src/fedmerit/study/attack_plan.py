@@ -14,7 +14,8 @@ from fedmerit.config.attack import KINDS, AttackConfig
 from fedmerit.config.schema import Section, make_config, read_toml, validate
 from fedmerit.config.sections import Positive
 from fedmerit.errors import ConfigError
-from fedmerit.study.plan import Plan, Row, Seed, Share, Title, list_seeds, make_plan
+from fedmerit.study.plan import Plan, Row, Title, make_plan
+from fedmerit.study.tuning import Seed, Share, seed_list
 
 NONE = "none"
 """The cell without attackers, against which the others are measured."""
@@ -59,7 +60,7 @@ class AttackPlan(Section):
     """A grid of attacks; `load_attack_plan` reads one from TOML, `run_grid` runs it."""
 
     name: Title = Field("attacks", description="how reports call the grid")
-    seeds: Annotated[tuple[Seed, ...], BeforeValidator(list_seeds)] = Field(
+    seeds: Annotated[tuple[Seed, ...], seed_list(1)] = Field(
         (1, 2, 3), description="the seeds of every cell, or how many: 5 stands for 1..5"
     )
     attacks: tuple[Attack, ...] = Field(
