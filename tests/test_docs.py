@@ -34,6 +34,8 @@ from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Val
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
+from fedmerit.core.suspects import EVIDENCE
+from fedmerit.study.attack_plan import AttackPlan, Bounds
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.tuning import TuneConfig
 
@@ -189,6 +191,18 @@ def test_every_key_of_a_study_is_documented() -> None:
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
+
+
+def test_every_key_of_an_attack_grid_is_documented() -> None:
+    page = chapter("docs/suspects.md", "Attack every recipe")
+    keys = {field.alias or key for key, field in AttackPlan.model_fields.items()}
+    assert keys == set(re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page)))) - {"bounds."}
+    assert {f"| `bounds.{key}` | `{field.default}` |" in page for key, field in Bounds.model_fields.items()} == {True}
+
+
+def test_every_kind_of_evidence_is_documented() -> None:
+    cells = " ".join(line.split(" |")[0] for line in table(chapter("docs/suspects.md", "Who stands out")))
+    assert re.findall(r"`(\w+)`", cells) == list(EVIDENCE)
 
 
 def test_every_command_is_in_the_readme() -> None:

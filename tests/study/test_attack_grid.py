@@ -98,6 +98,7 @@ ROW = '[[row]]\nname = "fedavg"\nrecipe = { name = "fedavg" }\n'
         ('attacks = ["scale", "scale"]\n' + ROW, "differ from each other"),
         ('[base.task.attack]\nkind = "scale"\n' + ROW, "has no effect"),
         ("[bounds]\nloss = 1\n" + ROW, "unknown key 'bounds.loss'"),
+        ('[[row]]\nname = "a"\ntune = { grid = { "train.lr" = [0.1, 0.2] } }\n', "does not tune"),
         ("seeds = 3\n[base.task]\nclients = 4\n", "row"),
         ('[[row]]\nname = "a"\nrecipe = { name = "nonsense" }\n', "nonsense"),
     ],

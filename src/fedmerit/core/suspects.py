@@ -19,7 +19,7 @@ from fedmerit.core.facts import SAMPLES, VALIDATED
 from fedmerit.core.state import Record
 from fedmerit.core.types import ClientId, Vector
 
-EvidenceKind: TypeAlias = Literal["zero", "long", "short", "against", "twin", "score", "refused", "claim", "noted"]
+EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)
 SUPPORTING = ("claim", "noted")
 """Evidence that counts only beside other evidence: it repeats one number that a client states, or what a cap cut."""

@@ -76,6 +76,9 @@ class AttackPlan(Section):
     def _check(self) -> Self:
         if self.base.get("task", {}).get("attack"):
             raise ConfigError("base.task.attack has no effect: a grid sets it, by attacks and shares; leave it out")
+        tuned = [row.name for row in self.rows if row.tune]
+        if tuned:
+            raise ConfigError(f"a grid does not tune its rows; tune {tuned[0]!r} in a study, and set what it found")
         for name, values in (("attacks", self.attacks), ("shares", self.shares)):
             if not values:
                 raise ConfigError(f"a grid has at least one of its {name}; got none")
