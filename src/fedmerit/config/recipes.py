@@ -79,12 +79,11 @@ class SearchConfig(Section):
     steps: tuple[tuple[float, float], ...] | None = Field(
         None,
         description="pairs [length, carry] to choose from: model + length * update + carry * last move; "
-        "default: none (device_aware), a ladder from careful to bold (adaptive)",
+        "default: none (device_aware), eight from bold to careful (adaptive)",
     )
     rungs: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         None,
-        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps` "
-        "(1 in adaptive with its own ladder)",
+        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps`",
     )
     by: By | None = Field(None, description="judge by `accuracy` (default of device_aware) or `loss` (of adaptive)")
     accept: Annotated[float, Field(ge=0, le=1)] | None = Field(
@@ -93,7 +92,9 @@ class SearchConfig(Section):
         "1, the best; default 0.5 (device_aware), 0.8 (adaptive)",
     )
     count: CountBy | None = Field(
-        None, description="gains over all rows together, `mean` (default), or the `median` of the clients' own"
+        None,
+        description="gains over all rows together, `mean` (default of device_aware), or the `median` of the "
+        "clients' own (of adaptive)",
     )
 
     @model_validator(mode="after")
@@ -124,8 +125,6 @@ class SearchConfig(Section):
             raise ConfigError(f"recipe.search: {error}") from None
         own = ("steps", "rungs", "by", "judges", "accept", "count")
         given = {key: value for key in own if (value := getattr(self, key)) is not None}
-        if self.steps is not None and self.rungs is None:
-            given["rungs"] = None  # a few steps of one's own are all tried
         return replace(default, **given, among=among, adjust_on=self.adjust_on, tolerance=self.tolerance)
 
 

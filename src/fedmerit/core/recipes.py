@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.boldest import LADDER, BoldestFirst
+from fedmerit.core.boldest import STEPS, BoldestFirst
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -36,7 +36,7 @@ Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
-ADAPTIVE = BoldestFirst(LADDER, accept=0.8, rungs=1)
+ADAPTIVE = BoldestFirst(STEPS, accept=0.8, count="median")
 ONE_GROUP = OneGroup()
 BY_COSINE = ByCosine()
 WHOLE = Whole()
@@ -215,7 +215,7 @@ def adaptive(
 
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
-    ('loss', 36)
+    ('loss', 8)
     """
     return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
 
