@@ -35,6 +35,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
     "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
+    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
+    "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }
 
@@ -43,7 +45,10 @@ def task() -> Task:
     made = small_task(SIZES, (8,) * 6, SoftmaxLearner(lr=1.0, epochs=3))
     kept = random_split((50,), 4)
     server = Samples(kept.x, kept.y, 3)
-    return Task(replace(made.federation, validation=random_split((7,) * 6, 3), server=server), made.learner)
+    sites = ("north", "north", "south", "south", "east", "west")
+    return Task(
+        replace(made.federation, validation=random_split((7,) * 6, 3), server=server, sites=sites), made.learner
+    )
 
 
 def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:

@@ -144,10 +144,21 @@ class RecipeConfig(Section):
 
     name: str
     about: ClassVar[str]
+    cap: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        None, description="the most equal shares that one client may hold: 2.0; what is cut goes to the others"
+    )
+    cap_group: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="the share of the weight that all clients of one site may hold together, see task.sites"
+    )
 
     @abstractmethod
     def make(self) -> Recipe:
         """The recipe itself."""
+
+    def capped(self, made: Recipe) -> Recipe:
+        """The recipe with the caps that were set in place of its own."""
+        own = replace(made, cap=made.cap if self.cap is None else self.cap)
+        return own if self.cap_group is None else replace(own, cap_group=self.cap_group)
 
 
 class OneModelConfig(RecipeConfig):
@@ -325,7 +336,7 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its step."""
-    made = config.make()
+    """The recipe that a configuration names, with its caps and its step."""
+    made = config.capped(config.make())
     step = config.step if isinstance(config, OneModelConfig) else None
     return made if step is None else replace(made, step=step.make())

@@ -23,6 +23,7 @@ Source: TypeAlias = Literal["client", "server"]
 ATTRIBUTE = "attribute:"
 VALIDATED = "validated:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
+SITE, ANCHOR = "site", "anchor"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -107,6 +108,8 @@ _ALL = (
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
+    Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
+    Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)

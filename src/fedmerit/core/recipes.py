@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.caps import check_caps
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -18,7 +19,7 @@ from fedmerit.core.criteria import (
     LossPower,
     Validated,
 )
-from fedmerit.core.facts import SAMPLES, find_fact
+from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
@@ -58,6 +59,8 @@ class Recipe:
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
+    cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
+    cap_group   the share of the weight that all clients of one site may hold together; None: no cap
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -76,6 +79,8 @@ class Recipe:
     initial: float = 0.0
     rho: Rho = 0.5
     step: Step = PLAIN_STEP
+    cap: float | None = None
+    cap_group: float | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -85,6 +90,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        check_caps(self.cap, self.cap_group)
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -137,8 +143,9 @@ class Recipe:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The facts its criteria read; samples always, since empty clients are left out."""
+        """The facts its criteria read; samples always, since empty clients are left out; the capped sites."""
         facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
+        facts += [SITE] if self.cap_group is not None else []
         return tuple(dict.fromkeys(facts))
 
     @property

@@ -15,8 +15,8 @@ import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
+from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
@@ -51,7 +51,7 @@ def play(
         judges=fleet,
         predict=server.predict,
         limits=server.limits,
-        known=server_facts(recipe, chosen, replies),
+        known=server_facts(recipe, chosen, replies, server),
         personal=fleet,
         layers=server.layers() if recipe.personal else (),
         seed=seed,
@@ -133,11 +133,13 @@ def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model,
     return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), cohort.ids
 
 
-def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies) -> Known:
-    """Facts of the server's own: the epochs that it asked for, the time by its clock where that counts."""
+def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Server) -> Known:
+    """Facts of the server's own: the epochs that it asked for, the time by its clock and the site where they count."""
     known: dict[str, Mapping[ClientId, float]] = {}
     if any(chosen.values()):
         known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
     if CLOCK in recipe.required_facts:
         known[CLOCK] = replies.seconds
+    if SITE in recipe.required_facts:
+        known[SITE] = server.site_numbers()
     return known

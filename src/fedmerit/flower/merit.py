@@ -77,8 +77,9 @@ class Merit(FedAvg):
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
-                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use ReportedComputation, "
-                "which goes by the `seconds` that clients report, or the whole federation: see `fedmerit flower`"
+                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use the whole federation "
+                "(see `fedmerit flower`), and for `clock` ReportedComputation, which goes by the `seconds` that "
+                "clients report"
             )
         super().__init__(**settings)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits

@@ -60,6 +60,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
                 "score": row.score,
                 "terms": _terms_dict(terms[row.id], wanted["priority"]),
                 "weight": row.weight,
+                "uncapped": row.uncapped,
                 "group": row.group,
                 "reward": asdict(rewards[row.id]) if row.id in rewards else None,
             }
@@ -194,8 +195,17 @@ def _terms_dict(terms: Terms | None, priority: Sequence[str]) -> dict[str, Any] 
 
 
 def _score_line(terms: Terms | None, mine: ClientWeight, total: float) -> str:
-    share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.weight:.2%}" if total else "every score was 0"
-    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}"
+    share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.earned:.2%}" if total else "every score was 0"
+    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}{cap_text(mine)}"
+
+
+def cap_text(mine: ClientWeight) -> str:
+    """What the cap made of a weight; empty where it is as it was earned."""
+    if mine.weight == mine.earned:
+        return ""
+    if mine.weight < mine.earned:
+        return f", cut by the cap to {mine.weight:.2%}"
+    return f", {mine.weight:.2%} with its part of what the cap cut from others"
 
 
 def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:

@@ -167,11 +167,11 @@ class Ledger:
 
     def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        columns = "client, facts, criteria, normalised, score, weight, grp"
+        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
-            ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight, group)
-            for client, facts, raw, table, score, weight, group in self._db.execute(query, (index,))
+            ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)
+            for client, facts, raw, table, *rest in self._db.execute(query, (index,))
         ]
 
     def contributions(self) -> dict[int, tuple[int, float]]:

@@ -82,6 +82,7 @@ def weight_rows(record: Record) -> list[Row]:
             "score": client.score,
             "weight": client.weight,
             "grp": client.group,
+            "uncapped": client.uncapped,
         }
         for client in by_client(record.weights, record.priority, record.ids, record.facts, groups)
     ]
