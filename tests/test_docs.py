@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     GroupsConfig,
@@ -78,14 +79,18 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def step_row(section: type[StepConfig]) -> str:
+def choice_row(section: type[StepConfig] | type[ClaimsConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
 
 
 def test_every_step_is_documented_with_its_keys() -> None:
-    held(table(chapter("docs/configuration.md", "Steps")), [step_row(section) for section in STEPS.values()])
+    held(table(chapter("docs/configuration.md", "Steps")), [choice_row(section) for section in STEPS.values()])
+
+
+def test_every_way_to_believe_clients_is_documented_with_its_keys() -> None:
+    held(table(chapter("docs/configuration.md", "Claims")), [choice_row(section) for section in CLAIMS.values()])
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:
@@ -107,7 +112,7 @@ def criterion_row(one: Criterion) -> str:
 
 
 def test_every_fact_is_documented() -> None:
-    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE")]
+    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE"), find_fact("claimed:FACT")]
     held(table(chapter("docs/criteria.md", "Facts")), [fact_row(fact) for fact in [*FACTS.values(), *families]])
 
 

@@ -39,6 +39,10 @@ WEIGHTING = st.fixed_dictionaries({}, optional={"priority": PRIORITY, "score": S
 RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "cap": st.floats(1, 9),
     "cap_group": SHARE,
+    "claims": st.one_of(
+        st.sampled_from(["median", "as-told"]),
+        st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
+    ),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
     "score": SCORE,

@@ -12,6 +12,7 @@ from flwr.app import Context
 from helpers import SoftmaxLearner, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit.core.claims import Claims
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import begin, play
@@ -36,6 +37,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
     "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
+    "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),
     "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }
@@ -92,4 +94,5 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
+        assert one.notes == two.notes
         assert (one.aggregation and one.aggregation.exchanges) == (two.aggregation and two.aggregation.exchanges)

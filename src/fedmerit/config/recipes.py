@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fedmerit.config.claims import AnyClaims
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
@@ -150,15 +151,22 @@ class RecipeConfig(Section):
     cap_group: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="the share of the weight that all clients of one site may hold together, see task.sites"
     )
+    claims: AnyClaims | None = Field(
+        None, description="how far clients are believed, by name or as a table, see [recipe.claims]; default: `as-told`"
+    )
 
     @abstractmethod
     def make(self) -> Recipe:
         """The recipe itself."""
 
-    def capped(self, made: Recipe) -> Recipe:
-        """The recipe with the caps that were set in place of its own."""
-        own = replace(made, cap=made.cap if self.cap is None else self.cap)
-        return own if self.cap_group is None else replace(own, cap_group=self.cap_group)
+    def guarded(self, made: Recipe) -> Recipe:
+        """The recipe with the caps and the bounds of claims that were set in place of its own."""
+        return replace(
+            made,
+            cap=made.cap if self.cap is None else self.cap,
+            cap_group=made.cap_group if self.cap_group is None else self.cap_group,
+            claims=made.claims if self.claims is None else self.claims.make(),
+        )
 
 
 class OneModelConfig(RecipeConfig):
@@ -336,7 +344,7 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its caps and its step."""
-    made = config.capped(config.make())
+    """The recipe that a configuration names, with its caps, claims and step."""
+    made = config.guarded(config.make())
     step = config.step if isinstance(config, OneModelConfig) else None
     return made if step is None else replace(made, step=step.make())

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED
 from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.errors import ConfigError, UnknownName
@@ -199,7 +199,8 @@ class Computation:
         """Quicker clients get more."""
         fact = cohort.facts[self.time]
         taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
-        return np.asarray(taken.max() / taken)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,8 @@ class LossPower:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Larger losses, larger values."""
-        return np.asarray(cohort.facts[LOSS] ** self.q)
+        with np.errstate(over="ignore"):
+            return np.minimum(cohort.facts[LOSS] ** self.q, LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,8 +270,10 @@ class Agnostic:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """In proportion to the largest of the round, which keeps it finite."""
-        so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
-        return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
+        with np.errstate(over="ignore"):
+            so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
+            so_far = np.minimum(so_far, LARGEST)
+            return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
 COMPUTATION = Computation()

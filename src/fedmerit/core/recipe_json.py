@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedmerit.core.capacity import Capacity
+from fedmerit.core.claims import Claims
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -40,6 +41,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            Claims,
             *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.caps import check_caps
+from fedmerit.core.claims import Claims
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -61,6 +62,7 @@ class Recipe:
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
     cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
     cap_group   the share of the weight that all clients of one site may hold together; None: no cap
+    claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -81,6 +83,7 @@ class Recipe:
     step: Step = PLAIN_STEP
     cap: float | None = None
     cap_group: float | None = None
+    claims: Claims | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -147,6 +150,11 @@ class Recipe:
         facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
         facts += [SITE] if self.cap_group is not None else []
         return tuple(dict.fromkeys(facts))
+
+    @property
+    def remembered_facts(self) -> tuple[str, ...]:
+        """The facts that the history keeps of each client."""
+        return self.client_facts if self.claims else ()
 
     @property
     def validated(self) -> tuple[Validated, ...]:

@@ -1,6 +1,6 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> step
+    select -> download -> train -> check -> claims -> validate -> group -> weigh -> search -> aggregate -> step
            -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
@@ -15,6 +15,7 @@ import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.claims import bound_claims
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
@@ -95,6 +96,7 @@ def settle(
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
+    cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
     clock.lap("check")
 
@@ -116,9 +118,9 @@ def settle(
         rewards = send_rewards(recipe.reward, recipe.acceptance, cohort, groups, weights, rows, personal, layers)
     clock.lap("reward")
 
-    history = remember(state.history, cohort)
+    history = remember(state.history, cohort, recipe.remembered_facts)
     after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes))
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

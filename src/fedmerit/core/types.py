@@ -143,13 +143,23 @@ class Cohort:
         )
 
 
+RECENT = 9
+"""How many of a client's latest facts the server remembers."""
+
+
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported."""
+    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported.
+
+    Of the facts that a recipe remembers: `first` is what the client claimed at first sight, `recent` what counted in
+    the last `RECENT` rounds that it took part in, the newest last; both by fact and client.
+    """
 
     rounds: int = 0
     participations: Mapping[ClientId, int] = field(default_factory=dict)
     losses: Mapping[ClientId, float] = field(default_factory=dict)
+    first: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
+    recent: Mapping[str, Mapping[ClientId, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,19 @@ NoteKind: TypeAlias = Literal[
     "no-search",
     "undefined-objective",
     "cap",
+    "claim-cut",
+    "claim-changed",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the user should know about how the weights of a round came about."""
+    """Something that the user should know about how the weights of a round came about; of one client, or of all."""
 
     kind: NoteKind
     subject: str
     text: str
+    client: ClientId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,8 @@ class Merit(FedAvg):
         )
         for client, reason in settled.left_out.items():
             log.info("\t> node %d left out: %s", client, reason)
+        for note in settled.notes:
+            log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages)
         evaluation = settled.aggregation.evaluation
         self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))

@@ -112,8 +112,9 @@ class _Notes:
             if verdict.reason:
                 text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
                 self._console.print(f"[yellow]{escape(text)}[/]")
-        for note in record.weights.notes if record.weights else ():
-            show_note(self._console, note, f"round {record.index}: ") if self._new(note) else None
+        for note in (*record.notes, *(record.weights.notes if record.weights else ())):
+            who = "" if note.client is None else f"client {note.client} "
+            show_note(self._console, note, f"round {record.index}: {who}") if self._new(note) else None
 
     def _new(self, note: Note) -> bool:
         key = (note.kind, note.subject)

@@ -112,7 +112,7 @@ function roundEvents(run) {
 }
 
 function whoText(run, kind, client) {
-  const what = kind === "refused" ? " refused its reward: " : kind === "left-out" ? " left out: " : ": ";
+  const what = kind === "refused" ? " refused its reward: " : kind === "left-out" ? " left out: " : " ";
   return client === null ? null : [brief(nameOf(run, client)), what];
 }
 
