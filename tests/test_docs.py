@@ -30,10 +30,11 @@ from fedmerit.config.schema import (
 from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
-from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Validated
+from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
+from fedmerit.core.reputation import Reputation
 from fedmerit.study.plan import Plan, Row
 
 ROOT = Path(__file__).parents[1]
@@ -117,7 +118,8 @@ def test_every_fact_is_documented() -> None:
 
 
 def test_every_criterion_is_documented() -> None:
-    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE"))]
+    any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
+    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE")), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 

@@ -13,8 +13,10 @@ from helpers import SoftmaxLearner, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import begin, play
 from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
@@ -38,6 +40,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
     "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
     "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),
+    "reputation": lambda: prioritized(Reputation(MW, half_life=2), Consistency(), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }

@@ -19,6 +19,7 @@ from fedmerit.core.criteria import Criterion, Validated, find_priority
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipes import Recipe, WhenZero
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
 from fedmerit.core.search import Backtracking, Exchange, Orders, Reference, Weighting
 from fedmerit.core.types import Normalise, Personal, SplitName
@@ -188,6 +189,13 @@ class FedAvgConfig(OneModelConfig):
         return recipes.fedavg()
 
 
+def _gated(server: ServerConfig, criterion: Criterion) -> Criterion:
+    """The criterion with the server's gate, also within a reputation."""
+    if isinstance(criterion, Reputation):
+        return replace(criterion, of=_gated(server, criterion.of))
+    return server.gated(criterion) if isinstance(criterion, Validated) else criterion
+
+
 class _Weighed(OneModelConfig):
     """The keys of recipes that score any criteria by any operator."""
 
@@ -207,9 +215,9 @@ class _Weighed(OneModelConfig):
         """Criteria in the order of their priority, with the server's merging and gate."""
         server = self.server or ServerConfig()
         criteria = find_priority(self.priority)
-        if self.server and not any(isinstance(criterion, Validated) for criterion in criteria):
+        gated = [_gated(server, criterion) for criterion in criteria]
+        if self.server and not Recipe(tuple(gated)).validated:
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
-        gated: list[Criterion] = [server.gated(c) if isinstance(c, Validated) else c for c in criteria]
         score = make_score(self.score, self.priority)
         made = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
         return replace(made, rho=server.rho)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedmerit.core.caps import check_caps
 from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -24,6 +25,7 @@ from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
@@ -154,12 +156,29 @@ class Recipe:
     @property
     def remembered_facts(self) -> tuple[str, ...]:
         """The facts that the history keeps of each client."""
-        return self.client_facts if self.claims else ()
+        reputations = tuple(one.name for one in self.criteria if isinstance(one, Reputation))
+        return (*(self.client_facts if self.claims else ()), *reputations)
 
     @property
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
-        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def observed(self) -> tuple[Consistency | Reputation, ...]:
+        """The criteria whose values are facts of the round, kept with it; each after what it is made of."""
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation))
+
+    @property
+    def _inner(self) -> tuple[Criterion, ...]:
+        """The criteria and those that they are made of, innermost first, each once."""
+        found: dict[str, Criterion] = {}
+        for criterion in self.criteria:
+            layers = [criterion]
+            while isinstance(layers[0], Reputation):
+                layers.insert(0, layers[0].of)
+            found |= {one.name: one for one in layers if one.name not in found}
+        return tuple(found.values())
 
     @property
     def client_facts(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> claims -> validate -> group -> weigh -> search -> aggregate -> step
-           -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> observe -> group -> weigh -> search -> aggregate
+           -> step -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -25,7 +25,7 @@ from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, audit, validate
+from fedmerit.core.validation import Audit, audit, observe, validate
 
 
 def play(
@@ -98,6 +98,7 @@ def settle(
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    cohort, seen = observe(recipe, cohort, state.history)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
@@ -120,7 +121,7 @@ def settle(
 
     history = remember(state.history, cohort, recipe.remembered_facts)
     after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes))
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen))
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

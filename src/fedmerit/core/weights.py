@@ -27,6 +27,7 @@ NoteKind: TypeAlias = Literal[
     "cap",
     "claim-cut",
     "claim-changed",
+    "inconsistent",
 ]
 
 

@@ -20,7 +20,7 @@ from fedmerit.errors import DataError, UserError, did_you_mean
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded
 
-OF_CLAIMS = ("claim-cut", "claim-changed")
+OF_CLAIMS = ("claim-cut", "claim-changed", "inconsistent")
 """The kinds of events that are about what a client claimed."""
 
 
