@@ -36,6 +36,7 @@ from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
 from fedmerit.core.reputation import Reputation
 from fedmerit.study.plan import Plan, Row
+from fedmerit.study.tuning import TuneConfig
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -181,7 +182,7 @@ def test_the_options_of_every_partition_are_documented() -> None:
 def test_every_key_of_a_study_is_documented() -> None:
     page = (ROOT / "docs/configuration.md").read_text().partition("## A study")[2]
     named = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
-    keys = [field.alias or key for kind in (Plan, Row) for key, field in kind.model_fields.items()]
+    keys = [field.alias or key for kind in (Plan, Row, TuneConfig) for key, field in kind.model_fields.items()]
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
