@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.claims import CLAIMS
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -113,6 +114,7 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
+    "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""

@@ -87,6 +87,9 @@ class TaskConfig(Section):
         description="share of each client's training rows kept for validation: "
         "what a search or an acceptance test asks about",
     )
+    sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
+        {}, description="clients, by name or number, of each site, for recipe.cap_group; who is not listed is one alone"
+    )
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
     @classmethod

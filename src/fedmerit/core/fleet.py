@@ -27,6 +27,7 @@ from fedmerit.core.types import (
     SplitName,
     Verdict,
 )
+from fedmerit.errors import ConfigError
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Ask models about the server's own rows."""
@@ -40,6 +41,7 @@ class Server:
     rows     rows to score models on; None where the server has none
     limits   the most that a client may claim, by fact: what the federation knows of it
     faster   another way to ask models about `rows` with the same answers, for example on several cores
+    sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -53,6 +55,7 @@ class Server:
     rows: Samples | None = None
     limits: Limits = field(default_factory=dict)
     faster: Predict | None = None
+    sites: tuple[str, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""
@@ -62,6 +65,16 @@ class Server:
         """The lengths of the model's layers, in its order; one layer where the learner does not know."""
         learner = self.learner
         return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+
+    def site_numbers(self) -> dict[ClientId, float]:
+        """Each client's site as a number, in the order in which sites first occur."""
+        if len(self.sites) != len(self.names):
+            raise ConfigError(
+                f"recipe.cap_group needs the site of each of {len(self.names)} clients, and {len(self.sites)} are "
+                "known; set task.sites, for example {north = [0, 1], south = [2]}, or give Federation its `sites`"
+            )
+        numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
+        return {client: numbers[site] for client, site in enumerate(self.sites)}
 
     @property
     def predict(self) -> Predict | None:

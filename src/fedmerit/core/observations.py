@@ -22,10 +22,10 @@ class Observations:
     cosines: Vector
 
 
-def observe(updates: Updates) -> Observations:
+def observe_updates(updates: Updates) -> Observations:
     """Two passes over the updates: sums of directions, then products with them.
 
-    >>> seen = observe(Updates(np.array([[2, 0], [1, 0], [-5, 0]], np.float32)))
+    >>> seen = observe_updates(Updates(np.array([[2, 0], [1, 0], [-5, 0]], np.float32)))
     >>> seen.norms.tolist(), seen.cosines.tolist()
     ([2.0, 1.0, 5.0], [nan, nan, -1.0])
     """

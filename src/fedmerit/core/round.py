@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> observe -> validate -> group -> weigh -> search -> aggregate -> step
-           -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> observe -> group -> weigh -> search -> aggregate
+           -> step -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -15,17 +15,18 @@ import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
+from fedmerit.core.claims import bound_claims
+from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
-from fedmerit.core.observations import observe
+from fedmerit.core.observations import observe_updates
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, audit, validate
+from fedmerit.core.validation import Audit, audit, observe, validate
 
 
 def play(
@@ -52,7 +53,7 @@ def play(
         judges=fleet,
         predict=server.predict,
         limits=server.limits,
-        known=server_facts(recipe, chosen, replies),
+        known=server_facts(recipe, chosen, replies, server),
         personal=fleet,
         layers=server.layers() if recipe.personal else (),
         seed=seed,
@@ -96,8 +97,10 @@ def settle(
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
-    observations = observe(cohort.updates)
+    observations = observe_updates(cohort.updates)
+    cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    cohort, seen = observe(recipe, cohort, state.history)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
@@ -119,9 +122,9 @@ def settle(
         rewards = send_rewards(recipe.reward, recipe.acceptance, cohort, groups, weights, rows, personal, layers)
     clock.lap("reward")
 
-    history = remember(state.history, cohort)
+    history = remember(state.history, cohort, recipe.remembered_facts)
     after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes, observations)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen), observations)
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
@@ -136,11 +139,13 @@ def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model,
     return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), cohort.ids
 
 
-def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies) -> Known:
-    """Facts of the server's own: the epochs that it asked for, the time by its clock where that counts."""
+def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Server) -> Known:
+    """Facts of the server's own: the epochs that it asked for, the time by its clock and the site where they count."""
     known: dict[str, Mapping[ClientId, float]] = {}
     if any(chosen.values()):
         known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
     if CLOCK in recipe.required_facts:
         known[CLOCK] = replies.seconds
+    if SITE in recipe.required_facts:
+        known[SITE] = server.site_numbers()
     return known

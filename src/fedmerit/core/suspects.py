@@ -15,14 +15,19 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedmerit.core.facts import SAMPLES, VALIDATED
+from fedmerit.core.facts import CLAIMED, SAMPLES, VALIDATED
 from fedmerit.core.state import Record
 from fedmerit.core.types import ClientId, Vector
 
-EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
+EvidenceKind: TypeAlias = Literal[
+    "zero", "short", "long", "against", "twin", "score", "inconsistent", "refused", "claim", "noted"
+]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)
 SUPPORTING = ("claim", "noted")
 """Evidence that counts only beside other evidence: it repeats one number that a client states, or what a cap cut."""
+
+OF_NOTES: Mapping[str, EvidenceKind] = {"inconsistent": "inconsistent", "claim-cut": "claim", "claim-changed": "claim"}
+"""Kinds of notes on one client, as evidence; all others are `noted`."""
 
 LEAST_ROUNDS, LEAST_SHARE = 3, 0.5
 LEAST_COHORT = 4
@@ -41,7 +46,8 @@ LARGE_CLAIM = 5.0
 class RoundSeen:
     """What the server saw in a round, of who was weighed in client order and of who was refused.
 
-    `refused` has the reasons of clients whose answer failed the check, `noted` what else was said of a client.
+    `refused` has the reasons of clients whose answer failed the check, `notes` what else was noted of single clients:
+    the client, the kind of note, its text.
     """
 
     index: int
@@ -50,7 +56,7 @@ class RoundSeen:
     cosines: Vector
     facts: Mapping[str, Vector]
     refused: Mapping[ClientId, str] = field(default_factory=dict)
-    noted: Mapping[ClientId, str] = field(default_factory=dict)
+    notes: tuple[tuple[ClientId, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,9 @@ def seen_of(record: Record) -> RoundSeen:
     seen = record.observations
     norms, cosines = (unknown, unknown) if seen is None else (seen.norms, seen.cosines)
     refused = {client: reason for client, reason in record.left_out.items() if is_refusal(reason)}
-    return RoundSeen(record.index, record.ids, norms, cosines, record.facts, refused)
+    said = (*record.notes, *(record.weights.notes if record.weights else ()))
+    notes = tuple((note.client, str(note.kind), note.text) for note in said if note.client is not None)
+    return RoundSeen(record.index, record.ids, norms, cosines, record.facts, refused, notes)
 
 
 def is_refusal(reason: str) -> bool:
@@ -148,9 +156,10 @@ def look(seen: RoundSeen) -> Looked:
     found = [*_refused(seen)]
     if len(seen.ids) >= LEAST_COHORT:
         found += [*_lengths(seen), *_directions(seen), *_twins(seen), *_scores(seen), *_claims(seen)]
-    found += [Evidence(seen.index, client, "noted", text) for client, text in seen.noted.items()]
-    order = sorted(found, key=lambda one: (one.client, EVIDENCE.index(one.kind)))
-    return Looked(seen.index, frozenset(seen.ids) | frozenset(seen.refused), tuple(order))
+    found += [Evidence(seen.index, client, OF_NOTES.get(kind, "noted"), text) for client, kind, text in seen.notes]
+    first = {(one.client, EVIDENCE.index(one.kind)): one for one in reversed(found)}
+    answered = frozenset(seen.ids) | frozenset(seen.refused)
+    return Looked(seen.index, answered, tuple(first[key] for key in sorted(first)))
 
 
 def find_suspects(rounds: Sequence[Looked]) -> list[Suspect]:
@@ -230,7 +239,7 @@ def _scores(seen: RoundSeen) -> Iterator[Evidence]:
 
 
 def _claims(seen: RoundSeen) -> Iterator[Evidence]:
-    claims = seen.facts.get(SAMPLES)
+    claims = seen.facts.get(CLAIMED + SAMPLES, seen.facts.get(SAMPLES))
     middle = 0.0 if claims is None else float(np.median(claims))
     if claims is None or not middle > 0:
         return

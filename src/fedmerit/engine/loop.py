@@ -74,7 +74,7 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
             state = after
             _keep(folder, ledger, fleet, state, record, best=recipe.personal is None)
@@ -112,7 +112,7 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     ledger.append(record)
 
 
-def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
+def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet, recipe: Recipe) -> State | None:
     """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
     checkpoint = read_checkpoint(folder, ledger.last_round())
     while checkpoint and not fleet.load(folder, checkpoint[2]):
@@ -121,7 +121,8 @@ def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
     if checkpoint is None:
         return None
     model, parts, _ = checkpoint
-    return State(model, parts, ledger.history(), ledger.search_state(), ledger.pair_distances())
+    history = ledger.history(recipe.remembered_facts)
+    return State(model, parts, history, ledger.search_state(), ledger.pair_distances())
 
 
 @contextmanager

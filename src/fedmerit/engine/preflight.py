@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.facts import EPOCHS, LOSS, measure
+from fedmerit.core.facts import EPOCHS, LOSS, SITE, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
@@ -44,6 +44,8 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
             "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
         )
+    if SITE in recipe.required_facts:
+        server.site_numbers()
     judges, clients = recipe.search.judges, len(server.names)
     if isinstance(judges, int) and judges > clients:
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")

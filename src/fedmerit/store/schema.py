@@ -33,6 +33,7 @@ CREATE TABLE weights (               -- how each client of a round came to its w
     facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
     score REAL NOT NULL, weight REAL NOT NULL,
     grp INTEGER NOT NULL,            -- the client's group, from 0
+    uncapped REAL,                   -- the weight before the cap; NULL without one
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (           -- every client's local test
@@ -79,6 +80,7 @@ ALTER TABLE tried RENAME TO candidates;
 ALTER TABLE candidates RENAME COLUMN way TO weighting;
 """,
         6: """
+ALTER TABLE weights ADD COLUMN uncapped REAL;
 CREATE TABLE observations (
     round INTEGER NOT NULL, client INTEGER NOT NULL, norm REAL NOT NULL, cosine REAL, PRIMARY KEY (round, client)
 ) WITHOUT ROWID;

@@ -38,9 +38,7 @@ def _rounds(ledger: Ledger) -> Iterator[RoundSeen]:
         kept = [client.facts for client in weights if client.id in seen]
         names = kept[0] if kept else ()
         facts = {name: np.array([of[name] for of in kept], dtype=np.float64) for name in names}
-        about = [event for event in events.get(index, []) if event.client is not None]
-        refused = {
-            e.client: e.text for e in about if e.kind == "left-out" and is_refusal(e.text) and e.client is not None
-        }
-        noted = {e.client: e.text for e in about if e.kind not in SILENT and e.client is not None}
-        yield RoundSeen(index, ids, pairs[:, 0], pairs[:, 1], facts, refused, noted)
+        about = [(event.client, event.kind, event.text) for event in events.get(index, []) if event.client is not None]
+        refused = {client: text for client, kind, text in about if kind == "left-out" and is_refusal(text)}
+        notes = tuple(note for note in about if note[1] not in SILENT)
+        yield RoundSeen(index, ids, pairs[:, 0], pairs[:, 1], facts, refused, notes)

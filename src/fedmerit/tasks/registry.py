@@ -5,8 +5,8 @@ A task's module is imported when the task is asked for, so that loading one data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -105,12 +105,14 @@ def make_server(config: Config) -> Server:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
-    data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
-    return _server(data, learner)
+    if load is None:
+        return _server(make_federation(config.task, seed).server_data(), learner)
+    data = load(config.task, seed)
+    return _server(replace(data, sites=sites_of(config.task, data.names) or data.sites), learner)
 
 
 def _server(data: ServerData, learner: Learner) -> Server:
-    return Server(data.names, learner, data.server, data.limits)
+    return Server(data.names, learner, data.server, data.limits, sites=data.sites)
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
@@ -131,8 +133,28 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients; attackers that poison rows have done so."""
-    federation = find_task(config.data).load(config, seed)
-    return poison(federation, find_attackers(config, len(federation.names), seed), seed)
+    data = find_task(config.data).load(config, seed)
+    sites = sites_of(config, data.names)
+    data = replace(data, sites=sites) if sites else data
+    return poison(data, find_attackers(config, len(data.names), seed), seed)
+
+
+def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
+    """The site of each client as `task.sites` says; who is not listed is a site alone. Empty where none is given."""
+    if not config.sites:
+        return ()
+    sites = {name: f"client {name}" for name in names}
+    listed: set[str] = set()
+    for site, members in config.sites.items():
+        for member in members:
+            name = names[member] if isinstance(member, int) and member < len(names) else str(member)
+            if name not in sites:
+                raise UnknownName("client in task.sites", name, names)
+            if name in listed:
+                raise ConfigError(f"task.sites names each client once; {name!r} is in two")
+            listed.add(name)
+            sites[name] = site
+    return tuple(sites[name] for name in names)
 
 
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
