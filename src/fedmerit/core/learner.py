@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import Model, Samples
+
+if TYPE_CHECKING:
+    from fedmerit.core.centring import Centring
 
 
 class Learner(Protocol):
@@ -75,6 +78,14 @@ class LayeredLearner(Learner, Protocol):
     @property
     def layers(self) -> Sequence[int]:
         """The lengths of the model's layers, in its order."""
+
+
+@runtime_checkable
+class CentredLearner(Learner, Protocol):
+    """A learner whose models may carry the mean of the inputs, which it then takes off whatever it is shown."""
+
+    def centred(self, model: Model, centring: Centring) -> Model:
+        """The model with this centring in it: a vector that may be longer, whose further values training leaves."""
 
 
 @runtime_checkable

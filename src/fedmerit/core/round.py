@@ -53,7 +53,7 @@ def play(
         limits=server.limits,
         known=server_facts(recipe, chosen, replies),
         personal=fleet,
-        layers=server.layers() if recipe.personal else (),
+        layers=server.layers(len(state.model)) if recipe.personal else (),
         seed=seed,
         clock=clock,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmerit.core.centring import check_centred
 from fedmerit.core.facts import EPOCHS, LOSS, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
@@ -25,6 +26,7 @@ def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequenc
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
+    check_centred(server.learner, server.centre)
     rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)

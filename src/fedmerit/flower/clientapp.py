@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedmerit.core.centring import feature_sums
 from fedmerit.core.fleet import predict_rows
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
@@ -24,6 +25,7 @@ from fedmerit.flower.records import (
     as_reward,
     has_array,
     pack,
+    pack_sums,
     sent_extras,
     setting,
     tag_of,
@@ -43,6 +45,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
         mine = half(context).data
         config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
         return Message(pack(config=config), reply_to=message)
+
+    @app.query("sum")
+    def sum_features(message: Message, context: Context) -> Message:
+        return Message(pack_sums(feature_sums(half(context).data.train.x)), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

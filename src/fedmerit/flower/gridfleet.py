@@ -12,6 +12,7 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
@@ -29,7 +30,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
-from fedmerit.fleet.personal import PersonalModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -37,9 +38,11 @@ from fedmerit.flower.records import (
     HELLO,
     REWARD,
     REWARDED,
+    SUM,
     TRAIN,
     TRAINED,
     Unfit,
+    as_sums,
     counts,
     numbers,
     pack,
@@ -110,6 +113,18 @@ class GridFleet:
                 continue
             if 0 <= client < len(self.server.names):
                 self.nodes[client], self.told[client] = node, tag
+
+    def sum_features(self) -> Sums:
+        """One message per client; who does not answer as it should is named."""
+        self._ask_new_nodes()
+        exchange = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
+        answers, failed = {}, dict(exchange.failed)
+        for client, content in sorted(exchange.contents.items()):
+            try:
+                answers[client] = as_sums(content)
+            except Unfit as error:
+                failed[client] = str(error)
+        return answers, failed
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
@@ -229,10 +244,11 @@ class GridFleet:
 
     def load(self, run: Path, index: int) -> bool:
         """The copies as they were after a round; whatever clients have now, they are sent these."""
-        if not any_saved(run):
+        saved = saved_length(run)
+        if saved is None:
             return True
         self.tags = {}
-        return self._make_copies(len(self.server.first_model(0))).load(run, index)
+        return self._make_copies(saved or len(self.server.first_model(0))).load(run, index)
 
     def _make_copies(self, length: int) -> PersonalModels:
         """Rows for the copies, made when first asked for: most runs have none."""

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit.config.schema import TrainConfig
+from fedmerit.core.centring import Centring
 from fedmerit.core.types import Model, Samples
 from fedmerit.learn.batched import is_dense_stack, train_batched
 from fedmerit.learn.flat import FlatModule
+from fedmerit.learn.inputs import Inputs, centring_tail
 
 GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
@@ -34,6 +36,7 @@ class TorchLearner:
         w = w - lr * v
 
     `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy.
+    A model is the module's values; one that is `centred` has the mean of the inputs after them.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -52,12 +55,12 @@ class TorchLearner:
         with _quiet_torch(seed):
             flat = _flat(self.build)
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
-            flat.load(torch.from_numpy(model))
+            inputs = _load(flat, model, samples.x)
             flat.module.train()
-            step = _Step(flat, self.config, torch.from_numpy(samples.x), torch.from_numpy(samples.y))
+            step = _Step(flat, self.config, inputs, torch.from_numpy(samples.y))
             for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
                 step(rows)
-            return flat.values.numpy().copy()
+            return np.concatenate([flat.values.numpy(), model[len(flat.values) :]])
 
     @property
     def clients_at_once(self) -> int:
@@ -85,6 +88,10 @@ class TorchLearner:
             ]
             return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
 
+    def centred(self, model: Model, centring: Centring) -> Model:
+        """The module's values, then the mean of each input and, where it is standardised, 1 / its deviation."""
+        return np.concatenate([model, *centring_tail(centring)])
+
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
         decided = self._outputs(model, x, _decide)
@@ -100,11 +107,11 @@ class TorchLearner:
         with _quiet_torch(0):
             flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
         with _quiet_torch(0), torch.inference_mode():
-            flat.load(torch.from_numpy(model))
+            inputs = _load(flat, model, x)
             flat.module.eval()
-            parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
             forward = flat.stack.forward if flat.stack else flat.module
-            return [of(forward(as_input(part))) for part in parts]
+            starts = range(0, len(x), PART_ROWS)
+            return [of(forward(inputs[slice(start, start + PART_ROWS)])) for start in starts]
 
 
 class _Step:
@@ -114,7 +121,7 @@ class _Step:
     through in parts that fit the cache, their gradients added up: the same step, faster.
     """
 
-    def __init__(self, flat: FlatModule, config: TrainConfig, x: Tensor, y: Tensor) -> None:
+    def __init__(self, flat: FlatModule, config: TrainConfig, x: Inputs, y: Tensor) -> None:
         self.flat, self.config, self.x, self.y = flat, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         self.part = PART_ROWS if batch > PART_ROWS and flat.rows_are_independent else batch
@@ -143,7 +150,7 @@ class _Step:
 
     def descend(self, rows: Tensor, scale: float, step: float | None) -> None:
         """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
-        x, y, stack = as_input(self.x[rows]), self.y[rows], self.flat.stack
+        x, y, stack = self.x[rows], self.y[rows], self.flat.stack
         if stack is None:
             (_loss(self.flat.module(x), y) * scale).backward()  # type: ignore[no-untyped-call]
         else:
@@ -162,11 +169,10 @@ def _flat(build: Callable[[], nn.Module]) -> FlatModule:
     return FlatModule(build())
 
 
-def as_input(x: Tensor) -> Tensor:
-    """uint8 images to floats in 0..1, channels first as torch wants them and channels last in memory."""
-    if x.dtype == torch.uint8:
-        x = x.float().div_(255)
-    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
+def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
+    """Take over a model; the rows as it wants to see them."""
+    flat.load(torch.from_numpy(model[: len(flat.values)]))
+    return Inputs(torch.from_numpy(x), model[len(flat.values) :])
 
 
 def _batches(rows: int, epochs: int, batch: int | Literal["full"], seed: int) -> Iterator[Tensor]:

@@ -6,16 +6,18 @@ A task's module is imported when the task is asked for, so that loading one data
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import Learner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
@@ -51,6 +53,7 @@ class Task:
 
     federation: Federation
     learner: Learner
+    centre: Centre | None = None
 
     def client(self, client: ClientId) -> ClientHalf:
         """One client's half, as views of its rows."""
@@ -58,7 +61,7 @@ class Task:
 
     def server(self) -> Server:
         """The server's half: it holds no row of a client."""
-        return _server(self.federation.server_data(), self.learner)
+        return _server(self.federation.server_data(), self.learner, self.centre)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -90,7 +93,7 @@ def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = Non
 def make_task(config: Config) -> Task:
     """The task that a configuration names: its data spread over clients, and its learner."""
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    return Task(make_federation(config.task, config.run.seed), learner)
+    return Task(make_federation(config.task, config.run.seed), learner, centre_of(config.task))
 
 
 def make_server(config: Config) -> Server:
@@ -98,11 +101,18 @@ def make_server(config: Config) -> Server:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
     data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
-    return _server(data, learner)
+    if load and config.task.invert and data.server is not None:
+        data = replace(data, server=inverted_rows(data.server))
+    return _server(data, learner, centre_of(config.task))
 
 
-def _server(data: ServerData, learner: Learner) -> Server:
-    return Server(data.names, learner, data.server, data.limits)
+def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
+    return Server(data.names, learner, data.server, data.limits, centre)
+
+
+def centre_of(config: TaskConfig) -> Centre | None:
+    """How [task] has the inputs centred."""
+    return None if config.centre == "none" else config.centre
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
@@ -110,12 +120,15 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
     data = load(config.task, seed, client) if load else make_federation(config.task, seed).client(client).copied()
+    if load and config.task.invert:
+        data = inverted_client(data)
     return ClientHalf(data, learner)
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients."""
-    return find_task(config.data).load(config, seed)
+    federation = find_task(config.data).load(config, seed)
+    return inverted_federation(federation) if config.invert else federation
 
 
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
