@@ -21,11 +21,12 @@ from fedmerit.config.recipes import (
     SearchConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig, TrainConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
+from fedmerit.config.train import LR_SCHEDULES, TrainConfig
 from fedmerit.errors import ConfigError
 
 __all__ = [
@@ -111,6 +112,7 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
+    "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""

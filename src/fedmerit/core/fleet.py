@@ -14,7 +14,8 @@ import numpy as np
 
 from fedmerit.core.centring import Centre, SummingClients
 from fedmerit.core.check import Limits
-from fedmerit.core.learner import LayeredLearner, Learner, ProbabilisticLearner
+from fedmerit.core.controls import Control
+from fedmerit.core.learner import ControlledLearner, LayeredLearner, Learner, ProbabilisticLearner, ScheduledLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -70,6 +71,15 @@ class Server:
         known = learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
         rest = 0 if length is None else length - sum(known)
         return (*known, rest) if rest else known
+
+    @property
+    def control(self) -> Control | None:
+        """What the server sends and keeps for clients beside the model; most learners need nothing."""
+        return self.learner.control if isinstance(self.learner, ControlledLearner) else None
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The clients' learning rate in a round, of so many; None where it is as the learner is set up."""
+        return self.learner.rate(index, rounds) if isinstance(self.learner, ScheduledLearner) else None
 
     @property
     def predict(self) -> Predict | None:

@@ -12,6 +12,7 @@ from fedmerit.core.types import Model, Samples
 
 if TYPE_CHECKING:
     from fedmerit.core.centring import Centring
+    from fedmerit.core.controls import Control
 
 
 class Learner(Protocol):
@@ -100,3 +101,23 @@ class ExtrasLearner(Learner, Protocol):
         self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
     ) -> tuple[Model, Mapping[str, Model]]:
         """As `train`, with the vectors that came along; the trained model, and the vectors to send back."""
+
+
+@runtime_checkable
+class ControlledLearner(ExtrasLearner, Protocol):
+    """A learner that says what its extra vectors are made of: SCAFFOLD, FedDyn."""
+
+    @property
+    def control(self) -> Control | None:
+        """What the server does for it; None where it does nothing."""
+
+
+@runtime_checkable
+class ScheduledLearner(Learner, Protocol):
+    """A learner whose learning rate may differ from round to round."""
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The learning rate of a round, of so many; None where it is always the same."""
+
+    def at_rate(self, lr: float) -> Learner:
+        """The same learner with this learning rate."""

@@ -65,7 +65,14 @@ def play_rounds(
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
-            state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
+            state,
+            recipe,
+            fleet,
+            selection=selection,
+            seed=settings.seed,
+            evaluate=due,
+            objectives=objectives,
+            rounds=settings.rounds,
         )
         yield state, record
 

@@ -104,6 +104,7 @@ class LocalFleet:
                 row,
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
+                downloads[client].lr,
             )
             for row, client in enumerate(ids)
         ]

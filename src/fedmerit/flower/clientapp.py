@@ -96,10 +96,10 @@ def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
-    facts, own = setting(content, "facts", list), setting(content, "personal", str)
+    facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras)
+    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras, lr or None)
     (answer,) = train_clients(half.learner, [job], facts)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))

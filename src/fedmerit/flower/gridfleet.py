@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
@@ -133,10 +134,11 @@ class GridFleet:
         sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
-            config = {"round": index, "seed": seed, "epochs": download.epochs or 0, "personal": download.personal or ""}
+            config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
+            config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
-            contents[client] = pack(vectors, config | {"facts": list(facts)})
+            contents[client] = pack(vectors, config)
             down += sum(values.nbytes for values in vectors.values())
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:

@@ -13,7 +13,7 @@ from typing import Any
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
-from fedmerit.core.learner import Learner
+from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
@@ -137,7 +137,14 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     if config.model != "default" and config.model not in spec.models:
         raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
     model = spec.models[0] if config.model == "default" else config.model
-    return (spec.learner or _torch_learner)(model, train)
+    learner = (spec.learner or _torch_learner)(model, train)
+    if train.schedule is not None and not isinstance(learner, ScheduledLearner):
+        raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
+    if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
+        raise ConfigError(
+            f"train.algorithm = {train.algorithm!r} needs a learner with a `control`; that of task {spec.name} has none"
+        )
+    return learner
 
 
 def _torch_learner(model: str, train: TrainConfig) -> Learner:
