@@ -29,6 +29,7 @@ from fedmerit.config.schema import (
 from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
+from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Validated
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
@@ -78,7 +79,7 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def step_row(section: type[StepConfig]) -> str:
+def step_row(section: type[StepConfig] | type[LrScheduleConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
@@ -86,6 +87,10 @@ def step_row(section: type[StepConfig]) -> str:
 
 def test_every_step_is_documented_with_its_keys() -> None:
     held(table(chapter("docs/configuration.md", "Steps")), [step_row(section) for section in STEPS.values()])
+
+
+def test_every_schedule_is_documented_with_its_keys() -> None:
+    held(table(chapter("docs/configuration.md", "Schedules")), [step_row(section) for section in LR_SCHEDULES.values()])
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
@@ -90,6 +90,10 @@ LR_SCHEDULES: Mapping[str, type[LrScheduleConfig]] = {
 }
 
 
+Algorithm: TypeAlias = Literal["sgd", "scaffold", "feddyn"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+
+
 class TrainConfig(Section):
     """[train]: what a client does with the model it received."""
 
@@ -108,9 +112,7 @@ class TrainConfig(Section):
     schedule: AnyLrSchedule | None = Field(
         None, description="the learning rate over the rounds, by name or as a table; default: constant"
     )
-    algorithm: Literal["sgd", "scaffold", "feddyn"] = Field(
-        "sgd", description="what corrects a client's gradients: nothing, or control variates"
-    )
+    algorithm: Algorithm = Field("sgd", description="what corrects a client's gradients: nothing, or control variates")
     alpha: Positive = Field(0.01, description="FedDyn's alpha: pull towards the received model")
 
     @model_validator(mode="after")
@@ -127,3 +129,8 @@ class TrainConfig(Section):
                 "momentum and prox"
             )
         return self
+
+
+def train_keys(algorithm: str) -> tuple[str, ...]:
+    """The keys of [train] that go with this algorithm."""
+    return tuple(key for key in TrainConfig.model_fields if key != "alpha" or algorithm == "feddyn")
