@@ -169,6 +169,11 @@ def test_a_learner_that_cannot_is_refused_by_name():
         federate(task, fedavg(), rounds=1, fraction=1.0)
 
 
+def test_a_centring_that_there_is_not_is_refused_by_name():
+    with pytest.raises(ConfigError, match="mean, standard"):
+        federate(replace(digits(), centre="median"), fedavg(), rounds=1)
+
+
 def test_spellings():
     assert load_config(None, ["task.centre=true"]).task.centre == "mean"
     assert load_config(None, ["task.centre=false"]).task.centre == "none"

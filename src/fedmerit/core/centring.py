@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,9 @@ def make_centring(sums: Mapping[ClientId, FeatureSums], centre: Centre) -> Centr
 
 
 def check_centred(learner: Learner, centre: Centre | None) -> None:
-    """Refuse to centre the inputs of a learner that cannot."""
+    """Refuse a centring that there is not, and one for a learner that cannot."""
+    if centre not in (None, *get_args(Centre)):
+        raise ConfigError(f"centre is one of {', '.join(get_args(Centre))}, or None; got {centre!r}")
     if centre is not None and not isinstance(learner, CentredLearner):
         raise ConfigError(
             f"task.centre = {centre!r} needs a learner with a method `centred`, which this task's learner does not "
