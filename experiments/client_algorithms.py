@@ -28,10 +28,10 @@ from fedmerit.tasks.registry import Task, make_learner
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "client-algorithms.md"
 KEPT = Path("runs/client-algorithms.json")
 TUNED_ON, SEEDS = (101, 102), (1, 2, 3, 4, 5)
-ROUNDS, FRACTION, TARGETS = 40, 0.1, (0.7, 0.8, 0.85)
+ROUNDS, FRACTION, TARGETS = 40, 0.1, (0.8, 0.85, 0.9)
 TASK: dict[str, Any] = {"data": "mnist", "partition": "shards", "clients": 100, "model": "mnist-mlp"}
 LOCAL: dict[str, Any] = {"epochs": 5, "batch": 60}
-LRS = (0.03, 0.1, 0.3)
+LRS = (0.03, 0.1, 0.3, 0.6)
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "sgd": [{"lr": lr} for lr in LRS],
     "scaffold": [{"lr": lr} for lr in LRS],

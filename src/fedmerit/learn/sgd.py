@@ -1,4 +1,4 @@
-"""Local SGD on a flat vector: the learner for PyTorch models."""
+"""Local training on a flat vector: the learner for PyTorch models."""
 
 from __future__ import annotations
 
