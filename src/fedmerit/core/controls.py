@@ -1,4 +1,4 @@
-"""Controls: what keeps clients with unlike data from drifting apart while they train [SCAFFOLD, FedDyn].
+"""Controls: what keeps clients with unlike data from drifting apart while they train: SCAFFOLD and FedDyn.
 
 Each client k adds a vector of its own, its `correction`, to every gradient. The server keeps what these are made of in
 the state, in `control` for all and `control:17` for client 17, so that clients need not remember anything: a
