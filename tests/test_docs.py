@@ -31,6 +31,7 @@ from fedmerit.config.schema import (
 from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
+from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
@@ -88,7 +89,7 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def choice_row(section: type[StepConfig] | type[ClaimsConfig]) -> str:
+def choice_row(section: type[StepConfig] | type[ClaimsConfig] | type[LrScheduleConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
@@ -100,6 +101,12 @@ def test_every_step_is_documented_with_its_keys() -> None:
 
 def test_every_way_to_believe_clients_is_documented_with_its_keys() -> None:
     held(table(chapter("docs/configuration.md", "Claims")), [choice_row(section) for section in CLAIMS.values()])
+
+
+def test_every_schedule_is_documented_with_its_keys() -> None:
+    held(
+        table(chapter("docs/configuration.md", "Schedules")), [choice_row(section) for section in LR_SCHEDULES.values()]
+    )
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:

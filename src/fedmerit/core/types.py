@@ -65,7 +65,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
+    """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
 
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
@@ -76,6 +76,7 @@ class Download:
     personal: Personal | None = None
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
+    lr: float | None = None
 
     @property
     def nbytes(self) -> int:

@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any, Self, TypeAlias
 
 from fedmerit.config.schema import Config, RunConfig
+from fedmerit.core.centring import centre_model
+from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipes import Recipe
@@ -65,7 +67,14 @@ def play_rounds(
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
-            state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
+            state,
+            recipe,
+            fleet,
+            selection=selection,
+            seed=settings.seed,
+            evaluate=due,
+            objectives=objectives,
+            rounds=settings.rounds,
         )
         yield state, record
 
@@ -95,8 +104,15 @@ def make_selection(settings: RunConfig) -> Selection:
 
 
 def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, or what an initial phase made of it."""
-    model, trained = begin(recipe, fleet, fleet.server.first_model(derive(seed, "model")), seed)
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
+    server = fleet.server
+    model = server.first_model(derive(seed, "model"))
+    if server.centre is not None:
+        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
+        ledger.note(Event(0, None, "centre", about))
+        for client, reason in sorted(left_out.items()):
+            ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
+    model, trained = begin(recipe, fleet, model, seed)
     if recipe.initial:
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
     return State(model)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import Attackers, Coalition, CollusiveAttack
+from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Fleet, Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
@@ -72,6 +73,10 @@ class AttackedFleet:
     ) -> Mapping[ClientId, Mapping[str, float]]:
         """As the fleet does."""
         return self.fleet.audit(model, objectives, personal=personal)
+
+    def sum_features(self) -> Sums:
+        """As the fleet does."""
+        return self.fleet.sum_features()
 
     def save(self, run: Path, index: int) -> None:
         """As the fleet does."""

@@ -1,7 +1,7 @@
 """Merit: a Flower Strategy for apps that exist; Flower collects the replies, `core.round.settle` does the rest.
 
 The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
-personal models need the whole federation (`fedmerit flower`).
+personal models, SCAFFOLD and FedDyn need the whole federation (`fedmerit flower`).
 """
 
 from __future__ import annotations

@@ -12,12 +12,14 @@ from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
+from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
-from fedmerit.core.learner import Learner
+from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
@@ -54,6 +56,7 @@ class Task:
 
     federation: Federation
     learner: Learner
+    centre: Centre | None = None
     attackers: Attackers = NOBODY
 
     def client(self, client: ClientId) -> ClientHalf:
@@ -62,7 +65,7 @@ class Task:
 
     def server(self) -> Server:
         """The server's half: it holds no row of a client."""
-        return _server(self.federation.server_data(), self.learner)
+        return _server(self.federation.server_data(), self.learner, self.centre)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -98,21 +101,29 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     """
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
     federation = (load or make_federation)(config.task, config.run.seed)
-    return Task(federation, learner, find_attackers(config.task, len(federation.names), config.run.seed))
+    attackers = find_attackers(config.task, len(federation.names), config.run.seed)
+    return Task(federation, learner, centre_of(config.task), attackers)
 
 
 def make_server(config: Config) -> Server:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
-    if load is None:
-        return _server(make_federation(config.task, seed).server_data(), learner)
-    data = load(config.task, seed)
-    return _server(replace(data, sites=sites_of(config.task, data.names) or data.sites), learner)
+    data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
+    if load:
+        data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
+        if config.task.invert and data.server is not None:
+            data = replace(data, server=inverted_rows(data.server))
+    return _server(data, learner, centre_of(config.task))
 
 
-def _server(data: ServerData, learner: Learner) -> Server:
-    return Server(data.names, learner, data.server, data.limits, sites=data.sites)
+def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
+    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites)
+
+
+def centre_of(config: TaskConfig) -> Centre | None:
+    """How [task] has the inputs centred."""
+    return None if config.centre == "none" else config.centre
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
@@ -128,12 +139,14 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
             f"task.attack draws attackers from all clients and task {config.task.data!r} loads each client's rows "
             "alone; run it on this machine (fedmerit run), or leave task.attack out"
         )
-    return ClientHalf(load(config.task, seed, client), learner)
+    data = load(config.task, seed, client)
+    return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients; attackers that poison rows have done so."""
     data = find_task(config.data).load(config, seed)
+    data = inverted_federation(data) if config.invert else data
     sites = sites_of(config, data.names)
     data = replace(data, sites=sites) if sites else data
     return poison(data, find_attackers(config, len(data.names), seed), seed)
@@ -163,7 +176,14 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     if config.model != "default" and config.model not in spec.models:
         raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
     model = spec.models[0] if config.model == "default" else config.model
-    return (spec.learner or _torch_learner)(model, train)
+    learner = (spec.learner or _torch_learner)(model, train)
+    if train.schedule is not None and not isinstance(learner, ScheduledLearner):
+        raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
+    if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
+        raise ConfigError(
+            f"train.algorithm = {train.algorithm!r} needs a learner with a `control`; that of task {spec.name} has none"
+        )
+    return learner
 
 
 def _torch_learner(model: str, train: TrainConfig) -> Learner:
