@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
@@ -13,6 +14,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fedmerit.core.fleet import Server
+from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -41,6 +43,7 @@ from fedmerit.flower.records import (
     TRAINED,
     Unfit,
     counts,
+    models_as_records,
     numbers,
     pack,
     reward_arrays,
@@ -83,9 +86,9 @@ class GridFleet:
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     told: dict[ClientId, int] = field(default_factory=dict)
 
-    def judges(self) -> int:
+    def judges(self) -> Sequence[ClientId]:
         """All clients, connected or not."""
-        return len(self.server.names)
+        return range(len(self.server.names))
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -177,34 +180,45 @@ class GridFleet:
         return verdicts
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """All models in one message per client; who does not answer counts as without rows."""
         asked = range(len(self.server.names)) if clients is None else clients
-        arrays = {str(place): model for place, model in enumerate(models)}
-        config = {"on": on, "models": len(models)}
-        return self._count_correct({client: pack(arrays, config) for client in asked}, len(models))
+        arrays, config = models_as_records(models)
+        config |= {"on": on, "losses": losses}
+        return self._count_correct({client: pack(arrays, config) for client in asked}, len(models), losses)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """Each client its personal model; one is sent along to who has none."""
-        config = {"on": on, "models": 1}
+        config: dict[str, Any] = {"on": on, "losses": False, "models": 1, "mixed": []}
         contents = {
             client: pack({} if self._has_personal(client) else {"0": self._personal(client, model)}, config)
             for client in range(len(self.server.names))
         }
         return self._count_correct(contents, 1)[0]
 
-    def _count_correct(self, contents: Mapping[ClientId, RecordDict], models: int) -> list[Evaluation]:
+    def _count_correct(
+        self, contents: Mapping[ClientId, RecordDict], models: int, losses: bool = False
+    ) -> list[Evaluation]:
         right = np.zeros((models, len(self.server.names)), dtype=np.int64)
+        lost = np.zeros((models, len(self.server.names)))
         sizes = np.zeros(len(self.server.names), dtype=np.int64)
         for client, content in self._ask(contents, EVALUATE).contents.items():
             try:
                 correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
+                summed = counts(content, "losses", models) if losses else [0] * models
             except Unfit:
                 continue
-            if max(correct) <= size:
-                right[:, client], sizes[client] = correct, size
-        return [Evaluation(row, sizes) for row in right]
+            if max(correct) <= size and max(summed) <= size * MOST_LOSS / LOSS_UNIT:
+                right[:, client], lost[:, client], sizes[client] = correct, summed, size
+        if not losses:
+            return [Evaluation(row, sizes) for row in right]
+        return [Evaluation(row, sizes, of_rows * LOSS_UNIT) for row, of_rows in zip(right, lost, strict=True)]
 
     def audit(
         self, model: Model, objectives: Sequence[Objective], *, personal: bool

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from fedmerit.core.aggregation import CandidateResult
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import judged_by, part_from_json
 from fedmerit.core.scores import Terms, explain_score
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
@@ -48,6 +48,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
             "tests": wanted["tests"],
+            "by": judged_by(ledger.meta().get("recipe")),
             "tried": [_result_dict(result) for result in ledger.candidates(number)],
         },
         "clients": [
@@ -213,7 +214,8 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         for one in tried
     ]
     title = f"search: exchanges {row['exchanges']}, models tested {row['evaluations']} (* taken)"
-    yield list_table(title, ("order", "accuracy", "exchange", "weighs the same"), lines)
+    judged = judged_by(ledger.meta().get("recipe"))
+    yield list_table(title, ("weighting", judged, "exchange", "does the same"), lines)
 
 
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
