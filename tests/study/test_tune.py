@@ -159,7 +159,7 @@ def test_a_study_tunes_its_rows_on_other_seeds_and_reports_their_best(tuned_stud
     assert carry == tuned_study.tunings["FedAvgM"].best["recipe.step.carry"]
     assert set(tuned_study.tuning["row"]) == {"FedAvg", "FedAvgM"}
     assert len(tuned_study.tuning) == 3 + 4
-    assert set(tuned_study.figures["seed"]) == {3, 4}
+    assert set(tuned_study.metrics["seed"]) == {3, 4}
 
 
 def test_a_tuned_study_is_resumed_and_grows(tuned_study: Study, tmp_path: Path):

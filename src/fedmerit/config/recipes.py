@@ -73,7 +73,7 @@ class SearchConfig(Section):
         0.95, description="how sure judges must be that a candidate is worse, or is not"
     )
     among: tuple[WeightingConfig, ...] = Field(
-        (), description="ways to choose from instead of orders: tables with priority, score, normalise"
+        (), description="weightings to choose from instead of orders: tables with priority, score, normalise"
     )
 
     steps: tuple[tuple[float, float], ...] | None = Field(
@@ -243,8 +243,8 @@ class _Weighed(OneModelConfig):
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
         gated: list[Criterion] = [server.gated(c) if isinstance(c, Validated) else c for c in criteria]
         score = make_score(self.score, self.priority)
-        made = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
-        return replace(made, rho=server.rho)
+        recipe = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
+        return replace(recipe, rho=server.rho)
 
 
 class PrioritizedConfig(_Weighed):
@@ -305,7 +305,7 @@ class M2FConfig(RecipeConfig):
     """[recipe] of M2F [M2F]; its score is the product, its shares are the same for any way to normalise."""
 
     name: Literal["m2f"] = "m2f"
-    about = "M2F: own models, groups of like updates, rewards in proportion to quality"
+    about = "M2F: personal models, groups of like updates, rewards in proportion to quality"
     priority: Names = Field((), description="criteria to multiply; default: Participation, Computation, DataRatio")
     groups: GroupsConfig | None = Field(None, description="who is aggregated together, see [recipe.groups]")
     reward: RewardConfig | None = Field(None, description="what clients get back, see [recipe.reward]")
@@ -411,6 +411,6 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 def make_recipe(config: RecipeConfig) -> Recipe:
     """The recipe that a configuration names, with its step."""
-    made = config.make()
+    recipe = config.make()
     step = config.step if isinstance(config, OneModelConfig) else None
-    return made if step is None else replace(made, step=step.make())
+    return recipe if step is None else replace(recipe, step=step.make())

@@ -269,10 +269,10 @@ def fedval(
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
     """
-    found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
-    score: Score = WeightedMean(shares_of(gamma, len(found)))
+    validated = [find_objective(one) if isinstance(one, str) else one for one in objectives]
+    score: Score = WeightedMean(shares_of(gamma, len(validated)))
     return Recipe(
-        criteria=tuple(Validated(objective) for objective in found),
+        criteria=tuple(Validated(objective) for objective in validated),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
         when_zero="uniform",

@@ -85,7 +85,7 @@ class Worker:
     ) -> list[tuple[dict[str, float], float]]:
         """Train from `models[model]`, leave the update in `updates[row]`; each client's facts and seconds.
 
-        PERSONAL stands for the client's own model. Nothing is kept here: a worker may die and its client be done again.
+        PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
         """
         train = self.train.split()
         federation = Federation((), train, train, self.classes)

@@ -84,7 +84,7 @@ class GridFleet:
     copies: PersonalModels | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
-    told: dict[ClientId, int] = field(default_factory=dict)
+    reported_tags: dict[ClientId, int] = field(default_factory=dict)
 
     def judges(self) -> Sequence[ClientId]:
         """All clients, connected or not."""
@@ -112,7 +112,7 @@ class GridFleet:
             except Unfit:
                 continue
             if 0 <= client < len(self.server.names):
-                self.nodes[client], self.told[client] = node, tag
+                self.nodes[client], self.reported_tags[client] = node, tag
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
@@ -128,7 +128,7 @@ class GridFleet:
             down += sum(values.nbytes for values in vectors.values())
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
-            self.told.pop(client, None)  # its personal model may change now; unless it answers, we do not know
+            self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know
         exchange = self._ask(contents, TRAIN)
         names = extra_names(self.server.learner)
         rows: dict[str, dict[ClientId, Model]] = {name: {} for name in ("update", *names)}
@@ -142,7 +142,7 @@ class GridFleet:
                 continue
             for name, values in {"update": update, **extras}.items():
                 rows[name][client] = values
-            reported[client], self.told[client] = numbers(content), tag
+            reported[client], self.reported_tags[client] = numbers(content), tag
         ids = tuple(sorted(reported))
         received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
         updates = received.pop("update")
@@ -175,8 +175,8 @@ class GridFleet:
             if verdicts[client].accepted and self.copies is not None:
                 self._book(client, rewards[client].added_to(self.copies.rows.array[client]), index, REWARDED)
         for client in exchange.failed:
-            self.told.pop(client, None)
-        self.told |= {client: self.tags[client] for client in exchange.contents if client in self.tags}
+            self.reported_tags.pop(client, None)
+        self.reported_tags |= {client: self.tags[client] for client in exchange.contents if client in self.tags}
         return verdicts
 
     def evaluate(
@@ -261,7 +261,7 @@ class GridFleet:
 
     def _has_personal(self, client: ClientId) -> bool:
         """Whether the client has the personal model that it should have; one whose answer was lost has another."""
-        return client in self.tags and self.told.get(client) == self.tags[client]
+        return client in self.tags and self.reported_tags.get(client) == self.tags[client]
 
     def _personal(self, client: ClientId, otherwise: Model) -> Model:
         """The client's personal model as we know it, or another where it has none."""

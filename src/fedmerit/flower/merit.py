@@ -137,7 +137,7 @@ class Merit(FedAvg):
         try:
             return self.train_metrics_aggr_fn(contents, self.weighted_by_key)
         except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
-            log.warning("\t> metrics do not fit together, none are told: %s", error)
+            log.warning("\t> metrics do not fit together, none are kept: %s", error)
             return None
 
     def _replies(self, messages: Sequence[Message]) -> Replies:
@@ -146,7 +146,7 @@ class Merit(FedAvg):
         assert self._state is not None
         start, rows = self._state.model, dict[ClientId, int]()
         matrix = np.empty((len(sent), len(start)), np.float32)
-        told: dict[ClientId, Mapping[str, Any]] = {}
+        facts: dict[ClientId, Mapping[str, Any]] = {}
         failed: dict[ClientId, str] = {}
         self._contents = {}
         for message in messages:
@@ -155,7 +155,7 @@ class Merit(FedAvg):
                 continue
             row = matrix[len(rows)]
             try:
-                told[node] = self._read(message, row)
+                facts[node] = self._read(message, row)
                 row -= start
                 rows[node], self._contents[node] = len(rows), message.content
             except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
@@ -163,20 +163,20 @@ class Merit(FedAvg):
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
         places = np.array([rows[node] for node in ids], dtype=np.intp)
-        return Replies(ids, Updates(matrix, places), tuple(told[node] for node in ids), failed)
+        return Replies(ids, Updates(matrix, places), tuple(facts[node] for node in ids), failed)
 
     def _read(self, message: Message, row: Model) -> dict[str, Any]:
-        """What a node told; its model goes into the row."""
+        """The facts that a node reported; its model goes into the row."""
         if message.has_error():
             raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
         if len(arrays) != 1 or len(metrics) != 1:
             raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
-        found = dict(metrics[0])
-        if self.weighted_by_key in found:
-            found[SAMPLES] = found[self.weighted_by_key]
+        facts = dict(metrics[0])
+        if self.weighted_by_key in facts:
+            facts[SAMPLES] = facts[self.weighted_by_key]
         flat(arrays[0], self._like, row)
-        return found
+        return facts
 
     @property
     def largest_share(self) -> float:
@@ -185,12 +185,12 @@ class Merit(FedAvg):
         Flower's wrappers for differential privacy make noise for weights of 1/n. With others, one node's update counts
         up to this many times as much, and the noise must be that much larger for the same guarantee.
         """
-        found = [record.weights.weights for record in self.records if record.weights is not None]
-        return max((float(len(weights) * weights.max()) for weights in found), default=1.0)
+        rounds = [record.weights.weights for record in self.records if record.weights is not None]
+        return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
-    def explain(self, round: int) -> list[ClientWeight]:
+    def explain(self, number: int) -> list[ClientWeight]:
         """How each node of a round came to its weight; `id` is Flower's number of the node."""
-        record = next((record for record in self.records if record.index == round), None)
+        record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
         groups = None if record.groups is None else record.groups.labels

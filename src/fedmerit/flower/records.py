@@ -81,12 +81,12 @@ def sent_extras(content: RecordDict) -> list[str]:
 
 def vector(content: RecordDict, name: str, length: int) -> Model:
     """A named float32 row of that length."""
-    found = array(content, name)
-    if found.dtype != np.float32:
-        raise Unfit(f"{name} has dtype {found.dtype}, not float32")
-    if found.shape != (length,):
-        raise Unfit(f"{name} has shape {found.shape}, the model has {length} values")
-    return cast(Model, found)
+    row = array(content, name)
+    if row.dtype != np.float32:
+        raise Unfit(f"{name} has dtype {row.dtype}, not float32")
+    if row.shape != (length,):
+        raise Unfit(f"{name} has shape {row.shape}, the model has {length} values")
+    return cast(Model, row)
 
 
 def setting(content: RecordDict, name: str, kind: type) -> Any:
@@ -144,12 +144,12 @@ def as_reward(content: RecordDict) -> SparseUpdate:
 
 def verdict(content: RecordDict) -> Verdict:
     """A client's answer to a reward; one that does not fit is a refusal."""
-    said = numbers(content)
-    before, after = (said.get(name, float("nan")) for name in ("before", "after"))
+    answer = numbers(content)
+    before, after = (answer.get(name, float("nan")) for name in ("before", "after"))
     try:
         reason = setting(content, "reason", str)
     except Unfit as error:
         reason = str(error)
     if not (isinstance(before, float | int) and isinstance(after, float | int)):
         return Verdict(False, reason=reason or "its accuracies before and after the reward are not numbers")
-    return Verdict(said.get("accepted") == 1 and not reason, float(before), float(after), reason)
+    return Verdict(answer.get("accepted") == 1 and not reason, float(before), float(after), reason)

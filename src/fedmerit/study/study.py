@@ -97,7 +97,7 @@ def _tunings_to_do(plan: Plan, out: Path) -> dict[Path, Tuning]:
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    Its frames are `compared`, `figures`, `reached`, `curves`, `needed`, `events` and `tuning` (docs/study.md).
+    Its frames are `compared`, `metrics`, `reached`, `curves`, `needed`, `events` and `tuning` (docs/study.md).
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
@@ -155,7 +155,7 @@ class Study:
         return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
 
     @cached_property
-    def figures(self) -> Frame:
+    def metrics(self) -> Frame:
         """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
         `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
@@ -196,7 +196,7 @@ class Study:
 
         `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
         """
-        metrics = [*metrics_of_runs(self.figures, self.plan), *rounds_metrics(self.reached, self.plan)]
+        metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
         return compare_rows(metrics, self.plan.against)
 
     @cached_property
