@@ -185,9 +185,9 @@ is the mean of the last five rounds. A client that FedDyn meets for the first ti
 {rows}
 
 Both show their papers' direction: fewer rounds, and more accuracy at the end, also against FedAvg with a learning rate
-of its own (to 85 %, FedDyn's interval ends at 0). Counted in bytes that is worth little: SCAFFOLD sends twice as much a round and FedDyn one and a half times
-as much, so that to the last target SCAFFOLD sends more than FedAvg in all, and FedDyn about as much. Clients take as
-many steps a round with each.
+of its own (to 85 %, FedDyn's interval ends at 0). Counted in bytes that is worth little: SCAFFOLD sends twice as much a
+round and FedDyn one and a half times as much, so that to the last target SCAFFOLD sends more than FedAvg in all, and
+FedDyn about as much. Clients take as many steps a round with each.
 
 What to keep in mind: five seeds, and intervals as rough as five differences make them. The targets were set after the
 tuning was seen, and before any of the seeds above was run. FedDyn's alpha is the smaller of its two. One small network
