@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.check import Known, Limits, check, nobody_trained
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
 from fedmerit.core.objectives import Objective
@@ -96,6 +96,7 @@ def settle(
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    notes += nobody_trained(cohort, left_out)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)

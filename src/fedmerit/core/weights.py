@@ -24,12 +24,13 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "nobody-trained",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the user should know about how the weights of a round came about."""
+    """Something that the user should know about how the weights of a round came about, or why there are none."""
 
     kind: NoteKind
     subject: str

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, Self, TypeAlias
 
 from fedmerit.config.schema import Config, RunConfig
+from fedmerit.core.check import first_reason
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipes import Recipe
@@ -58,14 +59,21 @@ class Stopping:
 def play_rounds(
     fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
 ) -> Iterator[tuple[State, Record]]:
-    """The states and records of the rounds after a state, one by one."""
+    """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails."""
+    reason = ""
     objectives = [find_objective(name) for name in settings.audit]
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
             state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
         )
+        reason = reason or (first_reason(record.left_out) if record.left_out else "")
         yield state, record
+    if not state.history.participations:
+        raise RunFailed(
+            f"nobody trained in {settings.rounds} rounds, so there is no model; "
+            f"{reason or 'the events of the run say why'}"
+        )
 
 
 def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:

@@ -163,9 +163,14 @@ def _flat(build: Callable[[], nn.Module]) -> FlatModule:
 
 
 def as_input(x: Tensor) -> Tensor:
-    """uint8 images to floats in 0..1, channels first as torch wants them and channels last in memory."""
+    """uint8 images to floats in 0..1, channels first as torch wants them and channels last in memory.
+
+    Other floats become float32, as modules are; whole numbers stay, for embeddings.
+    """
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
+    elif x.is_floating_point():
+        x = x.float()
     return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
 
 

@@ -11,6 +11,15 @@ from numpy.typing import NDArray
 
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
+from fedmerit.tasks.checks import (
+    as_array,
+    as_labels,
+    check_columns,
+    check_federation,
+    check_names,
+    check_samples,
+    check_split,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,7 @@ class Raw:
             columns[f"{self.ids.word} ids"] = self.ids.values
         if self.for_test is not None:
             columns["marks of test rows"] = self.for_test
-        for name, column in columns.items():
-            if len(column) != len(self.x):
-                raise DataError(f"every column needs one value per row: {len(self.x)} rows, {len(column)} {name}")
+        check_columns(len(self.x), columns)
         if len(self.x) == 0:
             raise DataError("a data set needs at least one row; got none")
 
@@ -73,7 +80,8 @@ class Raw:
 class Split:
     """The rows of all clients, one after the other; client i owns rows `offsets[i]:offsets[i + 1]`.
 
-    Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features).
+    Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features). Lists and
+    tensors become arrays. Lengths are checked here, values when a `Federation` is made of it.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> rows.sizes.tolist(), rows.samples(1, classes=2).y.tolist()
@@ -84,6 +92,14 @@ class Split:
     y: NDArray[np.int64]
     offsets: NDArray[np.int64]
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_array(self.x, "inputs"))
+        object.__setattr__(self, "y", as_labels(self.y))
+        object.__setattr__(self, "offsets", as_array(self.offsets, "offsets"))
+        columns = {name: as_array(column, name) for name, column in self.attributes.items()}
+        object.__setattr__(self, "attributes", columns)
+        check_split(self)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -114,6 +130,10 @@ class ClientData:
     train: Samples
     test: Samples
     validation: Samples
+
+    def __post_init__(self) -> None:
+        for which, samples in {"training": self.train, "test": self.test, "validation": self.validation}.items():
+            check_samples(samples, f"{which} rows of {self.name}")
 
     def copied(self) -> ClientData:
         """The same with arrays of its own, so that those of the other clients can be let go."""
@@ -160,6 +180,9 @@ class Federation:
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
             object.__setattr__(self, "validation", self.train.emptied())
+        check_names(self.names)
+        object.__setattr__(self, "names", tuple(self.names))
+        check_federation(self)
 
     def samples(self, client: ClientId) -> Samples:
         """A view of the client's training rows."""
