@@ -68,6 +68,9 @@ def run(
             return
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
+    for event in ended.ledger.events(0):
+        if event.kind == "data":
+            out_console.print(f"data: {event.text}", markup=False)
     out_console.print(
         f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
     )

@@ -40,6 +40,7 @@ class Server:
     rows     rows to score models on; None where the server has none
     limits   the most that a client may claim, by fact: what the federation knows of it
     faster   another way to ask models about `rows` with the same answers, for example on several cores
+    notes    what was done to the data before the run, for the ledger
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -53,6 +54,7 @@ class Server:
     rows: Samples | None = None
     limits: Limits = field(default_factory=dict)
     faster: Predict | None = None
+    notes: tuple[str, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""

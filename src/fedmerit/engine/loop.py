@@ -104,6 +104,8 @@ def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> Stat
     model, trained = begin(recipe, fleet, fleet.server.first_model(derive(seed, "model")), seed)
     if recipe.initial:
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    for text in fleet.server.notes:
+        ledger.note(Event(0, None, "data", text))
     return State(model)
 
 

@@ -45,6 +45,11 @@ def dense(*widths: int) -> nn.Module:
     return glorot(nn.Sequential(*layers[:-1]))
 
 
+def one_hidden(inputs: int, classes: int) -> nn.Module:
+    """One hidden layer of 32."""
+    return dense(inputs, 32, classes)
+
+
 def glorot(module: nn.Module) -> nn.Module:
     """Weights from N(0, 2 / (inputs + outputs)), biases zero, as in the code of the authors of [PMCFL]."""
     for layer in module.modules():
@@ -75,6 +80,22 @@ MODELS: Mapping[str, Build] = MappingProxyType(
     }
 )
 """The closed table: what makes each model."""
+
+
+SIZED: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType(
+    {
+        "mlp": one_hidden,
+        "linear": dense,
+    }
+)
+"""Models whose size depends on the data: made of the number of inputs and of classes."""
+
+
+def find_sized_model(name: str) -> Callable[[int, int], nn.Module]:
+    """The function that makes the model called so of inputs and classes."""
+    if name not in SIZED:
+        raise UnknownName("model", name, SIZED)
+    return SIZED[name]
 
 
 def find_model(name: str) -> Build:

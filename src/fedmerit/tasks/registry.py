@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.config.task import TABLE
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import Learner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
-from fedmerit.tasks.task_spec import TaskSpec, import_spec
+from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,6 +33,9 @@ TASKS: Mapping[str, str] = MappingProxyType(
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
+
+TABLE_SPEC = "fedmerit.tasks.datasets.table:TABLE"
+"""That of any table, which `task.data = "table:FILE"` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +67,11 @@ class Task:
 
 
 def find_task(name: str) -> TaskSpec:
-    """The task of that name, or the user's own that `module:attribute` names."""
+    """The task of that name, a table's, or the user's own that `module:attribute` names."""
+    if name.startswith(TABLE):
+        return import_spec(TABLE_SPEC)
     if name not in TASKS and ":" not in name:
-        raise UnknownName("task", name, [*TASKS, "module:attribute"])
+        raise UnknownName("task", name, [*TASKS, "table:FILE", "module:attribute"])
     return import_spec(TASKS.get(name, name))
 
 
@@ -102,7 +109,7 @@ def make_server(config: Config) -> Server:
 
 
 def _server(data: ServerData, learner: Learner) -> Server:
-    return Server(data.names, learner, data.server, data.limits)
+    return Server(data.names, learner, data.server, data.limits, notes=tuple(map(str, data.report)))
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
@@ -121,16 +128,23 @@ def make_federation(config: TaskConfig, seed: int) -> Federation:
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     """The learner of a task, with the model that the configuration names."""
     spec = find_task(config.data)
-    if config.model != "default" and config.model not in spec.models:
-        raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
+    own = spec.shape is not None and ":" in config.model
+    if config.model != "default" and config.model not in spec.models and not own:
+        valid = [*spec.models, *(["module:function"] if spec.shape else [])]
+        raise UnknownName(f"model of task {spec.name}", config.model, valid)
     model = spec.models[0] if config.model == "default" else config.model
-    return (spec.learner or _torch_learner)(model, train)
+    if spec.learner is not None:
+        return spec.learner(model, train)
+    return _torch_learner(model, train, spec.shape(config) if spec.shape else None)
 
 
-def _torch_learner(model: str, train: TrainConfig) -> Learner:
+def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None) -> Learner:
     try:
-        from fedmerit.learn.models import find_model
+        from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
-    return TorchLearner(find_model(model), train)
+    if shape is None:
+        return TorchLearner(find_model(model), train)
+    own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
+    return TorchLearner(partial(own or find_sized_model(model), *shape), train)
