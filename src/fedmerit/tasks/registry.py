@@ -30,6 +30,8 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
+        "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""

@@ -76,8 +76,13 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
     return Prepared(rows, features, tuple(notes))
 
 
-def table_federation(table: Table, config: TaskConfig, spec: TaskSpec, seed: int) -> Federation:
-    """The federation that [task] asks for: rows dealt out, then each party's encoded by its own training rows."""
+def table_federation(
+    table: Table, config: TaskConfig, spec: TaskSpec, seed: int, for_test: NDArray[np.bool_] | None = None
+) -> Federation:
+    """The federation that [task] asks for: rows dealt out, then each party's encoded by its own training rows.
+
+    `for_test` marks rows that the makers of the data test on, where no row of the table can be dropped.
+    """
     if not config.client and config.partition in ("default", "natural"):
         raise ConfigError(
             f"task.client names the column that says whose each row is; {table.source} has "
@@ -86,7 +91,7 @@ def table_federation(table: Table, config: TaskConfig, spec: TaskSpec, seed: int
     share = TEST_SHARE if isinstance(config.test, str) else config.test
     settled = settle(config.model_copy(update={} if isinstance(config.test, str) else {"test": "matched"}), spec)
     prepared = prepare(table, config)
-    dealt = spread(prepared.rows, None, settled, spec, seed, share)
+    dealt = spread(replace(prepared.rows, for_test=for_test), None, settled, spec, seed, share)
     _check_everybody_is_there(prepared.rows, dealt, settled)
     return planted(_encoded(prepared, dealt, config.standardise == "client"), settled, seed)
 

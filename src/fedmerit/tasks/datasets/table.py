@@ -31,7 +31,7 @@ def _shape(config: TaskConfig) -> tuple[int, int]:
 
 
 TABLE = TaskSpec(
-    name="table",
+    name="table:FILE",
     about="a CSV or Parquet file of your own: task.client, task.label and other columns by name",
     load=_load,
     models=("mlp", "linear"),
