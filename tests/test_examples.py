@@ -51,7 +51,7 @@ def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path)
     sys.modules.pop("own_task")
 
 
-CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if path.stem != "study"]
+CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if not path.stem.startswith("study")]
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
@@ -86,3 +86,9 @@ def test_a_data_scientists_way(
     source = (EXAMPLES / "hospitals.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
     lines = [line for line in source.splitlines() if line.strip() and '"""' not in line]
     assert len(lines) <= 25
+
+
+def test_the_example_of_a_tuned_study_tunes_every_row() -> None:
+    plan = load_plan(EXAMPLES / "study-tuned.toml")
+    assert plan.tuned == list(plan.rows)
+    assert not {*plan.seeds} & {*plan.tune.seeds}
