@@ -78,7 +78,7 @@ def test_values_are_frozen():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: batch, epochs, lr"),
+        ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: algorithm, alpha, batch"),
         ({"train": {"bacth": 3}}, r"unknown key 'train.bacth' \(did you mean 'batch'\?\)"),
         ({"rnu": {}}, r"unknown key 'rnu' \(did you mean 'run'\?\); valid here: recipe, run, task, train"),
         ({"recipe": P | {"score": {"name": "owa", "quantifer": "most"}}}, r"'recipe.score.quantifer' \(did you mean"),

@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.claims import CLAIMS
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -21,11 +22,12 @@ from fedmerit.config.recipes import (
     SearchConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig, TrainConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
+from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
 from fedmerit.errors import ConfigError
 
 __all__ = [
@@ -113,6 +115,9 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
+    "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
+    "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},
+    "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""
@@ -121,7 +126,7 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Apply overrides in their order.
 
-    Where one makes another choice (`recipe.name`, `recipe.score.name`, `task.partition`), keys of the file that do not
+    Where one makes another choice (`recipe.name`, `train.algorithm`, `task.partition`), keys of the file that do not
     go with it are dropped. Keys that are overridden stay, to be refused if they do not belong.
     """
     set_values(values, [_parse(text) for text in overrides])

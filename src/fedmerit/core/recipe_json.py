@@ -14,6 +14,8 @@ from typing import Any
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
+from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -28,6 +30,7 @@ from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
@@ -42,6 +45,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Claims, Consistency, Reputation),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),

@@ -9,7 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.boldest import LADDER, BoldestFirst
+from fedmerit.core.boldest import STEPS, BoldestFirst
+from fedmerit.core.caps import check_caps
+from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -21,10 +24,11 @@ from fedmerit.core.criteria import (
     Validated,
     find_criterion,
 )
-from fedmerit.core.facts import SAMPLES, find_fact
+from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
@@ -37,7 +41,7 @@ Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
-ADAPTIVE = BoldestFirst(LADDER, accept=0.8, rungs=1)
+ADAPTIVE = BoldestFirst(STEPS, accept=0.8, count="median")
 ONE_GROUP = OneGroup()
 BY_COSINE = ByCosine()
 WHOLE = Whole()
@@ -62,6 +66,9 @@ class Recipe:
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
+    cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
+    cap_group   the share of the weight that all clients of one site may hold together; None: no cap
+    claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -80,6 +87,9 @@ class Recipe:
     initial: float = 0.0
     rho: Rho = 0.5
     step: Step = PLAIN_STEP
+    cap: float | None = None
+    cap_group: float | None = None
+    claims: Claims | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -89,6 +99,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        check_caps(self.cap, self.cap_group)
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -145,14 +156,37 @@ class Recipe:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The facts its criteria read; samples always, since empty clients are left out."""
+        """The facts its criteria read; samples always, since empty clients are left out; the capped sites."""
         facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
+        facts += [SITE] if self.cap_group is not None else []
         return tuple(dict.fromkeys(facts))
+
+    @property
+    def remembered_facts(self) -> tuple[str, ...]:
+        """The facts that the history keeps of each client."""
+        reputations = tuple(one.name for one in self.criteria if isinstance(one, Reputation))
+        return (*(self.client_facts if self.claims else ()), *reputations)
 
     @property
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
-        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def observed(self) -> tuple[Consistency | Reputation, ...]:
+        """The criteria whose values are facts of the round, kept with it; each after what it is made of."""
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation))
+
+    @property
+    def _inner(self) -> tuple[Criterion, ...]:
+        """The criteria and those that they are made of, innermost first, each once."""
+        found: dict[str, Criterion] = {}
+        for criterion in self.criteria:
+            layers = [criterion]
+            while isinstance(layers[0], Reputation):
+                layers.insert(0, layers[0].of)
+            found |= {one.name: one for one in layers if one.name not in found}
+        return tuple(found.values())
 
     @property
     def client_facts(self) -> tuple[str, ...]:
@@ -217,7 +251,7 @@ def adaptive(
 
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
-    ('loss', 36)
+    ('loss', 8)
     """
     return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
 

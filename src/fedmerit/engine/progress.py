@@ -57,7 +57,8 @@ class Warner:
     def __call__(self, record: Record) -> None:
         """Warn of what is new in this round."""
         for note in _notes(record):
-            self._tell(note.kind, f"round {record.index}: {note.text}")
+            who = "" if note.client is None else f"{self._names[note.client]} "
+            self._tell(note.kind, f"round {record.index}: {who}{note.text}")
         for client, reason in record.left_out.items():
             self._tell("left-out", f"round {record.index}: {self._names[client]} was left out: {reason}")
 
@@ -86,7 +87,8 @@ class _Notes:
                 self._console.print(f"[yellow]{escape(text)}[/]")
         for note in _notes(record):
             if self._new(note):
-                self._console.print(f"[yellow]round {record.index}: {escape(note.text)}[/]")
+                who = "" if note.client is None else f"client {note.client} "
+                self._console.print(f"[yellow]round {record.index}: {who}{escape(note.text)}[/]")
 
     def _new(self, note: Note) -> bool:
         key = (note.kind, note.subject)

@@ -151,12 +151,14 @@ class ServerData:
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
     `report` says what was done to the data on its way in.
+    `sites` names the site of each client, where it is known.
     """
 
     names: tuple[str, ...]
     classes: int
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
+    sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
 
 
@@ -181,9 +183,9 @@ class Federation:
     """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
-    that only the server has, to score models on. `report` says what was done to the data on its way in. Tables, files,
-    arrays and pictures come in by `from_frame`, `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and
-    `from_image_folder`; everything is checked.
+    that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
+    says what was done to the data on its way in. Tables, files, arrays and pictures come in by `from_frame`,
+    `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and `from_image_folder`; everything is checked.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
@@ -196,6 +198,7 @@ class Federation:
     classes: int
     validation: Split = NO_ROWS
     server: Samples | None = None
+    sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
 
     def __post_init__(self) -> None:
@@ -301,7 +304,7 @@ class Federation:
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.report)
+        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
