@@ -238,12 +238,12 @@ class Merit(FedAvg):
         for reply in replies:
             key = keys.pop(reply.metadata.reply_to_message_id, None)
             said = _told(reply)
-            size, accuracy, loss = (said.get(name) for name in (self.weighted_by_key, "accuracy", "loss"))
-            if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES and _between(accuracy, 1)):
+            size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
+            loss = said.get("loss") if losses else 0.0
+            if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES):
                 continue
-            if losses and not _between(loss, MOST_LOSS):
-                continue
-            right[key], lost[key], sizes[key] = round(accuracy * size), loss * size if losses else 0, size
+            if _between(accuracy, 1) and _between(loss, MOST_LOSS):
+                right[key], lost[key], sizes[key] = round(accuracy * size), loss * size, size
         whole = (sizes == sizes[0]).all(axis=0)  # who answered about some candidates only says nothing about the rest
         answered = (sizes[0] * whole).astype(np.int64)
         return [
