@@ -20,6 +20,7 @@ from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
 from fedmerit.errors import FolderError
+from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
@@ -124,7 +125,8 @@ def federate(
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
     ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": part_to_json(recipe)})
-    with LocalFleet(task, workers) as fleet:
+    with LocalFleet(task, workers) as local:
+        fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)
         for after, record in play_rounds(fleet, recipe, chosen, config.run, state):
             state = after
