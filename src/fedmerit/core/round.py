@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.check import Known, Limits, check, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.controls import Control, apply_control
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
@@ -110,6 +110,7 @@ def settle(
     observations = observe_updates(cohort.updates)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    notes += nobody_trained(cohort, left_out)
     cohort, seen = observe(recipe, cohort, state.history)
     clock.lap("check")
 

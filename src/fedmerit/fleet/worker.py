@@ -15,7 +15,7 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, train_clients
-from fedmerit.tasks.federation import Federation, Split
+from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
 """In place of a model's row: the client's personal model."""
@@ -91,11 +91,10 @@ class Worker:
         PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
         """
         train = self.train.split()
-        federation = Federation((), train, train, self.classes)
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                federation.samples(place.client),
+                train.samples(place.client, self.classes),
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.config.task import TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
@@ -20,7 +22,7 @@ from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
-from fedmerit.tasks.task_spec import TaskSpec, import_spec
+from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -32,9 +34,14 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
+        "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
+
+TABLE_SPEC = "fedmerit.tasks.datasets.table:TABLE"
+"""That of any table, which `task.data = "table:FILE"` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +76,11 @@ class Task:
 
 
 def find_task(name: str) -> TaskSpec:
-    """The task of that name, or the user's own that `module:attribute` names."""
+    """The task of that name, a table's, or the user's own that `module:attribute` names."""
+    if name.startswith(TABLE):
+        return import_spec(TABLE_SPEC)
     if name not in TASKS and ":" not in name:
-        raise UnknownName("task", name, [*TASKS, "module:attribute"])
+        raise UnknownName("task", name, [*TASKS, "table:FILE", "module:attribute"])
     return import_spec(TASKS.get(name, name))
 
 
@@ -118,7 +127,8 @@ def make_server(config: Config) -> Server:
 
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
-    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites)
+    notes = tuple(map(str, data.report))
+    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -173,10 +183,15 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     """The learner of a task, with the model that the configuration names."""
     spec = find_task(config.data)
-    if config.model != "default" and config.model not in spec.models:
-        raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
+    own = spec.shape is not None and ":" in config.model
+    if config.model != "default" and config.model not in spec.models and not own:
+        valid = [*spec.models, *(["module:function"] if spec.shape else [])]
+        raise UnknownName(f"model of task {spec.name}", config.model, valid)
     model = spec.models[0] if config.model == "default" else config.model
-    learner = (spec.learner or _torch_learner)(model, train)
+    if spec.learner is not None:
+        learner = spec.learner(model, train)
+    else:
+        learner = _torch_learner(model, train, spec.shape(config) if spec.shape else None)
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -186,10 +201,13 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     return learner
 
 
-def _torch_learner(model: str, train: TrainConfig) -> Learner:
+def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None) -> Learner:
     try:
-        from fedmerit.learn.models import find_model
+        from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
-    return TorchLearner(find_model(model), train)
+    if shape is None:
+        return TorchLearner(find_model(model), train)
+    own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
+    return TorchLearner(partial(own or find_sized_model(model), *shape), train)
