@@ -13,8 +13,10 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
+    ClipConfig,
     GroupsConfig,
     RewardConfig,
     RunConfig,
@@ -78,7 +80,7 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def step_row(section: type[StepConfig]) -> str:
+def step_row(section: type[StepConfig] | type[AggregateConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
@@ -86,6 +88,11 @@ def step_row(section: type[StepConfig]) -> str:
 
 def test_every_step_is_documented_with_its_keys() -> None:
     held(table(chapter("docs/configuration.md", "Steps")), [step_row(section) for section in STEPS.values()])
+
+
+def test_every_aggregator_is_documented_with_its_keys() -> None:
+    wanted = [step_row(section) for section in AGGREGATES.values()]
+    held(table(chapter("docs/configuration.md", "Aggregators")), wanted)
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:
@@ -149,7 +156,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
-    sections |= {"recipe.search": SearchConfig, "recipe.server": ServerConfig}
+    sections |= {"recipe.search": SearchConfig, "recipe.server": ServerConfig, "recipe.clip": ClipConfig}
     sections |= {"recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))

@@ -12,8 +12,11 @@ from flwr.app import Context
 from helpers import SoftmaxLearner, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
+from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
 from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
@@ -30,6 +33,13 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
     "momentum": lambda: replace(prioritized(DS, LD, MW, normalise="max"), step=Momentum(0.5)),
     "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), step=Adam()),
+    "median and clip": lambda: replace(
+        prioritized(DS, LD, MW, normalise="max"), aggregate=CoordinateMedian(), clip=Clip()
+    ),
+    "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
+    "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
+    "robust criteria": lambda: prioritized(Alignment(), Nearness(), Typical(), NormShare(), normalise="max"),
+    "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fedmerit.config.aggregators import AnyAggregate, ClipConfig
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
@@ -134,9 +135,14 @@ class ServerConfig(Section):
         0.0, description="models below this accuracy score 0 in every objective: a constant one looks fair"
     )
 
+    marginal: bool = Field(
+        False, description="count only what a client adds to the global model's score, so that a zero update earns 0"
+    )
+
     def gated(self, criterion: Validated) -> Validated:
-        """The criterion with this gate, where one is set."""
-        return Validated(Gated(criterion.objective, self.gate)) if self.gate else criterion
+        """The criterion with this gate, where one is set, and by its gain, where that counts."""
+        objective = Gated(criterion.objective, self.gate) if self.gate else criterion.objective
+        return Validated(objective, marginal=self.marginal)
 
 
 class RecipeConfig(Section):
@@ -156,6 +162,10 @@ class OneModelConfig(RecipeConfig):
     step: AnyStep | None = Field(
         None, description="how the server moves the model, by name or as a table, see [recipe.step]; default: `plain`"
     )
+    aggregate: AnyAggregate | None = Field(
+        None, description="how updates become one, by name or as a table, see [recipe.aggregate]; default: `mean`"
+    )
+    clip: ClipConfig | None = Field(None, description="cut long updates, see [recipe.clip]; default: none are")
 
 
 class FedAvgConfig(OneModelConfig):
@@ -285,6 +295,7 @@ class FedValConfig(OneModelConfig):
             top=0.5 if score.top is None else score.top,
             normalise=self.normalise,
             rho=server.rho,
+            marginal=server.marginal,
         )
 
 
@@ -325,7 +336,13 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its step."""
+    """The recipe that a configuration names, with its step, its aggregator and its clip."""
     made = config.make()
-    step = config.step if isinstance(config, OneModelConfig) else None
-    return made if step is None else replace(made, step=step.make())
+    if not isinstance(config, OneModelConfig):
+        return made
+    return replace(
+        made,
+        step=config.step.make() if config.step else made.step,
+        aggregate=config.aggregate.make() if config.aggregate else made.aggregate,
+        clip=config.clip.make() if config.clip else made.clip,
+    )

@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -29,6 +30,7 @@ from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_key
 from fedmerit.errors import ConfigError
 
 __all__ = [
+    "ClipConfig",
     "Config",
     "GroupsConfig",
     "PrioritizedConfig",
@@ -110,6 +112,7 @@ def dump_config(config: Config) -> str:
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
+    "recipe.aggregate.name": {name: section.model_fields for name, section in AGGREGATES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }

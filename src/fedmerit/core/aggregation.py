@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
@@ -119,12 +121,16 @@ def aggregate(
     state: SearchState,
     judges: Judges,
     random: np.random.Generator,
+    seed: int = 0,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
+    A recipe may clip the updates, and aggregate them in another way than by that sum; `seed` is for what that draws.
+
     Nothing is retrained: a search compares what the same updates give under other weights.
     """
-    search, updates = recipe.search, cohort.updates
+    search, updates = recipe.search, clipped(cohort)
+    combine = partial(recipe.aggregate, updates, seed=seed)
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 
@@ -137,10 +143,10 @@ def aggregate(
         return Aggregation(candidates[0], model, state, aggregates=rows)
     if search.asks is None:
         weights = candidates[0].weights.weights
-        stepped, remembered = step(updates.combine(weights), weights)
+        stepped, remembered = step(combine(weights), weights)
         return Aggregation(candidates[0], stepped, state, parts=remembered)
     weightings = np.stack([candidate.weights.weights for candidate in candidates])
-    panel = Panel(judges, search.asks, model, updates, weightings, random, lambda *made: step(*made)[0])
+    panel = Panel(judges, search.asks, model, combine, weightings, random, lambda *made: step(*made)[0])
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]
     stepped, remembered = step(panel.update(choice.place), weightings[choice.place])

@@ -22,7 +22,10 @@ Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
 VALIDATED = "validated:"
+WITHOUT = ":without"
+"""Ends the name of a fact of the server's that speaks of the model without the client."""
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
+CLIP, ALIGNMENT = "clip", "alignment"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -107,6 +110,8 @@ _ALL = (
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
+    Fact(CLIP, "what recipe.clip left of the update's length; 1: all of it", high=1, source="server"),
+    Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.fleet import Judges
-from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
-from fedmerit.core.updates import Updates
+from fedmerit.core.types import ClientId, Evaluation, Matrix, Model, SplitName, Vector
 
 AT_ONCE = 8
 """Models per exchange; also how many are made in one pass, so that their bits do not depend on who is asked when."""
@@ -19,7 +18,8 @@ AT_ONCE = 8
 class Panel:
     """The candidates of one round, what a step makes of each weighting of the updates, and the clients that judge them.
 
-    `step` gives the model of an aggregate of the updates under these weights; without it that is `model` + aggregate.
+    `combine` gives the aggregates of the updates under several weightings. `step` gives the model of an aggregate and
+    its weights; without it that is `model` + aggregate.
     `turn` is the order in which clients are asked, drawn anew each round. What they answered is in `evaluations`, by
     candidate, and in `before`, of the model before the round where that was asked for.
     """
@@ -29,13 +29,13 @@ class Panel:
         judges: Judges,
         on: SplitName,
         model: Model,
-        updates: Updates,
+        combine: Callable[[Matrix], NDArray[np.float32]],
         weightings: NDArray[np.float64],
         random: np.random.Generator,
         step: Callable[[Model, Vector], Model] | None = None,
     ) -> None:
         self._judges, self._on, self._start = judges, on, model
-        self._updates, self._weightings = updates, weightings
+        self._combine, self._weightings = combine, weightings
         self._step = step or (lambda update, weights: model + update)
         self._pass: tuple[int, NDArray[np.float32]] | None = None
         self.turn: Sequence[ClientId] = random.permutation(judges.judges()).tolist()
@@ -53,7 +53,7 @@ class Panel:
         number = place // AT_ONCE
         if self._pass is None or self._pass[0] != number:
             rows = self._weightings[number * AT_ONCE : (number + 1) * AT_ONCE]
-            self._pass = number, self._updates.combine(rows)
+            self._pass = number, self._combine(rows)
         return self._pass[1][place % AT_ONCE]  # type: ignore[no-any-return]
 
     def model(self, place: int) -> Model:

@@ -11,7 +11,9 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
 from fedmerit.core.capacity import Capacity
+from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -27,6 +29,7 @@ from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
+from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, Momentum, Plain, Yogi
@@ -41,6 +44,8 @@ PARTS: Mapping[str, type] = MappingProxyType(
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
             *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
+            *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
+            *(Alignment, Nearness, Typical, NormShare),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),

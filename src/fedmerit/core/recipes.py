@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.aggregators import Aggregator, Mean
+from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -18,14 +20,14 @@ from fedmerit.core.criteria import (
     LossPower,
     Validated,
 )
-from fedmerit.core.facts import SAMPLES, find_fact
+from fedmerit.core.facts import ALIGNMENT, SAMPLES, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
-from fedmerit.core.steps import Plain, Step
+from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
@@ -40,6 +42,7 @@ WHOLE = Whole()
 TOP_SHARE = TopShare()
 ACCEPTANCE = Acceptance()
 PLAIN_STEP = Plain()
+MEAN = Mean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Recipe:
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
+    aggregate   how weighted updates become one: their mean, median, trimmed mean ...
+    clip        updates longer than this are cut to it before; None: none are
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -76,6 +81,8 @@ class Recipe:
     initial: float = 0.0
     rho: Rho = 0.5
     step: Step = PLAIN_STEP
+    aggregate: Aggregator = MEAN
+    clip: Clip | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -85,6 +92,11 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        if isinstance(self.step, Extrapolated) and self.aggregate != MEAN:
+            raise ConfigError(
+                "the extrapolated step goes by the spread of the updates, which one client can stretch, and so cannot "
+                f"go with {self.aggregate!r}; use another step, or the mean with clip"
+            )
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -93,9 +105,16 @@ class Recipe:
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
+        if self.personal and ALIGNMENT in self.required_facts:
+            raise ConfigError("Alignment compares updates of one model, and here each client has a personal one")
         if self.personal and self.step != PLAIN_STEP:
             raise ConfigError(
                 "a step moves the one model, and here each client has a personal one; leave out the step, or personal"
+            )
+        if self.personal and (self.aggregate != MEAN or self.clip):
+            raise ConfigError(
+                "rewards are parts of the weighted mean of a group's updates: clients with personal models take no "
+                f"other aggregate and no clip; got {self.aggregate!r}, {self.clip!r}; leave them out, or personal"
             )
         if self.personal and self.search.asks is not None:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
@@ -232,6 +251,7 @@ def fedval(
     top: float = 0.5,
     normalise: Normalise = "none",
     rho: Rho = 0.5,
+    marginal: bool = False,
 ) -> Recipe:
     """p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server [FedVal, eq. 2].
 
@@ -239,6 +259,7 @@ def fedval(
     gamma       their importances; none: all alike
     rank, top   put ranks in place of the scores, see `Ranked`
     rho         the client's part in the merged model that is scored
+    marginal    count only what the client adds to the global model's score; where nobody adds any, the model is kept
 
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
@@ -246,10 +267,10 @@ def fedval(
     found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
     score: Score = WeightedMean(shares_of(gamma, len(found)))
     return Recipe(
-        criteria=tuple(Validated(objective) for objective in found),
+        criteria=tuple(Validated(objective, marginal=marginal) for objective in found),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
-        when_zero="uniform",
+        when_zero="keep" if marginal else "uniform",
         rho=rho,
     )
 

@@ -15,16 +15,17 @@ import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.clip import clip_cohort
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
-from fedmerit.core.seeds import generator
+from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, audit, validate
+from fedmerit.core.validation import Audit, align, audit, validate
 
 
 def play(
@@ -50,6 +51,7 @@ def play(
         replies,
         judges=fleet,
         predict=server.predict,
+        train=server.train,
         limits=server.limits,
         known=server_facts(recipe, chosen, replies),
         personal=fleet,
@@ -78,6 +80,7 @@ def settle(
     *,
     judges: Judges,
     predict: Predict | None = None,
+    train: Train | None = None,
     limits: Limits = NOTHING,
     known: Known = NOTHING,
     personal: PersonalClients | None = None,
@@ -89,6 +92,7 @@ def settle(
 
     judges     the clients that a search asks
     predict    how models are scored on the server's own rows, for `validated:` criteria
+    train      how a model is trained on them, for the criterion Alignment
     limits     the most that a client may claim, by fact
     known      facts of the server's own
     personal   the clients with personal models, where the recipe has such; `layers` are the lengths of the model's
@@ -96,6 +100,8 @@ def settle(
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
+    cohort, cut = clip_cohort(recipe.clip, cohort)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
@@ -105,7 +111,10 @@ def settle(
     candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random)
     clock.lap("weigh")
 
-    aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random)
+    drawn = derive(seed, "aggregate", index)
+    aggregation = aggregate(
+        recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn
+    )
     clock.lap("aggregate")
     if aggregation.exchanges:
         clock.move("aggregate", "search", aggregation.seconds)
@@ -118,7 +127,7 @@ def settle(
 
     history = remember(state.history, cohort)
     after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*notes, *cut))
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

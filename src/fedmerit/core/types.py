@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -31,6 +32,15 @@ SplitName: TypeAlias = Literal["validation", "test"]
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """An empty mapping that nobody can write to: the default of optional mappings."""
+
+
+class Family(StrEnum):
+    """What a criterion speaks about: the four families that the papers name."""
+
+    DATA = "data"
+    MODEL = "model"
+    TRUST = "trust"
+    TARGET = "target"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "clipped",
 ]
 
 

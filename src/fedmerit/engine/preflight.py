@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedmerit.core.facts import EPOCHS, LOSS, measure
+from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.selection import Schedule, Selection, Uniform
-from fedmerit.core.validation import check_objectives, try_objectives
+from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
 
@@ -32,6 +32,8 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
+    if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
+        raise ConfigError(NO_ROWS)
     if EPOCHS in recipe.required_facts and not _gives_epochs(selection):
         raise ConfigError(
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "

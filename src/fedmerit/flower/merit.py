@@ -78,7 +78,8 @@ class Merit(FedAvg):
         if unknown:
             raise ConfigError(
                 f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use ReportedComputation, "
-                "which goes by the `seconds` that clients report, or the whole federation: see `fedmerit flower`"
+                "which goes by the `seconds` that clients report, in place of Computation, and no Alignment, for which "
+                "a server trains; or the whole federation: see `fedmerit flower`"
             )
         super().__init__(**settings)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
