@@ -16,7 +16,7 @@ from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, Geometri
 from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
 from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
@@ -38,7 +38,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     ),
     "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
     "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
-    "robust criteria": lambda: prioritized(Alignment(), Nearness(), Typical(), NormShare(), normalise="max"),
+    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),

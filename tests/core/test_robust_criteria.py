@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fedmerit import Samples, Task, fedval, m2f, prioritized
 from fedmerit.core.criteria import CRITERIA, Criterion, find_criterion
-from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import play
 from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Uniform
@@ -23,7 +23,7 @@ from fedmerit.engine.preflight import check_server
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.local import LocalFleet
 
-BY_UPDATES = (Nearness(), Typical(), NormShare())
+BY_UPDATES = (Agreement(), Nearness(), Typical(), NormShare())
 
 
 def values(criterion: Criterion, rows: np.ndarray) -> np.ndarray:
@@ -48,6 +48,22 @@ def test_norm_share_by_hand() -> None:
     rows = np.array([[2.0, 0.0], [0.0, 20.0], [0.0, 0.0], [0.5, 0.0]])
     np.testing.assert_allclose(values(NormShare(), rows), [1, 0.1, 0, 0.25])
     assert not values(NormShare(), np.zeros((3, 2))).any()
+
+
+def test_agreement_by_hand() -> None:
+    rows = np.array([[1.0, 0.0], [3.0, 3.0], [0.0, 2.0], [0.0, 0.0], [-5.0, 0.0]])
+    # cosines of the first to the others: 0.7, 0, 0, -1; of the second: 0.7, 0.7, 0, -0.7
+    np.testing.assert_allclose(values(Agreement(), rows), [0, np.sqrt(0.5) / 2, 0, 0, 0], atol=1e-7)
+    assert values(Agreement(), rows[:1]).tolist() == [1]
+
+
+@pytest.mark.parametrize("size", [0.5, 1.0, 100.0])
+def test_copies_that_are_fewer_than_half_find_no_agreement(size: float) -> None:
+    rows = 1 + np.random.default_rng(1).normal(scale=0.5, size=(10, 30))
+    rows[6:] = -size * rows[:6].mean(axis=0)
+    found = values(Agreement(), rows)
+    assert found[:6].min() > 0
+    assert not found[6:].any()
 
 
 @pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)

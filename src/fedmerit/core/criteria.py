@@ -14,7 +14,7 @@ import numpy as np
 
 from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
 from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
-from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName
@@ -285,7 +285,7 @@ _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
-    *(Alignment(), Nearness(), Typical(), NormShare()),
+    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

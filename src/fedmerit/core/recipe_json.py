@@ -29,7 +29,7 @@ from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
-from fedmerit.core.robust_criteria import Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Backtracking, Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, Momentum, Plain, Yogi
@@ -45,7 +45,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
             *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
             *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
-            *(Alignment, Nearness, Typical, NormShare),
+            *(Alignment, Agreement, Nearness, Typical, NormShare),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),

@@ -80,6 +80,31 @@ class Typical:
 
 
 @dataclass(frozen=True, slots=True)
+class Agreement:
+    """max(0, median over the others j of cos(update_k, update_j)): half of the others agree at least that much.
+
+    Attackers that are fewer than half find no majority for each other, however alike they are. 1 for a client alone.
+    """
+
+    name: str = "Agreement"
+    family: Family = Family.TRUST
+    required_facts: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "agreement: median cosine of the update and the other updates, 0 where it is negative"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """By directions alone: lengths do not count."""
+        products, number = cohort.updates.products, len(cohort.ids)
+        if number < 2:
+            return np.ones(number)
+        lengths = np.sqrt(np.diag(products))
+        scale = np.outer(lengths, lengths)
+        cosines = np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
+        others = cosines[~np.eye(number, dtype=bool)].reshape(number, number - 1)
+        return np.asarray(np.clip(np.median(others, axis=1), 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
 class NormShare:
     """min(l_k / M, M / l_k), l_k = ||update_k||_2 and M the median of those that are not 0.
 
