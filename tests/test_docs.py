@@ -41,6 +41,10 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CITATION = r"\[((?:PMCFL|DAFL|M2F|FedVal)(?:, [^\[\]]+)?)\](?!\()"
 """A place in a paper, as docstrings name it: [PMCFL, eq. 6]."""
+REFERENCE = r"^- \*\*\[(.+?)\]\*\*"
+"""A paper in the list of references, by the name that cites it."""
+BY_YEAR = r"\[([A-Z]\w+ (?:19|20)\d\d)(?:, [^\[\]]+)?\](?!\()"
+"""A paper cited by author and year: [Yager 1988]."""
 
 
 def row(*cells: str) -> str:
@@ -223,11 +227,16 @@ def test_the_parts_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_citations_lead_to_the_papers_page() -> None:
-    anchors = set(re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', (ROOT / "docs/papers.md").read_text(), flags=re.M))
+    papers = (ROOT / "docs/papers.md").read_text()
+    anchors = re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', papers, flags=re.M)
     known = {(name or heading).lower() for name, heading in anchors}
-    pages = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
-    cited = {place for page in pages for place in re.findall(CITATION, page.read_text())}
+    sources = [path for room in ("src", "tests", "examples") for path in (ROOT / room).rglob("*.py")]
+    pages = [*sources, *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
+    text = "\n".join(page.read_text() for page in pages)
+    references = set(re.findall(REFERENCE, papers, flags=re.M))
+    cited = {*re.findall(CITATION, text), *references}
     assert {place for place in cited if re.sub("[^a-z0-9]+", "-", place.lower()).strip("-") not in known} == set()
+    assert set(re.findall(BY_YEAR, text)) <= references
 
 
 def test_formulas_stand_where_the_papers_page_says() -> None:

@@ -110,7 +110,7 @@ def test_values_are_frozen():
         ({"recipe": P | {"normalise": "mean"}}, r"recipe.normalise: .*'minmax' or 'none' \(got 'mean'\)"),
         ({"recipe": P | {"when_zero": "stop"}}, "recipe.when_zero"),
         ({"recipe": P | {"score": 3}}, "recipe.score"),
-        ({"recipe": P | {"search": {"among": [{"score": "sum"}]}}}, "recipes that take it: device_aware"),
+        ({"recipe": P | {"search": {"among": [{"score": "sum"}]}}}, "recipes that take it: adaptive, device_aware"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(values: dict[str, object], message: str):

@@ -9,16 +9,31 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context
-from helpers import SoftmaxLearner, random_split, small_task
+from helpers import ProbabilisticSoftmax, random_split, small_task
 
-from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import (
+    DS,
+    LD,
+    MW,
+    BoldestFirst,
+    Recipe,
+    Samples,
+    Task,
+    Validated,
+    adaptive,
+    device_aware,
+    fedavg,
+    fedval,
+    m2f,
+    prioritized,
+)
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
+from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
-from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
 from fedmerit.core.steps import Adam, Momentum
@@ -41,6 +56,10 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "robust criteria": lambda: prioritized(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
+    "adaptive": lambda: adaptive(LD, DS),
+    "orders and steps": lambda: device_aware(
+        DS, LD, search=BoldestFirst(((2.0, 0.5), (1.0, 0.0)), judges=3, among="orders", accept=1.0, count="median")
+    ),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
     "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
@@ -50,7 +69,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 
 
 def task() -> Task:
-    made = small_task(SIZES, (8,) * 6, SoftmaxLearner(lr=1.0, epochs=3))
+    made = small_task(SIZES, (8,) * 6, ProbabilisticSoftmax(lr=1.0, epochs=3))
     kept = random_split((50,), 4)
     server = Samples(kept.x, kept.y, 3)
     return Task(replace(made.federation, validation=random_split((7,) * 6, 3), server=server), made.learner)
@@ -97,4 +116,5 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
+        assert (one.aggregation and one.aggregation.results) == (two.aggregation and two.aggregation.results)
         assert (one.aggregation and one.aggregation.exchanges) == (two.aggregation and two.aggregation.exchanges)

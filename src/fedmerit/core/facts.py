@@ -148,9 +148,9 @@ def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, fl
 
 
 def _measure(samples: Samples, name: str) -> float:
-    found = find_fact(name).measure
-    if found is not None:
-        return found(samples)
+    measured = find_fact(name).measure
+    if measured is not None:
+        return measured(samples)
     if name in OF_TRAINING:
         return 0.0  # measured without training: nothing was done
     raise UnknownName("fact", name, [*(one.name for one in _ALL if one.source == "client"), f"{ATTRIBUTE}NAME"])

@@ -95,13 +95,21 @@ def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Pr
 class Judges(Protocol):
     """Clients that test models."""
 
-    def judges(self) -> int:
-        """How many there are to ask."""
+    def judges(self) -> Sequence[ClientId]:
+        """Those there are to ask."""
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
-        """Test one or several models on the rows of every client, or of some, in one exchange."""
+        """Test one or several models on the rows of every client, or of some, in one exchange; with `losses` too.
+
+        Models that are `Mixtures` travel as the vectors that they are made of.
+        """
 
 
 class PersonalClients(Protocol):

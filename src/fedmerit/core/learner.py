@@ -68,6 +68,26 @@ class ProbabilisticLearner(Learner, Protocol):
         """The probability of each class for each row: (rows, classes), where each row sums to 1."""
 
 
+LEAST_PROBABILITY = 1e-12
+"""So that one row that a model is sure to get wrong does not make a loss infinite."""
+
+LOSS_UNIT = 2.0**-20
+"""Losses of rows are counted in this unit: sums of whole numbers are the same in any order and on any fleet."""
+
+MOST_LOSS = 28.0
+"""Above the largest loss of a row, -log(LEAST_PROBABILITY)."""
+
+
+def row_losses(probabilities: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Cross-entropy -log p_y of each row, in units of 2^-20.
+
+    >>> (row_losses(np.array([[0.5, 0.5], [1.0, 0.0]], np.float32), np.array([0, 0])) * LOSS_UNIT).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    chosen = probabilities[np.arange(len(y)), y].astype(np.float64)
+    return np.rint(-np.log(np.maximum(chosen, LEAST_PROBABILITY)) / LOSS_UNIT).astype(np.int32)
+
+
 @runtime_checkable
 class LayeredLearner(Learner, Protocol):
     """A learner that knows the layers of its model, for rewards in each layer."""

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import (
@@ -31,8 +33,8 @@ from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
-from fedmerit.core.search import Backtracking, Fixed, Weighting
-from fedmerit.core.steps import Adagrad, Adam, Extrapolated, Momentum, Plain, Yogi
+from fedmerit.core.search import Fixed, Weighting
+from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
 from fedmerit.errors import DataError
 
 KIND = "is"
@@ -42,8 +44,8 @@ PARTS: Mapping[str, type] = MappingProxyType(
     {
         part.__name__: part
         for part in (
-            *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
+            *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
@@ -86,6 +88,20 @@ def part_text(text: str) -> str:
         return repr(part_from_json(text))
     except DataError:
         return text
+
+
+def judged_by(text: str | None) -> str:
+    """By what the search of a recipe that is kept as JSON judges candidates: `accuracy` or `loss`.
+
+    >>> judged_by('{"is": "Recipe", "search": {"is": "BoldestFirst", "by": "loss"}}')
+    'loss'
+    """
+    try:
+        search = json.loads(text or "{}").get("search")
+    except (ValueError, AttributeError):
+        search = None
+    by = search.get("by") if isinstance(search, dict) else None
+    return "loss" if by == "loss" else "accuracy"
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.aggregators import Aggregator, Mean
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.boldest import LADDER, BoldestFirst
 from fedmerit.core.clip import Clip
 from fedmerit.core.criteria import (
     COMPUTATION,
@@ -26,7 +28,7 @@ from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
-from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
+from fedmerit.core.search import Fixed, Search, Weighting
 from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
@@ -36,6 +38,7 @@ Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
+ADAPTIVE = BoldestFirst(LADDER, accept=0.8, rungs=1)
 ONE_GROUP = OneGroup()
 BY_COSINE = ByCosine()
 WHOLE = Whole()
@@ -115,6 +118,10 @@ class Recipe:
             raise ConfigError(
                 "rewards are parts of the weighted mean of a group's updates: clients with personal models take no "
                 f"other aggregate and no clip; got {self.aggregate!r}, {self.clip!r}; leave them out, or personal"
+            )
+        if self.step != PLAIN_STEP and any(weighting.step for weighting in self.weightings.values()):
+            raise ConfigError(
+                "the search tries steps of its own, which stand in place of the recipe's; leave out one of the two"
             )
         if self.personal and self.search.asks is not None:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
@@ -213,6 +220,25 @@ def device_aware(
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
 
 
+def adaptive(
+    *criteria: Criterion,
+    search: BoldestFirst = ADAPTIVE,
+    score: Score = PRIORITIZED,
+    normalise: Normalise = "max",
+    when_zero: WhenZero = "samples",
+) -> Recipe:
+    """As `prioritized`, and clients judge in each round how bold a step along the aggregate pays; no length to tune.
+
+    criteria    in the order of their priority; none: dataset size
+    search      the steps to choose from, who judges them and by what
+
+    >>> from fedmerit import DS
+    >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
+    ('loss', 36)
+    """
+    return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
+
+
 def m2f(
     *criteria: Criterion,
     grouping: Grouping = BY_COSINE,
@@ -264,10 +290,10 @@ def fedval(
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
     """
-    found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
-    score: Score = WeightedMean(shares_of(gamma, len(found)))
+    validated = [find_objective(one) if isinstance(one, str) else one for one in objectives]
+    score: Score = WeightedMean(shares_of(gamma, len(validated)))
     return Recipe(
-        criteria=tuple(Validated(objective, marginal=marginal) for objective in found),
+        criteria=tuple(Validated(objective, marginal=marginal) for objective in validated),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
         when_zero="keep" if marginal else "uniform",

@@ -69,7 +69,7 @@ def play(
         )
         audited = audit(objectives, model, fleet, personal=recipe.personal is not None)
     clock.lap("evaluate")
-    down = replies.bytes_down + settled.rewards.nbytes
+    down = replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
     return settled.state, make_record(recipe, settled, evaluation, down, replies.bytes_up, clock, audited)
 
 
@@ -108,7 +108,8 @@ def settle(
     clock.lap("group")
 
     random = generator(seed, "search", index)
-    candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random)
+    moved = "move" in state.parts
+    candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random, moved)
     clock.lap("weigh")
 
     drawn = derive(seed, "aggregate", index)

@@ -166,17 +166,24 @@ class History:
 class Evaluation:
     """One model, or each client's personal one, on every client's test set.
 
-    Clients that hold no test rows, or did not answer, have size 0.
+    Clients that hold no test rows, or did not answer, have size 0. `losses` are sums over their rows, where asked for.
     """
 
     correct: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    losses: Vector | None = None
 
     @property
     def accuracy(self) -> float:
         """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, eq. 10]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
+
+    @property
+    def loss(self) -> float:
+        """Mean loss over all rows; NaN where it was not asked for or nobody has rows."""
+        total = int(self.sizes.sum())
+        return float("nan") if self.losses is None or not total else float(self.losses.sum()) / total
 
     @property
     def local(self) -> Vector:

@@ -59,8 +59,8 @@ class Updates:
         """One client's update."""
         if self._mixing is not None:
             return self.combine(np.eye(len(self))[place])
-        found: NDArray[np.float32] = self._rows[self._places[place]]
-        return found
+        update: NDArray[np.float32] = self._rows[self._places[place]]
+        return update
 
     def keep(self, places: NDArray[np.intp]) -> Updates:
         """The updates at the given places, in that order; nothing is copied."""

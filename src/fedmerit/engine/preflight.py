@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
@@ -34,13 +35,18 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         )
     if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
         raise ConfigError(NO_ROWS)
+    if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not probabilities:
+        raise ConfigError(
+            "a search by loss needs a learner with a method `predict_proba`, which this task's learner does not have; "
+            'set recipe.search.by = "accuracy"'
+        )
     if EPOCHS in recipe.required_facts and not _gives_epochs(selection):
         raise ConfigError(
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
             "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
         )
     judges, clients = recipe.search.judges, len(server.names)
-    if judges is not None and judges > clients:
+    if isinstance(judges, int) and judges > clients:
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
 
 

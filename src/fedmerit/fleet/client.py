@@ -10,11 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import LOSS, SECONDS, measure
-from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ProbabilisticLearner
+from fedmerit.core.learner import LEAST_PROBABILITY, BatchedLearner, ExtrasLearner, Learner, ProbabilisticLearner
 from fedmerit.core.types import Model, Samples
-
-LEAST_PROBABILITY = 1e-12
-"""So that one row that a model is sure to get wrong does not make a loss infinite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.fleet import Server
+from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
@@ -60,6 +61,7 @@ class LocalFleet:
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
         self._personal: PersonalModels | None = None
+        self._counts_losses = False
 
     def __enter__(self) -> Self:
         return self
@@ -78,9 +80,9 @@ class LocalFleet:
         """The federation's names, the learner, the server's rows; models are scored on these by all workers."""
         return self._server
 
-    def judges(self) -> int:
+    def judges(self) -> Sequence[ClientId]:
         """All clients."""
-        return len(self._names)
+        return range(len(self._names))
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Every client trains from its download, those with most rows first; who fails is named with the reason."""
@@ -278,23 +280,39 @@ class LocalFleet:
         personal.release()
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """One pass over the clients' rows per model, then a count per client; no loop over clients."""
-        worker = self._equip(models, 1)
-        offsets = self._asked[on].offsets.array
         asked = None
         if clients is not None:
-            asked = np.zeros(len(offsets) - 1, dtype=np.bool_)
+            asked = np.zeros(len(self._names), dtype=np.bool_)
             asked[list(clients)] = True
-        jobs = [("test", on, len(models), job) for job in _test_jobs(offsets, asked)]
+        parts = (models[start : start + AT_ONCE] for start in range(0, len(models), AT_ONCE))
+        return [one for part in parts for one in self._evaluate(part, on, asked, losses)]
+
+    def _evaluate(
+        self, models: Sequence[Model], on: SplitName, asked: NDArray[np.bool_] | None, losses: bool
+    ) -> list[Evaluation]:
+        """As many models as lie in shared memory at once."""
+        self._counts_losses |= losses
+        worker = self._equip(models, 1)
+        offsets = self._asked[on].offsets.array
+        jobs = [("losses" if losses else "test", on, len(models), job) for job in _test_jobs(offsets, asked)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
-        counts = np.zeros((len(models), offsets[-1] + 1), dtype=np.int64)
-        np.cumsum(worker.right.array[: len(models), : offsets[-1]], axis=1, out=counts[:, 1:])
-        found = [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
-        return found if asked is None else [Evaluation(one.correct * asked, one.sizes * asked) for one in found]
+        everybody = np.ones(len(offsets) - 1, np.int64) if asked is None else asked.astype(np.int64)
+        correct, sizes = _per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
+        if not losses:
+            return [Evaluation(row * everybody, sizes) for row in correct]
+        assert worker.losses is not None  # `_equip` made room
+        summed = _per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
+        return [Evaluation(row * everybody, sizes, of_rows) for row, of_rows in zip(correct, summed, strict=True)]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
@@ -304,10 +322,12 @@ class LocalFleet:
             or len(worker.models.array) < len(models)
             or len(worker.updates.array) < rows
             or worker.personal is not personal
+            or (self._counts_losses and worker.losses is None)
         ):
             length = len(models[0]) if models else len(self._learner.start(0))
             rows = max(rows, len(worker.updates.array) if worker else 0)
             slots = max(len(models), 1, len(worker.models.array) if worker else 0)
+            tested = (slots, max(len(split.y.array) for split in self._asked.values()))
             worker = Worker(
                 self._learner,
                 self._classes,
@@ -316,7 +336,8 @@ class LocalFleet:
                 models=Block((slots, length), np.float32),
                 updates=self._block(rows, length, self._memory),
                 extras={name: self._block(rows, length, self._memory) for name in extra_names(self._learner)},
-                right=Block((slots, max(len(split.y.array) for split in self._asked.values())), np.bool_),
+                right=Block(tested, np.bool_),
+                losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
             )
             self._pool.equip(worker)
@@ -335,6 +356,13 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
+
+
+def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums over each client's rows, for each model."""
+    counts = np.zeros((models, offsets[-1] + 1), dtype=np.int64)
+    np.cumsum(rows.array[:models, : offsets[-1]], axis=1, out=counts[:, 1:])
+    return np.diff(counts[:, offsets], axis=1)
 
 
 def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:

@@ -52,11 +52,11 @@ class PersonalModels:
             path = next((path for path in _newest_first(folder) if int(path.stem) <= index), None)
             if path is None:
                 continue
-            found = read_model(path)
-            if found is None or found[0].shape != self.rows.array.shape[1:]:
+            saved = read_model(path)
+            if saved is None or saved[0].shape != self.rows.array.shape[1:]:
                 self._kept = {}
                 return False
-            self.rows.array[int(folder.name)], self._kept[int(folder.name)] = found
+            self.rows.array[int(folder.name)], self._kept[int(folder.name)] = saved
         return True
 
 

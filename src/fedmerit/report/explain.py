@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 
 from fedmerit.core.aggregation import CandidateResult
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import judged_by, part_from_json
 from fedmerit.core.scores import Terms, explain_score
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
@@ -48,6 +48,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
             "tests": wanted["tests"],
+            "by": judged_by(ledger.meta().get("recipe")),
             "tried": [_result_dict(result) for result in ledger.candidates(number)],
         },
         "clients": [
@@ -124,20 +125,20 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     terms = terms_of(row, rows, rows.index(mine))
     yield _score_line(terms, mine, sum(row.score for row in rows))
     audits = [(objective, value) for _, who, objective, value in ledger.audits(number) if who == client]
-    told = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
-    yield from [f"audit on its test rows: {escape(told)}"] if told else []
+    audited = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
+    yield from [f"audit on its test rows: {escape(audited)}"] if audited else []
     yield from (f"reward: {_reward_text(reward)}" for reward in ledger.rewards(number) if reward.client == client)
 
 
 def _audits(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """The objectives of the model after the round: at the server, and the clients' median and worst."""
-    found: dict[str, dict[int, float | None]] = {}
+    audits: dict[str, dict[int, float | None]] = {}
     for _, client, objective, value in ledger.audits(number):
-        found.setdefault(objective, {})[client] = value
-    if not found:
+        audits.setdefault(objective, {})[client] = value
+    if not audits:
         return
     lines = []
-    for objective, values in found.items():
+    for objective, values in audits.items():
         known = sorted(v for client, v in values.items() if client != SERVER and v is not None)
         local = (f"{known[len(known) // 2]:.4f}", f"{known[0]:.4f}") if known else ("-", "-")
         at_server = values.get(SERVER)
@@ -213,7 +214,8 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         for one in tried
     ]
     title = f"search: exchanges {row['exchanges']}, models tested {row['evaluations']} (* taken)"
-    yield list_table(title, ("order", "accuracy", "exchange", "weighs the same"), lines)
+    judged = judged_by(ledger.meta().get("recipe"))
+    yield list_table(title, ("weighting", judged, "exchange", "does the same"), lines)
 
 
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
@@ -226,8 +228,8 @@ def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
 
 def _round(ledger: Ledger, number: int) -> dict[str, Any]:
     rounds = ledger.rounds()
-    found = [row for row in rounds if row["round"] == number]
-    if not found:
+    matching = [row for row in rounds if row["round"] == number]
+    if not matching:
         kept = f"rounds 1 to {rounds[-1]['round']}" if rounds else "no round yet"
         raise UserError(f"no round {number}; the run has {kept}")
-    return found[0]
+    return matching[0]

@@ -68,7 +68,7 @@ def _weights(ledger: Ledger) -> Iterator[Line]:
 
 
 def _rewards(ledger: Ledger) -> Iterator[Line]:
-    """A line per reward: what a client with an own model got back, and whether it took it."""
+    """A line per reward: what a client with a personal model got back, and whether it took it."""
     names = ledger.names()
     return (asdict(reward) | {"name": names[reward.client]} for reward in ledger.rewards())
 

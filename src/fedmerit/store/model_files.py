@@ -43,8 +43,8 @@ def write_model(path: Path, model: Model, index: int, parts: Mapping[str, Model]
 
 def read_model(path: Path) -> tuple[Model, int] | None:
     """The model and its round; None where the file is missing, truncated or altered."""
-    found = _read(path)
-    return None if found is None else (found[0][MODEL], found[1])
+    file = _read(path)
+    return None if file is None else (file[0][MODEL], file[1])
 
 
 def _read(path: Path) -> tuple[dict[str, Model], int] | None:
@@ -80,9 +80,9 @@ def write_checkpoint(run: Path, state: State) -> None:
 def read_checkpoint(run: Path, upto: int) -> tuple[Model, dict[str, Model], int] | None:
     """Model, parts and round of the newest intact checkpoint of a round up to this one."""
     for path in _paths(run):
-        found = _read(path) if int(path.stem) <= upto else None
-        if found is not None:
-            tensors, index = found
+        file = _read(path) if int(path.stem) <= upto else None
+        if file is not None:
+            tensors, index = file
             return tensors.pop(MODEL), tensors, index
     return None
 

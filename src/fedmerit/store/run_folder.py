@@ -81,9 +81,9 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
     """The configuration of a run that may be resumed here and now; every difference that changes its bits is named."""
     with open_ledger(folder) as ledger:
         meta = ledger.meta()
-    made = make_config(json.loads(meta["config"]))
+    kept = make_config(json.loads(meta["config"]))
     asked = given or load_config(folder / CONFIG)
-    changed = differences(made, asked)
+    changed = differences(kept, asked)
     if changed:
         raise FolderError(
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
@@ -117,9 +117,9 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def differences(made: Config, asked: Config) -> list[str]:
+def differences(kept: Config, asked: Config) -> list[str]:
     """The settings in which two configurations differ, but for those that change no bit of what comes out."""
-    before, after = _flat(made.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
+    before, after = _flat(kept.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
     keys = sorted((before.keys() | after.keys()) - FREE_KEYS)
     return [
         f"{key} {before.get(key)!r} then, {after.get(key)!r} now" for key in keys if before.get(key) != after.get(key)

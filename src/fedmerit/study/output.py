@@ -29,7 +29,7 @@ from fedmerit.study.worker import Ended, Played
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
-STUDY_FRAMES = ("compared", "reached", "figures", "curves", "needed", "events")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events")
 
 
 @contextmanager
@@ -133,7 +133,7 @@ def as_json(study: Study) -> str:
             "seeds": study.plan.seeds,
             "compared": _records(study.compared),
             "reached": _records(study.reached),
-            "figures": _records(study.figures),
+            "metrics": _records(study.metrics),
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
         }

@@ -71,7 +71,7 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    `compared`, `figures`, `reached`, `curves`, `needed` and `events` are the frames; docs/study.md reads them.
+    `compared`, `metrics`, `reached`, `curves`, `needed` and `events` are the frames; docs/study.md reads them.
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
@@ -116,7 +116,7 @@ class Study:
         return self.runs[0].config.run.rounds
 
     @cached_property
-    def figures(self) -> Frame:
+    def metrics(self) -> Frame:
         """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
         `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
@@ -157,7 +157,7 @@ class Study:
 
         `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
         """
-        metrics = [*metrics_of_runs(self.figures, self.plan), *rounds_metrics(self.reached, self.plan)]
+        metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
         return compare_rows(metrics, self.plan.against)
 
     @cached_property

@@ -88,12 +88,12 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 
     Rows whose clients share no model are left out.
     """
-    figures = study.figures[study.figures["finished"]].dropna(subset=["both"])
+    finished = study.metrics[study.metrics["finished"]].dropna(subset=["both"])
     against = study.plan.against
-    if set(figures["row"]) <= {against}:
+    if set(finished["row"]) <= {against}:
         return
-    sums = figures.groupby("row", sort=False)[["both", "only_baseline", "only_row", "neither"]].sum()
-    expected = figures.groupby("row", sort=False)["neither_if_independent"].sum()
+    sums = finished.groupby("row", sort=False)[["both", "only_baseline", "only_row", "neither"]].sum()
+    expected = finished.groupby("row", sort=False)["neither_if_independent"].sum()
     rows = [
         (row, *(f"{int(count):,}" for count in sums.loc[row]), f"{expected[row]:,.1f}")
         for row in study.rows
