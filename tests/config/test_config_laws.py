@@ -39,11 +39,18 @@ PRIORITY = st.lists(st.sampled_from(["DS", "LD", "CB", "validated:accuracy"]), u
 WEIGHTING = st.fixed_dictionaries({}, optional={"priority": PRIORITY, "score": SCORE, "normalise": st.just("max")})
 CUTTING = ("trimmed-mean", "multi-krum")
 RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    "cap": st.floats(1, 9),
+    "cap_group": SHARE,
+    "claims": st.one_of(
+        st.sampled_from(["median", "as-told"]),
+        st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
+    ),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
     "score": SCORE,
     "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
     "strength": st.floats(0, 9),
+    "share": st.just(0.4),
     "server": st.fixed_dictionaries(
         {}, optional={"rho": st.sampled_from([0.5, "1/K"]), "gate": SHARE, "marginal": st.booleans()}
     ),
@@ -79,7 +86,9 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "mix": SHARE,
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
-KINDS = st.fixed_dictionaries({}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9)})
+KINDS = st.fixed_dictionaries(
+    {}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9), "sites": st.just({"a": [0, "b"]})}
+)
 
 
 def same_again(values: dict[str, Any]) -> None:

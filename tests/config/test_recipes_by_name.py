@@ -159,7 +159,7 @@ def test_steps_by_name_and_as_candidates():
         ((2.0, 0.9), (1.0, 0.0)), accept=0.0, count="median", among="orders"
     )
     assert made(name="adaptive", search={"judges": 5}).search == replace(recipes.ADAPTIVE, judges=5)
-    assert made(name="adaptive", search={"steps": steps}).search.rungs is None
+    assert made(name="adaptive", search={"steps": steps, "rungs": 1}).search.rungs == 1
     assert made(name="device_aware", priority=["DS"], search={"judges": 5}).search == Backtracking(judges=5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,9 @@ SIX = BoldestFirst(STEPS)
 
 def test_each_round_tries_the_rungs_next_to_the_last_one():
     """From the plain step: lengths 0.5, 1, 1.5 with carries 0 and 0.3; then around what was taken."""
-    ledger = run(adaptive(DS), rounds=8).ledger
-    lengths, carries = (sorted({pair[i] for pair in adaptive(DS).search.steps}) for i in (0, 1))
+    lengths, carries = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0], [0.0, 0.3, 0.5, 0.7, 0.8, 0.9]
+    ladder = BoldestFirst(tuple(product(lengths, carries)), accept=0.8, rungs=1)
+    ledger = run(adaptive(DS, search=ladder), rounds=8).ledger
     last = (1.0, 0.0)
     for index in range(1, 9):
         results = ledger.candidates(index)

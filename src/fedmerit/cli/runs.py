@@ -14,6 +14,7 @@ from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, sto
 from fedmerit.cli.criteria_file import read_criteria
 from fedmerit.config.schema import PrioritizedConfig, load_config, parse_value, validate
 from fedmerit.config.scores import make_score
+from fedmerit.core.caps import apply_caps
 from fedmerit.core.measures import TARGETS
 from fedmerit.core.system import cores
 from fedmerit.core.weights import by_client
@@ -83,13 +84,16 @@ def weigh(
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
     ] = "prioritized",
     normalise: Annotated[str, typer.Option(help="sum, max, minmax, or none (values are degrees in 0..1).")] = "sum",
+    cap: Annotated[
+        float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Turn a table of criteria into weights, without any training: what if?
 
     FILE.csv has a header and a line per client, for example client,DS,CB,IS.
     """
-    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise}
+    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
     recipe = validate(PrioritizedConfig, settings, within="recipe")
     table = read_criteria(file)
     if not recipe.priority:
@@ -97,9 +101,11 @@ def weigh(
     raw = table.columns(recipe.priority)
     sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
     fallback = sizes if sizes.any() else np.ones(len(raw))
-    result = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
+    earned = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
+    result = apply_caps(earned, recipe.cap, None, {})
     if as_json:
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
+        values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
         typer.echo(json.dumps({"clients": table.clients, **values}))
         return
     from fedmerit.report.screen import show_note, weights_table

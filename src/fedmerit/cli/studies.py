@@ -44,17 +44,17 @@ def compare(
     """Run rows x seeds, paired, and say which differences are real.
 
     STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
-    clients. Ctrl-C stops; the same command resumes it, also with more seeds or rows.
+    clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
+    also with more seeds or rows.
     """
     from fedmerit.study.output import as_json as study_json
-    from fedmerit.study.output import ending, progress
+    from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import load_plan
     from fedmerit.study.study import compare as run_study
-    from fedmerit.study.study_folder import members
 
     plan = load_plan(study)
     with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
-        on_step = None if as_json else stack.enter_context(progress(out_console, members(plan, out)))
+        on_step = None if as_json else stack.enter_context(progress(out_console, *to_play(plan, out)))
         done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if as_json:
         typer.echo(study_json(done))
@@ -127,7 +127,7 @@ def reproduce(
 @app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run`, `compare` or `tune`.", show_default=False)
     ],
     leaf: Annotated[
         Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
@@ -140,8 +140,9 @@ def export(
 ) -> None:
     """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics.
 
-    Of a study: compared, reached, saved, agreement as latex or markdown; compared, reached, metrics, curves, needed,
-    events as csv or parquet. Of a run, as csv or parquet: rounds, clients, weights, rewards, audits, tries, events.
+    Of a study: compared, reached, saved, agreement, tuning as latex or markdown; compared, reached, metrics, curves,
+    needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
+    weights, rewards, audits, tries, events.
     """
     from fedmerit.store.leaf import write_leaf_metrics
     from fedmerit.store.run_folder import open_ledger

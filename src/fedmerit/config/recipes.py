@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fedmerit.config.aggregators import AnyAggregate, ClipConfig
+from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
+from fedmerit.config.claims import AnyClaims
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
@@ -22,6 +23,7 @@ from fedmerit.core.criteria import Criterion, Validated, find_priority
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipes import Recipe, WhenZero
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
 from fedmerit.core.search import Weighting
 from fedmerit.core.types import Normalise, Personal, SplitName
@@ -80,12 +82,11 @@ class SearchConfig(Section):
     steps: tuple[tuple[float, float], ...] | None = Field(
         None,
         description="pairs [length, carry] to choose from: model + length * update + carry * last move; "
-        "default: none (device_aware), a ladder from careful to bold (adaptive)",
+        "default: none (device_aware), eight from bold to careful (adaptive)",
     )
     rungs: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         None,
-        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps` "
-        "(1 in adaptive with its own ladder)",
+        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps`",
     )
     by: By | None = Field(None, description="judge by `accuracy` (default of device_aware) or `loss` (of adaptive)")
     accept: Annotated[float, Field(ge=0, le=1)] | None = Field(
@@ -94,7 +95,9 @@ class SearchConfig(Section):
         "1, the best; default 0.5 (device_aware), 0.8 (adaptive)",
     )
     count: CountBy | None = Field(
-        None, description="gains over all rows together, `mean` (default), or the `median` of the clients' own"
+        None,
+        description="gains over all rows together, `mean` (default of device_aware), or the `median` of the "
+        "clients' own (of adaptive)",
     )
 
     @model_validator(mode="after")
@@ -125,8 +128,6 @@ class SearchConfig(Section):
             raise ConfigError(f"recipe.search: {error}") from None
         own = ("steps", "rungs", "by", "judges", "accept", "count")
         given = {key: value for key in own if (value := getattr(self, key)) is not None}
-        if self.steps is not None and self.rungs is None:
-            given["rungs"] = None  # a few steps of one's own are all tried
         return replace(default, **given, among=among, adjust_on=self.adjust_on, tolerance=self.tolerance)
 
 
@@ -201,10 +202,28 @@ class RecipeConfig(Section):
 
     name: str
     about: ClassVar[str]
+    cap: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        None, description="the most equal shares that one client may hold: 2.0; what is cut goes to the others"
+    )
+    cap_group: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="the share of the weight that all clients of one site may hold together, see task.sites"
+    )
+    claims: AnyClaims | None = Field(
+        None, description="how far clients are believed, by name or as a table, see [recipe.claims]; default: `as-told`"
+    )
 
     @abstractmethod
     def make(self) -> Recipe:
         """The recipe itself."""
+
+    def guarded(self, made: Recipe) -> Recipe:
+        """The recipe with the caps and the bounds of claims that were set in place of its own."""
+        return replace(
+            made,
+            cap=made.cap if self.cap is None else self.cap,
+            cap_group=made.cap_group if self.cap_group is None else self.cap_group,
+            claims=made.claims if self.claims is None else self.claims.make(),
+        )
 
 
 class OneModelConfig(RecipeConfig):
@@ -230,6 +249,13 @@ class FedAvgConfig(OneModelConfig):
         return recipes.fedavg()
 
 
+def _gated(server: ServerConfig, criterion: Criterion) -> Criterion:
+    """The criterion with the server's gate, also within a reputation."""
+    if isinstance(criterion, Reputation):
+        return replace(criterion, of=_gated(server, criterion.of))
+    return server.gated(criterion) if isinstance(criterion, Validated) else criterion
+
+
 class _Weighed(OneModelConfig):
     """The keys of recipes that score any criteria by any operator."""
 
@@ -249,9 +275,9 @@ class _Weighed(OneModelConfig):
         """Criteria in the order of their priority, with the server's merging and gate."""
         server = self.server or ServerConfig()
         criteria = find_priority(self.priority)
-        if self.server and not any(isinstance(criterion, Validated) for criterion in criteria):
+        gated = [_gated(server, criterion) for criterion in criteria]
+        if self.server and not Recipe(tuple(gated)).validated:
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
-        gated: list[Criterion] = [server.gated(c) if isinstance(c, Validated) else c for c in criteria]
         score = make_score(self.score, self.priority)
         recipe = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
         return replace(recipe, rho=server.rho)
@@ -377,6 +403,25 @@ class FedValConfig(OneModelConfig):
         )
 
 
+class GuardedConfig(OneModelConfig):
+    """[recipe] against attackers."""
+
+    name: Literal["guarded"] = "guarded"
+    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
+    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.aggregate is not None:
+            refuse_idle(self, ("share",), "with an aggregate of your own; set recipe.aggregate.share, or leave it out")
+        return self
+
+    def make(self) -> Recipe:
+        """Weights by agreement and usual length."""
+        return recipes.guarded(*(find_priority(self.priority) if self.priority else ()), share=self.share)
+
+
 class QFFLConfig(OneModelConfig):
     """[recipe] of q-FFL's weights."""
 
@@ -408,6 +453,7 @@ AnyRecipe: TypeAlias = Annotated[
     | AdaptiveConfig
     | M2FConfig
     | FedValConfig
+    | GuardedConfig
     | QFFLConfig
     | AgnosticConfig,
     Field(discriminator="name"),
@@ -421,13 +467,13 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its step, its aggregator and its clip."""
-    made = config.make()
+    """The recipe that a configuration names, with its caps, claims, step, aggregator and clip."""
+    recipe = config.guarded(config.make())
     if not isinstance(config, OneModelConfig):
-        return made
+        return recipe
     return replace(
-        made,
-        step=config.step.make() if config.step else made.step,
-        aggregate=config.aggregate.make() if config.aggregate else made.aggregate,
-        clip=config.clip.make() if config.clip else made.clip,
+        recipe,
+        step=config.step.make() if config.step else recipe.step,
+        aggregate=config.aggregate.make() if config.aggregate else recipe.aggregate,
+        clip=config.clip.make() if config.clip else recipe.clip,
     )

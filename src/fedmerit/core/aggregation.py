@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.caps import apply_caps
 from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
@@ -85,13 +86,14 @@ def earn(
 
 
 def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting) -> Weights:
-    """Criteria -> normalised table -> scores -> weights."""
+    """Criteria -> normalised table -> scores -> weights -> cap."""
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
-    return weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    return apply_caps(earned, recipe.cap, recipe.cap_group, cohort.facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Criteria: one value per client and round, finite, not negative, higher is better.
 
 A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME` and `validated:OBJECTIVE` are families that `find_criterion` makes.
+that configuration can name; `attribute:NAME`, `validated:OBJECTIVE` and `reputation:CRITERION` are families that
+`find_criterion` makes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
+from fedmerit.core.consistency import Consistency
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
 from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
+from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
@@ -191,7 +194,8 @@ class Computation:
         """Quicker clients get more."""
         fact = cohort.facts[self.time]
         taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
-        return np.asarray(taken.max() / taken)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +257,8 @@ class LossPower:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Larger losses, larger values."""
-        return np.asarray(cohort.facts[LOSS] ** self.q)
+        with np.errstate(over="ignore"):
+            return np.minimum(cohort.facts[LOSS] ** self.q, LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +274,10 @@ class Agnostic:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """In proportion to the largest of the round, which keeps it finite."""
-        so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
-        return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
+        with np.errstate(over="ignore"):
+            so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
+            so_far = np.minimum(so_far, LARGEST)
+            return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
 COMPUTATION = Computation()
@@ -285,19 +292,23 @@ _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
+    Consistency(),
     *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name; `attribute:NAME` makes one for any attribute, `validated:NAME` for any objective."""
+    """The criterion of that name, also of a family: `attribute:NAME`, `validated:OBJECTIVE`, `reputation:CRITERION`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
+    if name.startswith(REPUTATION):
+        return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        raise UnknownName("criterion", name, [*CRITERIA, f"{ATTRIBUTE}NAME", *_validated_names()])
+        families = (f"{ATTRIBUTE}NAME", *_validated_names(), f"{REPUTATION}CRITERION")
+        raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import Model, Samples
+
+if TYPE_CHECKING:
+    from fedmerit.core.centring import Centring
+    from fedmerit.core.controls import Control
 
 
 class Learner(Protocol):
@@ -98,6 +102,14 @@ class LayeredLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class CentredLearner(Learner, Protocol):
+    """A learner whose models may carry the mean of the inputs, which it then takes off whatever it is shown."""
+
+    def centred(self, model: Model, centring: Centring) -> Model:
+        """The model with this centring in it: a vector that may be longer, whose further values training leaves."""
+
+
+@runtime_checkable
 class ExtrasLearner(Learner, Protocol):
     """A learner that receives named vectors beside the model and sends some back: control variates, gradients."""
 
@@ -109,3 +121,23 @@ class ExtrasLearner(Learner, Protocol):
         self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
     ) -> tuple[Model, Mapping[str, Model]]:
         """As `train`, with the vectors that came along; the trained model, and the vectors to send back."""
+
+
+@runtime_checkable
+class ControlledLearner(ExtrasLearner, Protocol):
+    """A learner that says what its extra vectors are made of: SCAFFOLD, FedDyn."""
+
+    @property
+    def control(self) -> Control | None:
+        """What the server does for it; None where it does nothing."""
+
+
+@runtime_checkable
+class ScheduledLearner(Learner, Protocol):
+    """A learner whose learning rate may differ from round to round."""
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The learning rate of a round, of so many; None where it is always the same."""
+
+    def at_rate(self, lr: float) -> Learner:
+        """The same learner with this learning rate."""

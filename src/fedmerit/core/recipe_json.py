@@ -15,7 +15,9 @@ from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, Geometri
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
+from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -30,6 +32,7 @@ from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
@@ -45,6 +48,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Claims, Consistency, Reputation),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),

@@ -8,10 +8,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.aggregators import Aggregator, Mean
+from fedmerit.core.aggregators import NNM, Aggregator, Mean, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.boldest import LADDER, BoldestFirst
+from fedmerit.core.boldest import STEPS, BoldestFirst
+from fedmerit.core.caps import OUR_CAP, check_caps
+from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -22,11 +25,13 @@ from fedmerit.core.criteria import (
     LossPower,
     Validated,
 )
-from fedmerit.core.facts import ALIGNMENT, SAMPLES, find_fact
+from fedmerit.core.facts import ALIGNMENT, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
+from fedmerit.core.robust_criteria import Agreement, NormShare
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
 from fedmerit.core.steps import Extrapolated, Plain, Step
@@ -38,7 +43,7 @@ Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
-ADAPTIVE = BoldestFirst(LADDER, accept=0.8, rungs=1)
+ADAPTIVE = BoldestFirst(STEPS, accept=0.8, count="median")
 ONE_GROUP = OneGroup()
 BY_COSINE = ByCosine()
 WHOLE = Whole()
@@ -64,6 +69,9 @@ class Recipe:
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
+    cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
+    cap_group   the share of the weight that all clients of one site may hold together; None: no cap
+    claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
     aggregate   how weighted updates become one: their mean, median, trimmed mean ...
     clip        updates longer than this are cut to it before; None: none are
 
@@ -84,6 +92,9 @@ class Recipe:
     initial: float = 0.0
     rho: Rho = 0.5
     step: Step = PLAIN_STEP
+    cap: float | None = None
+    cap_group: float | None = None
+    claims: Claims | None = None
     aggregate: Aggregator = MEAN
     clip: Clip | None = None
 
@@ -95,6 +106,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        check_caps(self.cap, self.cap_group)
         if isinstance(self.step, Extrapolated) and self.aggregate != MEAN:
             raise ConfigError(
                 "the extrapolated step goes by the spread of the updates, which one client can stretch, and so cannot "
@@ -163,14 +175,37 @@ class Recipe:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The facts its criteria read; samples always, since empty clients are left out."""
+        """The facts its criteria read; samples always, since empty clients are left out; the capped sites."""
         facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
+        facts += [SITE] if self.cap_group is not None else []
         return tuple(dict.fromkeys(facts))
+
+    @property
+    def remembered_facts(self) -> tuple[str, ...]:
+        """The facts that the history keeps of each client."""
+        reputations = tuple(one.name for one in self.criteria if isinstance(one, Reputation))
+        return (*(self.client_facts if self.claims else ()), *reputations)
 
     @property
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
-        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def observed(self) -> tuple[Consistency | Reputation, ...]:
+        """The criteria whose values are facts of the round, kept with it; each after what it is made of."""
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation))
+
+    @property
+    def _inner(self) -> tuple[Criterion, ...]:
+        """The criteria and those that they are made of, innermost first, each once."""
+        found: dict[str, Criterion] = {}
+        for criterion in self.criteria:
+            layers = [criterion]
+            while isinstance(layers[0], Reputation):
+                layers.insert(0, layers[0].of)
+            found |= {one.name: one for one in layers if one.name not in found}
+        return tuple(found.values())
 
     @property
     def client_facts(self) -> tuple[str, ...]:
@@ -234,7 +269,7 @@ def adaptive(
 
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
-    ('loss', 36)
+    ('loss', 8)
     """
     return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
 
@@ -298,6 +333,31 @@ def fedval(
         normalise=normalise,
         when_zero="keep" if marginal else "uniform",
         rho=rho,
+    )
+
+
+def guarded(*criteria: Criterion, share: float = 0.4) -> Recipe:
+    """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
+
+    A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
+    (`NormShare`). It reads no claim of a client, so there is nothing to gain by lying. No weight is above 2 equal
+    shares, updates are cut to the median length, and the rest is NNM and trimmed mean by weight. What that holds off,
+    and its price where all are honest: docs/results/robust.md.
+
+    criteria    more criteria, multiplied into the score
+    share       the share of the weight that is not trusted, below 0.5
+
+    >>> guarded().client_facts, guarded().cap
+    (('samples',), 2.0)
+    """
+    return Recipe(
+        criteria=(Agreement(), NormShare(), *criteria),
+        score=Product(),
+        normalise="max",
+        when_zero="uniform",
+        aggregate=NNM(TrimmedMean(share), share),
+        clip=Clip(),
+        cap=OUR_CAP,
     )
 
 

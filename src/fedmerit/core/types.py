@@ -65,7 +65,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
+    """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
 
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
@@ -76,6 +76,7 @@ class Download:
     personal: Personal | None = None
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
+    lr: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -153,13 +154,23 @@ class Cohort:
         )
 
 
+RECENT = 9
+"""How many of a client's latest facts the server remembers."""
+
+
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported."""
+    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported.
+
+    Of the facts that a recipe remembers: `first` is what the client claimed at first sight, `recent` what counted in
+    the last `RECENT` rounds that it took part in, the newest last; both by fact and client.
+    """
 
     rounds: int = 0
     participations: Mapping[ClientId, int] = field(default_factory=dict)
     losses: Mapping[ClientId, float] = field(default_factory=dict)
+    first: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
+    recent: Mapping[str, Mapping[ClientId, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.fleet import Fleet, Predict, Train
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
 from fedmerit.core.recipes import Recipe
-from fedmerit.core.types import ClientId, Cohort, Model, Samples
+from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError, DataError
 
@@ -63,6 +63,15 @@ def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, see
         raise ConfigError(NO_ROWS)
     own = train(model, seed) - model
     return replace(cohort, facts={**cohort.facts, ALIGNMENT: np.maximum(cohort.updates.cosines_to(own), 0.0)})
+
+
+def observe(recipe: Recipe, cohort: Cohort, history: History) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the values of criteria that are kept as facts of the round: consistency and reputations."""
+    notes: list[Note] = []
+    for criterion in recipe.observed if cohort.ids else ():
+        values, told = criterion.observe(cohort, history)
+        cohort, notes = replace(cohort, facts={**cohort.facts, criterion.name: values}), [*notes, *told]
+    return cohort, tuple(notes)
 
 
 def audit(objectives: Sequence[Objective], model: Model, fleet: Fleet, *, personal: bool) -> Audit:

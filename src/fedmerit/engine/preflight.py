@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, measure
+from fedmerit.core.centring import check_centred
+from fedmerit.core.controls import Control
+from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipes import MEAN, Recipe
 from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.steps import Plain
 from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
@@ -26,6 +29,8 @@ def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequenc
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
+    check_centred(server.learner, server.centre)
+    _check_control(server.control, recipe)
     rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
@@ -45,9 +50,32 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
             "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
         )
+    if SITE in recipe.required_facts:
+        server.site_numbers()
     judges, clients = recipe.search.judges, len(server.names)
     if isinstance(judges, int) and judges > clients:
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
+
+
+def _check_control(control: Control | None, recipe: Recipe) -> None:
+    """A control corrects clients towards one model, and some make that model themselves."""
+    if control is None:
+        return
+    if recipe.personal:
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
+            'have personal models; use train.algorithm = "sgd", or another recipe'
+        )
+    if recipe.aggregate != MEAN or recipe.clip:
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} adds up what clients send beside their updates, which neither "
+            'recipe.aggregate nor recipe.clip bounds; use train.algorithm = "sgd", or the mean without clip'
+        )
+    if control.moves_model and (recipe.search.asks is not None or recipe.step != Plain()):
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} takes a step of its own, which neither a search nor a recipe.step "
+            'other than "plain" knows of; use a recipe without them, or train.algorithm = "scaffold"'
+        )
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:

@@ -14,6 +14,7 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.centring import Sums, feature_sums
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective, Predictions
@@ -23,7 +24,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
-from fedmerit.fleet.personal import PersonalModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
@@ -84,11 +85,16 @@ class LocalFleet:
         """All clients."""
         return range(len(self._names))
 
+    def sum_features(self) -> Sums:
+        """In this process: it is one pass over the rows."""
+        split = self._train.split()
+        return {client: feature_sums(split.x[split.rows(client)]) for client in range(len(self._names))}, {}
+
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Every client trains from its download, those with most rows first; who fails is named with the reason."""
         ids = sorted(downloads)
         if any(download.personal for download in downloads.values()):
-            self._make_personal()
+            self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].extras.values()]
         slots = {id(vector): slot for slot, vector in enumerate(_each_once([*sent.values(), *extras]))}
@@ -100,6 +106,7 @@ class LocalFleet:
                 row,
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
+                downloads[client].lr,
             )
             for row, client in enumerate(ids)
         ]
@@ -251,14 +258,13 @@ class LocalFleet:
 
     def load(self, run: Path, index: int) -> bool:
         """The personal models as they were after a round; False where one is damaged."""
-        if not any_saved(run):
-            return True
-        return self._make_personal().load(run, index)
+        saved = saved_length(run)
+        return True if saved is None else self._make_personal(saved).load(run, index)
 
-    def _make_personal(self) -> PersonalModels:
+    def _make_personal(self, length: int | None = None) -> PersonalModels:
         """Rows for personal models, made when first asked for: most runs have none."""
         if self._personal is None:
-            length = len(self._learner.start(0))
+            length = length or len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
             self._personal = PersonalModels(self._block(len(self._names), length, self._memory - taken))
         return self._personal
@@ -324,7 +330,8 @@ class LocalFleet:
             or worker.personal is not personal
             or (self._counts_losses and worker.losses is None)
         ):
-            length = len(models[0]) if models else len(self._learner.start(0))
+            own = len(self._learner.start(0)) if personal is None else personal.array.shape[1]
+            length = len(models[0]) if models else own
             rows = max(rows, len(worker.updates.array) if worker else 0)
             slots = max(len(models), 1, len(worker.models.array) if worker else 0)
             tested = (slots, max(len(split.y.array) for split in self._asked.values()))

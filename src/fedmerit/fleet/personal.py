@@ -72,6 +72,14 @@ def any_saved(run: Path) -> bool:
     return _folder(run).is_dir()
 
 
+def saved_length(run: Path) -> int | None:
+    """How long the models are that the run's clients kept; None where they kept none, 0 where all are damaged."""
+    if not any_saved(run):
+        return None
+    found = (read_model(path) for path in sorted(_folder(run).glob("*/*.safetensors")))
+    return next((len(model[0]) for model in found if model is not None), 0)
+
+
 def _folder(run: Path) -> Path:
     return run / FOLDER / "personal"
 

@@ -24,13 +24,14 @@ Rows: TypeAlias = tuple[int, int]
 
 
 class Place(NamedTuple):
-    """A client, the row of the model it starts from (or PERSONAL), the row for its update, its epochs and extras."""
+    """A client, the row of the model it starts from (or PERSONAL), the row for its update, what else came along."""
 
     client: ClientId
     model: int
     row: int
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
+    lr: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Worker:
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
+                place.lr,
             )
             for place in places
         ]

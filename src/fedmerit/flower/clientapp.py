@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedmerit.core.centring import feature_sums
 from fedmerit.core.fleet import predict_rows
 from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
 from fedmerit.core.objectives import find_objective
@@ -27,6 +28,7 @@ from fedmerit.flower.records import (
     as_reward,
     has_array,
     pack,
+    pack_sums,
     sent_extras,
     setting,
     tag_of,
@@ -46,6 +48,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
         mine = half(context).data
         config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
         return Message(pack(config=config), reply_to=message)
+
+    @app.query("sum")
+    def sum_features(message: Message, context: Context) -> Message:
+        return Message(pack_sums(feature_sums(half(context).data.train.x)), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -93,10 +99,10 @@ def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
-    facts, own = setting(content, "facts", list), setting(content, "personal", str)
+    facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras)
+    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras, lr or None)
     (answer,) = train_clients(half.learner, [job], facts)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))

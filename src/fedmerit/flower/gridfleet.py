@@ -13,6 +13,7 @@ from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
 from fedmerit.core.objectives import Objective
@@ -31,7 +32,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
-from fedmerit.fleet.personal import PersonalModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -39,9 +40,11 @@ from fedmerit.flower.records import (
     HELLO,
     REWARD,
     REWARDED,
+    SUM,
     TRAIN,
     TRAINED,
     Unfit,
+    as_sums,
     counts,
     models_as_records,
     numbers,
@@ -114,6 +117,18 @@ class GridFleet:
             if 0 <= client < len(self.server.names):
                 self.nodes[client], self.reported_tags[client] = node, tag
 
+    def sum_features(self) -> Sums:
+        """One message per client; who does not answer as it should is named."""
+        self._ask_new_nodes()
+        exchange = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
+        answers, failed = {}, dict(exchange.failed)
+        for client, content in sorted(exchange.contents.items()):
+            try:
+                answers[client] = as_sums(content)
+            except Unfit as error:
+                failed[client] = str(error)
+        return answers, failed
+
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
         self._ask_new_nodes()
@@ -121,10 +136,11 @@ class GridFleet:
         sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
-            config = {"round": index, "seed": seed, "epochs": download.epochs or 0, "personal": download.personal or ""}
+            config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
+            config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
-            contents[client] = pack(vectors, config | {"facts": list(facts)})
+            contents[client] = pack(vectors, config)
             down += sum(values.nbytes for values in vectors.values())
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
@@ -243,10 +259,11 @@ class GridFleet:
 
     def load(self, run: Path, index: int) -> bool:
         """The copies as they were after a round; whatever clients have now, they are sent these."""
-        if not any_saved(run):
+        saved = saved_length(run)
+        if saved is None:
             return True
         self.tags = {}
-        return self._make_copies(len(self.server.first_model(0))).load(run, index)
+        return self._make_copies(saved or len(self.server.first_model(0))).load(run, index)
 
     def _make_copies(self, length: int) -> PersonalModels:
         """Rows for the copies, made when first asked for: most runs have none."""

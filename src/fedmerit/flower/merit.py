@@ -1,7 +1,7 @@
 """Merit: a Flower Strategy for apps that exist; Flower collects the replies, `core.round.settle` does the rest.
 
 The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
-personal models need the whole federation (`fedmerit flower`).
+personal models, SCAFFOLD and FedDyn need the whole federation (`fedmerit flower`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class Merit(FedAvg):
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
-                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use ReportedComputation, "
-                "which goes by the `seconds` that clients report, in place of Computation, and no Alignment, for which "
-                "a server trains; or the whole federation: see `fedmerit flower`"
+                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use the whole federation "
+                "(see `fedmerit flower`), and for `clock` ReportedComputation, which goes by the `seconds` that "
+                "clients report"
             )
         super().__init__(**settings)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
@@ -125,6 +125,8 @@ class Merit(FedAvg):
         )
         for client, reason in settled.left_out.items():
             log.info("\t> node %d left out: %s", client, reason)
+        for note in settled.notes:
+            log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))

@@ -9,12 +9,17 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from fedmerit.core.centring import FeatureSums
 from fedmerit.core.mixtures import Mixtures
 from fedmerit.core.types import Model, SparseUpdate, Verdict
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
-"""What a server asks: who are you, train, take this reward, test these models, measure these objectives."""
+HELLO, SUM, TRAIN, REWARD, EVALUATE, AUDIT = (
+    *("query.hello", "query.sum"),
+    *("train", "train.reward"),
+    *("evaluate", "evaluate.audit"),
+)
+"""What a server asks: who are you, sum up your inputs, train, take this reward, test these models, measure these."""
 
 EXTRA = "extra:"
 """Before the names of vectors that travel beside the model or the update."""
@@ -129,6 +134,20 @@ def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
     if not good:
         raise Unfit(f"metric {name!r} must be {number} whole numbers >= 0: {value!r:.80}")
     return cast(Sequence[int], value)
+
+
+def pack_sums(sums: FeatureSums) -> RecordDict:
+    """A client's sums as a message's content."""
+    return pack({"sums": sums.sums, "squares": sums.squares}, metrics={"rows": [sums.rows]})
+
+
+def as_sums(content: RecordDict) -> FeatureSums:
+    """A client's sums from a message, not yet checked against those of others."""
+    (rows,), sums, squares = counts(content, "rows", 1), array(content, "sums"), array(content, "squares")
+    for name, values in (("sums", sums), ("squares", squares)):
+        if values.dtype != np.float64 or values.ndim != 1:
+            raise Unfit(f"{name} must be one row of float64; got {values.dtype} of shape {values.shape}")
+    return FeatureSums(rows, sums, squares)
 
 
 def reward_arrays(reward: SparseUpdate) -> dict[str, NDArray[Any]]:

@@ -16,6 +16,7 @@ from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.rows import RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
+from fedmerit.report.tuning import tuning_data
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import open_ledger
 from fedmerit.store.settings import Settings, differences, environment_of, settings_of, toml_lines
@@ -55,7 +56,8 @@ def collect(
         if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
         details[place] = encoded
-    about = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
+    about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
+    about |= {"tuned": tuning_data(selection.tuned)}
     return about | _page(rows, runs, details), details
 
 

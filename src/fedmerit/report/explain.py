@@ -20,6 +20,9 @@ from fedmerit.errors import DataError, UserError, did_you_mean
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded
 
+OF_CLAIMS = ("claim-cut", "claim-changed", "inconsistent")
+"""The kinds of events that are about what a client claimed."""
+
 
 def find_client(ledger: Ledger, text: str) -> ClientId:
     """A client by its name, or by its number."""
@@ -61,6 +64,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
                 "score": row.score,
                 "terms": _terms_dict(terms[row.id], wanted["priority"]),
                 "weight": row.weight,
+                "uncapped": row.uncapped,
                 "group": row.group,
                 "reward": asdict(rewards[row.id]) if row.id in rewards else None,
             }
@@ -74,6 +78,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
         ],
         "refused": [{"id": e.client, "reason": e.text} for e in events if e.kind == "refused"],
         "left_out": [{"id": e.client, "reason": e.text} for e in events if e.kind == "left-out"],
+        "claims": [{"id": e.client, "kind": e.kind, "reason": e.text} for e in events if e.kind in OF_CLAIMS],
         "notes": [event.text for event in events if event.client is None],
     }
 
@@ -107,7 +112,7 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     priority = row["priority"]
     mine = next((row for row in ledger.weights(number) if row.id == client), None)
     if mine is None:
-        left_out = [event.text for event in ledger.events(number) if event.client == client]
+        left_out = [e.text for e in ledger.events(number) if (e.client, e.kind) == (client, "left-out")]
         why = f"was left out: {escape(left_out[0])}" if left_out else "was not drawn"
         yield f"{name} has no weight in round {number}: it {why}"
         return
@@ -120,6 +125,8 @@ def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[Re
     )
     facts = ", ".join(f"{fact} {value:g}" for fact, value in mine.facts.items())
     yield f"facts: {escape(facts)}"
+    about = [e for e in ledger.events(number) if e.client == client and e.kind in OF_CLAIMS]
+    yield from (f"[yellow]it {escape(event.text)}[/]" for event in about)
     lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
     terms = terms_of(row, rows, rows.index(mine))
@@ -195,8 +202,17 @@ def _terms_dict(terms: Terms | None, priority: Sequence[str]) -> dict[str, Any] 
 
 
 def _score_line(terms: Terms | None, mine: ClientWeight, total: float) -> str:
-    share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.weight:.2%}" if total else "every score was 0"
-    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}"
+    share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.earned:.2%}" if total else "every score was 0"
+    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}{cap_text(mine)}"
+
+
+def cap_text(mine: ClientWeight) -> str:
+    """What the cap made of a weight; empty where it is as it was earned."""
+    if mine.weight == mine.earned:
+        return ""
+    if mine.weight < mine.earned:
+        return f", cut by the cap to {mine.weight:.2%}"
+    return f", {mine.weight:.2%} with its part of what the cap cut from others"
 
 
 def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
@@ -221,8 +237,8 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     names = ledger.names()
     for event in ledger.events(number):
-        what = "refused its reward" if event.kind == "refused" else "left out"
-        who = "" if event.client is None else f"{names[event.client]} {what}: "
+        what = {"refused": " refused its reward:", "left-out": " left out:"}.get(event.kind, "")
+        who = "" if event.client is None else f"{names[event.client]}{what} "
         yield f"[yellow]{escape(who + event.text)}[/]"
 
 

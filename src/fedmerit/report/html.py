@@ -21,7 +21,8 @@ DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
 STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "curves", "accuracy", "targets", "fairness", "cells"),
-    *("weights", "bars", "terms", "explain", "search", "groups", "rewards", "notes", "settings", "report"),
+    *("weights", "bars", "terms", "explain", "search", "groups", "rewards", "notes", "settings", "tuning"),
+    "report",
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 

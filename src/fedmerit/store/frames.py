@@ -62,7 +62,7 @@ def _weights(ledger: Ledger) -> Iterator[Line]:
     for index in range(1, ledger.last_round() + 1):
         for one in ledger.weights(index):
             who = {"round": index, "client": one.id, "name": names[one.id]}
-            earned = {"weight": one.weight, "score": one.score, "group": one.group}
+            earned = {"weight": one.weight, "score": one.score, "group": one.group, "uncapped": one.uncapped}
             parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
             yield who | earned | {f"{part} {key}": value for part, of in parts.items() for key, value in of.items()}
 
