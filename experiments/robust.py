@@ -44,7 +44,7 @@ def gauss(honest: Rows, own: Rows, random: np.random.Generator) -> Rows:
     """Noise, ten times as long as an honest update."""
     noise = random.normal(size=own.shape)
     length = 10 * np.linalg.norm(honest, axis=1).mean()
-    return (noise / np.linalg.norm(noise, axis=1, keepdims=True) * length).astype(np.float32)
+    return np.asarray(noise / np.linalg.norm(noise, axis=1, keepdims=True) * length, dtype=np.float32)
 
 
 def alie(honest: Rows, own: Rows, random: np.random.Generator) -> Rows:
@@ -127,8 +127,8 @@ def played(setting: str, name: str, recipe: Recipe, attack: str, share: float, s
     made = task(SETTINGS[setting], seed)
     learner, data, server = made.learner, made.federation, made.server()
     assert isinstance(learner, BatchedLearner)
-    attackers = generator(seed, "attackers").permutation(CLIENTS)[: round(share * CLIENTS)] if attack != "none" else []
-    bad = np.isin(np.arange(CLIENTS), attackers)
+    number = 0 if attack == "none" else round(share * CLIENTS)
+    bad = np.isin(np.arange(CLIENTS), generator(seed, "attackers").permutation(CLIENTS)[:number])
     rows = [poisoned(data.samples(i), attack) if bad[i] else data.samples(i) for i in range(CLIENTS)]
     facts = tuple(measure(data.samples(i), recipe.client_facts) for i in range(CLIENTS))
     state, accuracies, held = State(learner.start(seed)), [], []
