@@ -100,11 +100,7 @@ def main() -> None:
 def plan_of(name: str) -> Plan:
     """A study of one task: every row tuned on its own grid, by rounds to the target for half of the devices."""
     task = TASKS[name]
-    rows = [
-        {"name": row, "recipe": recipe, "train": {"lr": task["lr"][0]}}
-        | ({"tune": tuned} if (tuned := (grid if len(task["lr"]) == 1 else {"train.lr": task["lr"], **grid})) else {})
-        for row, (recipe, grid) in ROWS.items()
-    ]
+    rows = [{"name": row, "recipe": recipe} | _train_and_grid(task["lr"], grid) for row, (recipe, grid) in ROWS.items()]
     return make_plan(
         {
             "name": name,
@@ -116,6 +112,13 @@ def plan_of(name: str) -> Plan:
             "row": rows,
         }
     )
+
+
+def _train_and_grid(lr: Sequence[float], grid: Mapping[str, Any]) -> dict[str, Any]:
+    """The learning rate of a row and what is tuned; a single rate is not."""
+    if len(lr) > 1:
+        return {"tune": {"train.lr": lr, **grid}}
+    return {"train": {"lr": lr[0]}, **({"tune": dict(grid)} if grid else {})}
 
 
 def page() -> Iterator[str]:

@@ -92,6 +92,10 @@ class Updates:
             mixed.__dict__["products"] = _mixed(self.products, factors)
         return mixed
 
+    def renewed(self) -> Updates:
+        """The same rows, with nothing remembered of what was in them: for who wrote to them."""
+        return Updates(self._rows, self._places, self._release, self._mixing)
+
     @cached_property
     def norms(self) -> Vector:
         """Euclidean length of each row; infinite or NaN where a value is."""
@@ -99,6 +103,11 @@ class Updates:
             return np.asarray(np.sqrt(np.diag(self.products)))
         rows = [self._rows[place] for place in self._places]
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
+
+    def dots(self, vector: NDArray[np.float32]) -> Vector:
+        """The product of each row with a vector, row by row: equal rows give equal bits."""
+        each = self._each(lambda place: _dot(self.row(place), vector), range(len(self)))
+        return np.fromiter(each, dtype=np.float64)
 
     def cosines(self) -> Matrix:
         """The cosine of every pair of updates; 0 where one of them is zero."""
@@ -210,7 +219,12 @@ def _mixed(products: Matrix, factors: Vector | Matrix) -> Matrix:
 
 
 def _square(row: NDArray[np.float32]) -> float:
-    """The sum of squares: single precision within a block, double over the blocks."""
+    """The sum of squares."""
+    return _dot(row, row)
+
+
+def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
+    """The sum of products: single precision within a block, double over the blocks."""
     with np.errstate(over="ignore", invalid="ignore"):
-        parts = (row[start : start + SQUARED] for start in range(0, len(row), SQUARED))
-        return float(sum(float(np.dot(part, part)) for part in parts))
+        blocks = (slice(start, start + SQUARED) for start in range(0, len(one), SQUARED))
+        return float(sum(float(np.dot(one[block], two[block])) for block in blocks))
