@@ -14,9 +14,10 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from fedmerit.core.consistency import Consistency
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
 from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName
@@ -201,6 +202,8 @@ class Computation:
 class Validated:
     """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
 
+    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)). A zero update adds 0.
+
     >>> from fedmerit.core.objectives import find_objective
     >>> Validated(find_objective("parity:sex")).name
     'validated:parity:sex'
@@ -209,6 +212,7 @@ class Validated:
     objective: Objective
     family: Family = Family.TARGET
     degree: bool = True
+    marginal: bool = False
 
     @property
     def name(self) -> str:
@@ -217,8 +221,13 @@ class Validated:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The fact of the same name."""
-        return (self.name,)
+        """The fact of the same name; where the gain counts, also what the model has without the client."""
+        return (self.name, self.without) if self.marginal else (self.name,)
+
+    @property
+    def without(self) -> str:
+        """The fact that says what the model has without the client."""
+        return f"{self.name}{WITHOUT}"
 
     @property
     def about(self) -> str:
@@ -227,7 +236,8 @@ class Validated:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """0..1, higher is better."""
-        return cohort.facts[self.name]
+        values = cohort.facts[self.name]
+        return np.maximum(values - cohort.facts[self.without], 0.0) if self.marginal else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +293,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Consistency(),
+    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

@@ -29,6 +29,7 @@ NoteKind: TypeAlias = Literal[
     "claim-cut",
     "claim-changed",
     "inconsistent",
+    "clipped",
 ]
 
 
