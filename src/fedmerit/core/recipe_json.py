@@ -27,7 +27,7 @@ from fedmerit.core.criteria import (
     find_criterion,
 )
 from fedmerit.core.groups import ByCosine, OneGroup
-from fedmerit.core.objectives import ByGroup, Gated, Overall
+from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
@@ -47,7 +47,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
             *(Claims, Consistency, Reputation),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
-            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
+            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )
