@@ -56,4 +56,4 @@ def test_a_tuning_under_way_is_not_decided(tmp_path: Path) -> None:
     page, _ = collected(place)
     (row,) = page["tuned"][0]["rows"]
     assert row["keys"][0]["chosen"] is None
-    assert "not decided: 1 runs of this rung are missing" in row["notes"]
+    assert "not decided: 1 runs of this heat are missing" in row["notes"]

@@ -84,7 +84,7 @@ def test_a_tuning_that_was_killed_ends_like_one_that_was_not(tuned: Tuned, tmp_p
     assert Tuned.load(tmp_path / "t").best is None
     assert "not decided" in repr(Tuned.load(tmp_path / "t"))
     again = tune(small(), tmp_path / "t", jobs=2)
-    assert (again.outcomes, again.ladder) == (tuned.outcomes, tuned.ladder)
+    assert (again.outcomes, again.halving) == (tuned.outcomes, tuned.halving)
     assert (tmp_path / "t/best.toml").read_text() == (tuned.folder / "best.toml").read_text()
     for run in tuned.runs:
         theirs = tmp_path / "t/runs" / run.folder.name / "model.safetensors"
@@ -117,7 +117,7 @@ def test_a_failed_run_leaves_the_best_open_and_the_same_call_tries_again(tmp_pat
     assert failed.failed == {"momentum=0.5, seed 11": "RuntimeError: no [disk] left"}
     assert failed.best is None
     assert not (tmp_path / "t/best.toml").exists()
-    assert "not decided: 1 runs of this rung are missing" in points_table(failed).below
+    assert "not decided: 1 runs of this heat are missing" in points_table(failed).below
 
 
 def test_a_folder_of_something_else_is_refused(tuned: Tuned, tmp_path: Path):

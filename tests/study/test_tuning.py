@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedmerit import UserError
 from fedmerit.config.schema import validate
-from fedmerit.study.tuning import Outcome, Tuning, climb
+from fedmerit.study.tuning import Outcome, Tuning, halve
 
 LRS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
@@ -27,50 +27,50 @@ def outcomes(means: list[float], seeds: tuple[int, ...] = (101, 102, 103, 104, 1
 
 
 def test_half_goes_on_with_twice_the_seeds_and_two_points_to_the_last():
-    ladder = climb(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4]))
-    assert [rung.points for rung in ladder.rungs] == [(1, 3, 5, 2, 4, 0), (1, 3, 5), (1, 3), (1, 3)]
-    assert [len(rung.seeds) for rung in ladder.rungs] == [1, 2, 4, 5]
-    assert ladder.best == 1
-    assert len(ladder.asked) == tuning().runs == 6 + 3 + 2 * 2 + 2
+    halving = halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4]))
+    assert [heat.points for heat in halving.heats] == [(1, 3, 5, 2, 4, 0), (1, 3, 5), (1, 3), (1, 3)]
+    assert [len(heat.seeds) for heat in halving.heats] == [1, 2, 4, 5]
+    assert halving.best == 1
+    assert len(halving.asked) == tuning().runs == 6 + 3 + 2 * 2 + 2
 
 
 def test_a_later_seed_can_turn_the_order_among_those_that_are_left():
     but = {(3, seed): Outcome(0.9, 0.5) for seed in (102, 103, 104, 105)}
-    assert climb(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=but)).best == 3
+    assert halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=but)).best == 3
     dropped = {(0, seed): Outcome(0.9, 0.5) for seed in (102, 103, 104, 105)}
-    assert climb(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=dropped)).best == 1
+    assert halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=dropped)).best == 1
 
 
 def test_with_as_many_first_seeds_as_there_are_no_point_drops_out():
     whole = tuning(first=5)
-    assert whole.stages == [(6, 5)]
+    assert whole.heat_sizes == [(6, 5)]
     assert whole.runs == 30
-    assert climb(whole, outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4])).best == 1
+    assert halve(whole, outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4])).best == 1
 
 
 def test_ties_go_to_the_higher_accuracy_and_then_to_the_earlier_point():
     by_rounds = tuning(target=0.5)
     same = {(point, seed): Outcome(9.0, 0.4) for point in range(6) for seed in by_rounds.seeds}
-    assert climb(by_rounds, same).best == 0
+    assert halve(by_rounds, same).best == 0
     higher = same | {(4, seed): Outcome(9.0, 0.6) for seed in by_rounds.seeds}
-    assert climb(by_rounds, higher).best == 4
+    assert halve(by_rounds, higher).best == 4
     fewer = higher | {(2, seed): Outcome(8.0, 0.1) for seed in by_rounds.seeds}
-    assert climb(by_rounds, fewer).best == 2
+    assert halve(by_rounds, fewer).best == 2
 
 
 def test_what_is_not_known_is_the_worst():
     known = outcomes([0.1] * 6) | {(0, seed): Outcome(math.nan, math.nan) for seed in tuning().seeds}
-    ladder = climb(tuning(), known)
-    assert ladder.rungs[0].points[-1] == 0
-    assert ladder.best == 1
+    halving = halve(tuning(), known)
+    assert halving.heats[0].points[-1] == 0
+    assert halving.best == 1
 
 
-def test_a_ladder_asks_for_what_its_rung_lacks_and_no_more():
-    ladder = climb(tuning(), {})
-    assert ladder.missing == tuple((point, 101) for point in range(6))
-    assert ladder.best is None
+def test_a_halving_asks_for_what_its_heat_lacks_and_no_more():
+    halving = halve(tuning(), {})
+    assert halving.missing == tuple((point, 101) for point in range(6))
+    assert halving.best is None
     first = outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], seeds=(101,))
-    assert climb(tuning(), first).missing == ((1, 102), (3, 102), (5, 102))
+    assert halve(tuning(), first).missing == ((1, 102), (3, 102), (5, 102))
 
 
 @given(
@@ -78,7 +78,7 @@ def test_a_ladder_asks_for_what_its_rung_lacks_and_no_more():
     st.integers(1, 9),
     st.data(),
 )
-def test_step_by_step_or_at_once_the_ladder_is_the_same(number: int, seeds: int, data: st.DataObject):
+def test_step_by_step_or_at_once_the_halving_is_the_same(number: int, seeds: int, data: st.DataObject):
     """So a tuning that was stopped after any run goes on to the same end."""
     grid = {"train.lr": [(i + 1) / 10 for i in range(number)]}
     plan = tuning(grid=grid, seeds=seeds, first=data.draw(st.integers(1, seeds)))
@@ -87,11 +87,11 @@ def test_step_by_step_or_at_once_the_ladder_is_the_same(number: int, seeds: int,
         (p, seed): Outcome(data.draw(values), data.draw(values)) for p in range(number) for seed in plan.seeds
     }
     known: dict[tuple[int, int], Outcome] = {}
-    while missing := climb(plan, known).missing:
+    while missing := halve(plan, known).missing:
         known[missing[0]] = everything[missing[0]]
     assert len(known) == plan.runs
-    assert climb(plan, known) == climb(plan, everything)
-    last = climb(plan, known).rungs[-1]
+    assert halve(plan, known) == halve(plan, everything)
+    last = halve(plan, known).heats[-1]
     assert last.seeds == plan.seeds
     assert len(last.points) >= 2
 

@@ -14,6 +14,7 @@ from pydantic import (
     model_serializer,
 )
 
+from fedmerit.config.attack import Attacks
 from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
 from fedmerit.errors import ConfigError
 
@@ -75,6 +76,7 @@ class TaskConfig(Section):
         {},
         description="share of the clients of each planted kind: imbalanced, biased, poisoned, poor, free_rider",
     )
+    attack: Attacks = Field((), description="clients that attack, see [task.attack]")
     shards: Count = Field(2, description="shards per client")
     alpha: Positive = Field(0.5, description="concentration of the Dirichlet draw: smaller is more unlike")
     groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group")

@@ -24,10 +24,12 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed, RunStopped
+from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
+from fedmerit.tasks.attackers import find_attackers
 
 OnRecord: TypeAlias = Callable[[Record], None]
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -87,6 +89,7 @@ def play_rounds(
 
 def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
+    fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
         state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):

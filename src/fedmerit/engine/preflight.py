@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
@@ -81,6 +82,7 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
     if not len(clients):
         raise DataError("no client has a training row")
     measure(data.samples(int(clients[0])), recipe.client_facts)
+    _check_lies(task.attackers, recipe)
     if recipe.personal and not len(data.validation.y):
         raise ConfigError(
             "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
@@ -92,6 +94,17 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
         )
     if recipe.search.asks == "test" and not len(data.test.y):
         raise DataError("the search asks clients about their test rows, and no client has any")
+
+
+def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
+    """Liars lie about something that the recipe asks."""
+    for coalition in attackers.coalitions:
+        attack = coalition.attack
+        if isinstance(attack, Liar) and not attack.factors.keys() & set(recipe.client_facts):
+            raise ConfigError(
+                f"task.attack: liars claim {', '.join(attack.factors)}, and the recipe asks clients for "
+                f"{', '.join(recipe.client_facts)} alone; let them claim one of these"
+            )
 
 
 def try_model(task: Task) -> None:

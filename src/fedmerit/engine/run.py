@@ -23,6 +23,7 @@ from fedmerit.engine.preflight import check_task
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.stopping import Stop, check_stop
 from fedmerit.errors import FolderError
+from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
@@ -147,7 +148,8 @@ def federate(
     ledger = _new_ledger(out, recipe, config, names)
     validated: list[float] = []
     warn = Warner(names, stacklevel=4)  # where `federate` is called
-    with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
+    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
+        fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)
         for after, record in play_rounds(fleet, recipe, chosen, config.run, state):
             state = after

@@ -13,6 +13,7 @@ from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
+from fedmerit.report.suspects import suspects_dict
 from fedmerit.store.ledger import Event, Ledger, Rewarded
 from fedmerit.study.fairness import Account, fairness_of
 
@@ -34,7 +35,19 @@ def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str,
         "rewards": _rewards(ledger.rewards()),
         "accounts": _accounts(ledger, rounds, weights),
         "audits": _audits(ledger, len(names)),
+        "suspects": _suspects(ledger),
     }
+
+
+def _suspects(ledger: Ledger) -> dict[str, Any]:
+    """Suspects with what was seen in words; single sightings stay in `fedmerit suspects`."""
+    found = suspects_dict(ledger)
+    short = [
+        {key: one[key] for key in ("client", "since", "answered", "summary")}
+        | {"odd": len({seen["round"] for seen in one["evidence"]})}
+        for one in found["suspects"]
+    ]
+    return found | {"suspects": short}
 
 
 def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:

@@ -31,7 +31,7 @@ from fedmerit.study.study_folder import (
     tuning_member,
     write_tuning,
 )
-from fedmerit.study.tuning import ROUNDS, Ladder, Outcome, Outcomes, Tuning, climb
+from fedmerit.study.tuning import ROUNDS, Halving, Outcome, Outcomes, Tuning, halve
 from fedmerit.study.verdicts import Metric, compare_rows
 
 CHOSEN, DROPPED = "chosen", "dropped"
@@ -41,14 +41,14 @@ CHOSEN, DROPPED = "chosen", "dropped"
 class Tuned:
     """A tuning in its folder, as far as it got.
 
-    `ladder` has the rungs, and `outcomes` what each run came to; `failed` are the runs that failed in this call of
+    `halving` has the heats, and `outcomes` what each run came to; `failed` are the runs that failed in this call of
     `tune`, with the reason.
     """
 
     tuning: Tuning
     folder: Path
     outcomes: Outcomes
-    ladder: Ladder
+    halving: Halving
     failed: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -59,32 +59,32 @@ class Tuned:
     @property
     def best(self) -> dict[str, Any] | None:
         """The values of the best point; None while runs are missing."""
-        return None if self.ladder.best is None else self.tuning.points[self.ladder.best]
+        return None if self.halving.best is None else self.tuning.points[self.halving.best]
 
     @property
     def config(self) -> Config | None:
         """The configuration of the best point, with the seed of the base."""
-        return None if self.ladder.best is None else self.tuning.config(self.ladder.best)
+        return None if self.halving.best is None else self.tuning.config(self.halving.best)
 
     @property
     def edges(self) -> dict[str, str]:
         """The keys whose best value is the smallest or largest of their grid."""
-        return {} if self.ladder.best is None else self.tuning.edges(self.ladder.best)
+        return {} if self.halving.best is None else self.tuning.edges(self.halving.best)
 
     @property
     def runs(self) -> list[Member]:
-        """The runs that the rungs so far ask for."""
-        return [tuning_member(self.tuning, self.folder, *run) for run in self.ladder.asked]
+        """The runs that the heats so far ask for."""
+        return [tuning_member(self.tuning, self.folder, *run) for run in self.halving.asked]
 
     @property
     def missing(self) -> list[Member]:
         """Those of them that are not finished."""
-        return [tuning_member(self.tuning, self.folder, *run) for run in self.ladder.missing]
+        return [tuning_member(self.tuning, self.folder, *run) for run in self.halving.missing]
 
     @property
     def coming(self) -> int:
-        """How many runs later rungs will ask for."""
-        return self.tuning.runs - len(self.ladder.asked)
+        """How many runs later heats will ask for."""
+        return self.tuning.runs - len(self.halving.asked)
 
     @property
     def horizon(self) -> int:
@@ -97,12 +97,12 @@ class Tuned:
 
         Means and differences are over the seeds of the point, all of which the best point has.
         """
-        order = list(dict.fromkeys(point for rung in reversed(self.ladder.rungs) for point in rung.points))
+        order = list(dict.fromkeys(point for heat in reversed(self.halving.heats) for point in heat.points))
         against = self.tuning.label(order[0])
         frame = compare_rows([self._metric(order)], against).rename(columns={"row": "point"})
-        last = {*self.ladder.rungs[-1].points}
+        last = {*self.halving.heats[-1].points}
         verdicts = [
-            (CHOSEN if self.ladder.best is not None else "") if place == 0 else verdict if point in last else DROPPED
+            (CHOSEN if self.halving.best is not None else "") if place == 0 else verdict if point in last else DROPPED
             for place, (point, verdict) in enumerate(zip(order, frame["verdict"], strict=True))
         ]
         values = {key: [value_text(self.tuning.points[point][key]) for point in order] for key in self.tuning.grid}
@@ -170,7 +170,7 @@ def new_points(tunings: Mapping[Path, Tuning]) -> dict[str, Config]:
 
 
 def run_tunings(workers: Workers, tunings: Mapping[Path, Tuning], jobs: int, on_step: OnStep | None) -> dict[str, str]:
-    """Run tunings in their folders, rung by rung, all at once; the reasons of runs that failed.
+    """Run tunings in their folders, heat by heat, all at once; the reasons of runs that failed.
 
     The tuning of a failed run goes no further; the others do. Those that end write their best configuration.
     """
@@ -208,15 +208,15 @@ def write_best(state: Tuned) -> None:
 def read_tuned(tuning: Tuning, folder: Path) -> Tuned:
     """What the finished runs in a folder say about a tuning; none of them is needed."""
     outcomes: dict[tuple[int, int], Outcome] = {}
-    ladder = climb(tuning, outcomes)
-    while ladder.missing:
-        found = {run: _outcome(tuning, tuning_member(tuning, folder, *run)) for run in ladder.missing}
+    halving = halve(tuning, outcomes)
+    while halving.missing:
+        found = {run: _outcome(tuning, tuning_member(tuning, folder, *run)) for run in halving.missing}
         known = {run: outcome for run, outcome in found.items() if outcome is not None}
         if not known:
             break
         outcomes |= known
-        ladder = climb(tuning, outcomes)
-    return Tuned(tuning, folder, outcomes, ladder)
+        halving = halve(tuning, outcomes)
+    return Tuned(tuning, folder, outcomes, halving)
 
 
 def _outcome(tuning: Tuning, run: Member) -> Outcome | None:

@@ -152,23 +152,23 @@ class Tuning(TuneConfig):
         return edges(self.base, self.grid, self.points[point])
 
     @property
-    def stages(self) -> list[tuple[int, int]]:
-        """Points and seeds of each rung.
+    def heat_sizes(self) -> list[tuple[int, int]]:
+        """Points and seeds of each heat.
 
-        >>> Tuning(seeds=5, grid={"train.lr": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}).stages
+        >>> Tuning(seeds=5, grid={"train.lr": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}).heat_sizes
         [(6, 1), (3, 2), (2, 4), (2, 5)]
         """
-        number, stages = len(self.points), list[tuple[int, int]]()
+        number, heat_sizes = len(self.points), list[tuple[int, int]]()
         for seeds in _doubled(self.first, len(self.seeds)):
-            stages.append((number, seeds))
+            heat_sizes.append((number, seeds))
             number = _half(number)
-        return stages
+        return heat_sizes
 
     @property
     def runs(self) -> int:
         """How many runs there are in all."""
-        seeds = [0, *(seeds for _, seeds in self.stages)]
-        return sum(points * (after - before) for (points, after), before in zip(self.stages, seeds, strict=False))
+        seeds = [0, *(seeds for _, seeds in self.heat_sizes)]
+        return sum(points * (after - before) for (points, after), before in zip(self.heat_sizes, seeds, strict=False))
 
 
 def _doubled(first: int, most: int) -> list[int]:
@@ -196,7 +196,7 @@ Outcomes: TypeAlias = Mapping[tuple[int, int], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Heat:
     """A stage of the halving: these points were compared on these seeds; best first once all runs are there."""
 
     points: tuple[int, ...]
@@ -204,46 +204,46 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
-    """The rungs so far, the runs (point, seed) that the last of them lacks, and the best point once nothing is."""
+class Halving:
+    """The heats so far, the runs (point, seed) that the last of them lacks, and the best point once they lack none."""
 
-    rungs: tuple[Rung, ...]
+    heats: tuple[Heat, ...]
     missing: tuple[tuple[int, int], ...]
     best: int | None
 
     @property
     def asked(self) -> list[tuple[int, int]]:
-        """All runs (point, seed) that the rungs so far ask for."""
-        return list(dict.fromkeys((point, seed) for rung in self.rungs for seed in rung.seeds for point in rung.points))
+        """All runs (point, seed) that the heats so far ask for."""
+        return list(dict.fromkeys((point, seed) for heat in self.heats for seed in heat.seeds for point in heat.points))
 
 
-def climb(tuning: Tuning, outcomes: Outcomes) -> Ladder:
+def halve(tuning: Tuning, outcomes: Outcomes) -> Halving:
     """Successive halving over seeds [Jamieson and Talwalkar 2016], as far as the outcomes go.
 
     All points run on the first `first` seeds. The better half (rounded up, at least two points) goes on with twice the
-    seeds, until the last rung has all of them; its best point is the best. Points are ordered by the mean of the
-    measure over the rung's seeds; ties by the mean of the final accuracy, then by their place in the grid. A measure
-    that is not known (NaN) is the worst. The same outcomes give the same ladder, so a stopped tuning goes on where it
+    seeds, until the last heat has all of them; its best point is the best. Points are ordered by the mean of the
+    measure over the heat's seeds; ties by the mean of the final accuracy, then by their place in the grid. A measure
+    that is not known (NaN) is the worst. The same outcomes give the same halving, so a stopped tuning goes on where it
     was.
     """
-    alive, rungs = tuple(range(len(tuning.points))), list[Rung]()
-    for number, seeds in tuning.stages:
-        rung = Rung(alive[:number], tuning.seeds[:seeds])
-        missing = tuple((p, seed) for seed in rung.seeds for p in sorted(rung.points) if (p, seed) not in outcomes)
+    alive, heats = tuple(range(len(tuning.points))), list[Heat]()
+    for number, seeds in tuning.heat_sizes:
+        heat = Heat(alive[:number], tuning.seeds[:seeds])
+        missing = tuple((p, seed) for seed in heat.seeds for p in sorted(heat.points) if (p, seed) not in outcomes)
         if missing:
-            return Ladder((*rungs, rung), missing, None)
-        alive = tuple(_best_first(rung, outcomes, tuning.better))
-        rungs.append(Rung(alive, rung.seeds))
-    return Ladder(tuple(rungs), (), alive[0])
+            return Halving((*heats, heat), missing, None)
+        alive = tuple(_best_first(heat, outcomes, tuning.better))
+        heats.append(Heat(alive, heat.seeds))
+    return Halving(tuple(heats), (), alive[0])
 
 
-def _best_first(rung: Rung, outcomes: Outcomes, better: Better) -> Sequence[int]:
+def _best_first(heat: Heat, outcomes: Outcomes, better: Better) -> Sequence[int]:
     def key(point: int) -> tuple[float, float, int]:
-        value, accuracy, _ = np.mean([outcomes[point, seed] for seed in rung.seeds], axis=0).round(DIGITS)
+        value, accuracy, _ = np.mean([outcomes[point, seed] for seed in heat.seeds], axis=0).round(DIGITS)
         sign = -1 if better == "higher" else 1
         return _last_if_unknown(sign * value), _last_if_unknown(-accuracy), point
 
-    return sorted(rung.points, key=key)
+    return sorted(heat.points, key=key)
 
 
 def _last_if_unknown(value: float) -> float:

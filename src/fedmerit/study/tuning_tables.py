@@ -47,7 +47,7 @@ def notes(tuned: Tuned) -> Iterator[str]:
     if tuned.best is not None:
         yield "the mean of the best is flattered by the choice: report on seeds other than these"
     else:
-        yield f"not decided: {len(tuned.missing)} runs of this rung are missing"
+        yield f"not decided: {len(tuned.missing)} runs of this heat are missing"
 
 
 def edge_notes(tuned: Tuned) -> Iterator[str]:
@@ -60,12 +60,12 @@ def edge_notes(tuned: Tuned) -> Iterator[str]:
 
 def rule_text(tuned: Tuned) -> str:
     """How the points dropped out, in one line."""
-    stages = tuned.tuning.stages
-    if len(stages) == 1:
+    heat_sizes = tuned.tuning.heat_sizes
+    if len(heat_sizes) == 1:
         return "every point ran on all seeds"
-    (every, on), *later = stages
-    rungs = ", ".join(f"{points} on {seeds}" for points, seeds in later)
-    return f"{every} points on {on} seed{'s' * (on > 1)}, {rungs}: each time the better half went on, at least two"
+    (every, on), *later = heat_sizes
+    heats = ", ".join(f"{points} on {seeds}" for points, seeds in later)
+    return f"{every} points on {on} seed{'s' * (on > 1)}, {heats}: each time the better half went on, at least two"
 
 
 def tuning_table(plan: Plan, tunings: Mapping[str, Tuned]) -> Iterator[TextTable]:
@@ -103,8 +103,8 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 
 def tuned_values(tuned: Tuned) -> dict[str, Any]:
-    """A tuning as plain values: what it went by, the grid, what was chosen, edges and rungs."""
-    tuning, ladder = tuned.tuning, tuned.ladder
+    """A tuning as plain values: what it went by, the grid, what was chosen, edges and heats."""
+    tuning, halving = tuned.tuning, tuned.halving
     names = [tuning.label(point) for point in range(len(tuning.points))]
     return {
         "by": tuning.measure,
@@ -116,5 +116,5 @@ def tuned_values(tuned: Tuned) -> dict[str, Any]:
         "best": tuned.best,
         "edges": tuned.edges,
         "notes": list(notes(tuned)),
-        "rungs": [{"points": [names[point] for point in rung.points], "seeds": rung.seeds} for rung in ladder.rungs],
+        "heats": [{"points": [names[point] for point in heat.points], "seeds": heat.seeds} for heat in halving.heats],
     }

@@ -13,11 +13,13 @@ from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
+from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
@@ -44,10 +46,11 @@ TABLE_SPEC = "fedmerit.tasks.datasets.table:TABLE"
 
 @dataclass(frozen=True, slots=True)
 class ClientHalf:
-    """What one client of a task needs: it holds no row of another."""
+    """What one client of a task needs: it holds no row of another; and the coalition of one that attacks."""
 
     data: ClientData
     learner: Learner
+    coalition: Coalition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,11 @@ class Task:
     federation: Federation
     learner: Learner
     centre: Centre | None = None
+    attackers: Attackers = NOBODY
 
     def client(self, client: ClientId) -> ClientHalf:
         """One client's half, as views of its rows."""
-        return ClientHalf(self.federation.client(client), self.learner)
+        return ClientHalf(self.federation.client(client), self.learner, self.attackers.of(client))
 
     def server(self) -> Server:
         """The server's half: it holds no row of a client."""
@@ -99,10 +103,15 @@ def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = Non
     return make_task(make_config(values))
 
 
-def make_task(config: Config) -> Task:
-    """The task that a configuration names: its data spread over clients, and its learner."""
+def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | None = None) -> Task:
+    """The task that a configuration names: its data spread over clients, its learner, and who attacks.
+
+    `load` stands for `make_federation`, for runs that share data.
+    """
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    return Task(make_federation(config.task, config.run.seed), learner, centre_of(config.task))
+    federation = (load or make_federation)(config.task, config.run.seed)
+    attackers = find_attackers(config.task, len(federation.names), config.run.seed)
+    return Task(federation, learner, centre_of(config.task), attackers)
 
 
 def make_server(config: Config) -> Server:
@@ -131,18 +140,26 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
-    data = load(config.task, seed, client) if load else make_federation(config.task, seed).client(client).copied()
-    if load and config.task.invert:
-        data = inverted_client(data)
-    return ClientHalf(data, learner)
+    if load is None:
+        federation = make_federation(config.task, seed)
+        attackers = find_attackers(config.task, len(federation.names), seed)
+        return ClientHalf(federation.client(client).copied(), learner, attackers.of(client))
+    if config.task.attack:
+        raise ConfigError(
+            f"task.attack draws attackers from all clients and task {config.task.data!r} loads each client's rows "
+            "alone; run it on this machine (fedmerit run), or leave task.attack out"
+        )
+    data = load(config.task, seed, client)
+    return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
-    """The data of a task, spread over clients."""
+    """The data of a task, spread over clients; attackers that poison rows have done so."""
     data = find_task(config.data).load(config, seed)
     data = inverted_federation(data) if config.invert else data
     sites = sites_of(config, data.names)
-    return replace(data, sites=sites) if sites else data
+    data = replace(data, sites=sites) if sites else data
+    return poison(data, find_attackers(config, len(data.names), seed), seed)
 
 
 def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:

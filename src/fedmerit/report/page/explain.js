@@ -153,6 +153,7 @@ function showRound() {
     ...(capped ? [weightText(row.earned)] : []),
     weightText(row.weight),
   ]);
-  const header = ["client", ...(several ? ["group"] : []), ...columns, "score", ...(capped ? ["uncapped"] : []), "weight"];
+  const ends = ["score", ...(capped ? ["uncapped"] : []), "weight"];
+  const header = ["client", ...(several ? ["group"] : []), ...columns, ...ends];
   $("explain-all").querySelector("div").replaceChildren(table(null, header, lines, (i) => i > 0));
 }
