@@ -24,7 +24,7 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
-    "nobody-trained",
+    "nobody",
     "cap",
     "claim-cut",
     "claim-changed",
