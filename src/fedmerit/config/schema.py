@@ -20,11 +20,11 @@ from fedmerit.config.recipes import (
     PrioritizedConfig,
     RecipeConfig,
     RewardConfig,
-    SearchConfig,
     ServerConfig,
 )
 from fedmerit.config.run import RunConfig, ScheduleConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
+from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys

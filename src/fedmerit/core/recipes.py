@@ -258,7 +258,7 @@ def device_aware(
 
 
 def adaptive(
-    *criteria: Criterion,
+    *criteria: Criterion | str,
     search: BoldestFirst = ADAPTIVE,
     score: Score = PRIORITIZED,
     normalise: Normalise = "max",
@@ -269,11 +269,13 @@ def adaptive(
     criteria    in the order of their priority; none: dataset size
     search      the steps to choose from, who judges them and by what
 
+    No client's weight is above 2 equal shares (`cap`). Rounds that it saves and does not: docs/results/steps.md.
+
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
     ('loss', 8)
     """
-    return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
+    return Recipe(_by_name(criteria) or (DS,), score, normalise, when_zero, search, cap=OUR_CAP)
 
 
 def m2f(
@@ -342,7 +344,7 @@ def fedval(
     )
 
 
-def guarded(*criteria: Criterion, share: float = 0.4) -> Recipe:
+def guarded(*criteria: Criterion | str, share: float = 0.4) -> Recipe:
     """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
 
     A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
@@ -357,7 +359,7 @@ def guarded(*criteria: Criterion, share: float = 0.4) -> Recipe:
     (('samples',), 2.0)
     """
     return Recipe(
-        criteria=(Agreement(), NormShare(), *criteria),
+        criteria=(Agreement(), NormShare(), *_by_name(criteria)),
         score=Product(),
         normalise="max",
         when_zero="uniform",
