@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.fleet import Fleet, Predict
-from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
+from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId, Cohort, Model, Samples
 from fedmerit.core.weights import Note
@@ -25,6 +26,7 @@ Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
 def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None) -> tuple[Cohort, tuple[Note, ...]]:
     """The cohort with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
 
+    Facts are what was measured: a gate is the criterion's own affair, and the accuracy that it asks for comes along.
     An objective that the server's rows cannot tell is 0 for everybody, which is no information; and that is said.
     """
     if not recipe.validated or not cohort.ids:
@@ -35,7 +37,10 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
     predictions = predict(model + rho * cohort.updates.row(place) for place in range(len(cohort.ids)))
     facts, notes = dict(cohort.facts), []
     for criterion in recipe.validated:
-        values = criterion.objective(predictions)
+        gate = criterion.gate
+        if gate is not None:
+            facts[VALIDATED_ACCURACY] = accuracy(predictions)
+        values = (gate.objective if gate is not None else criterion.objective)(predictions)
         if np.isnan(values).any():
             values = np.zeros(len(values))
             text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"
