@@ -169,7 +169,8 @@ def test_a_gate_brings_the_accuracy_that_it_asks_for():
     parity = Validated(Gated(find_objective("parity:sex"), 1.0))
     assert parity.required_facts == ("validated:parity:sex", "validated:accuracy")
     one = federate(task(), Recipe((parity, DS), normalise="max"), rounds=1, fraction=1.0).explain(1)[0]
-    assert 0 < one.facts["validated:accuracy"] < 1 and one.facts["validated:parity:sex"] > 0
+    assert 0 < one.facts["validated:accuracy"] < 1
+    assert one.facts["validated:parity:sex"] > 0
     assert one.criteria["validated:parity:sex"] == 0
 
 

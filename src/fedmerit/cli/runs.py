@@ -122,11 +122,11 @@ def explain(
 
     DIR is a folder made by `fedmerit run`.
     """
-    from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
+    from fedmerit.report.explain import as_dict, explain_client, explain_round
     from fedmerit.store.run_folder import open_ledger
 
     with open_ledger(folder) as ledger:
-        who = None if client is None else find_client(ledger, client)
+        who = None if client is None else ledger.find_client(client)
         if as_json:
             typer.echo(json.dumps(as_dict(ledger, number, who)))
             return

@@ -132,14 +132,21 @@ def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion'
     return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
 
 
-@criterion("Participation", Family.TRUST, "participation: rounds taken part in / rounds so far; counted by the server", degree=True)
+@criterion(
+    "Participation",
+    Family.TRUST,
+    "participation: rounds taken part in / rounds so far; counted by the server",
+    degree=True,
+)
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
     counts = [history.participations.get(client, 0) + 1 for client in cohort.ids]
     return np.asarray(counts, dtype=np.float64) / cohort.index
 
 
-@criterion("DataRatio", Family.DATA, "data share: the client's part of the group's training rows", facts=[SAMPLES], degree=True)
+@criterion(
+    "DataRatio", Family.DATA, "data share: the client's part of the group's training rows", facts=[SAMPLES], degree=True
+)
 def DATA_RATIO(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """delta_i = |D_i| / sum of |D_j| over the group [M2F, eq. 11]."""
     samples = cohort.facts[SAMPLES]
@@ -238,7 +245,8 @@ class Validated:
     @property
     def about(self) -> str:
         """One line for lists and reports."""
-        return f"{self.objective.name} at the server: of the client's model, merged with the global one, on the server's rows"
+        objective = self.objective.name
+        return f"{objective} at the server: of the client's model, merged with the global one, on the server's rows"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """0..1, higher is better."""

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from fedmerit.core.check import Limits
-from fedmerit.core.learner import LayeredLearner, Learner, ProbabilisticLearner
+from fedmerit.core.learner import LayeredLearner, Learner, NamedLearner, NamedTensors, ProbabilisticLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -62,6 +62,10 @@ class Server:
         """The lengths of the model's layers, in its order; one layer where the learner does not know."""
         learner = self.learner
         return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+
+    def name_tensors(self, model: Model) -> NamedTensors | None:
+        """The model's tensors by the names of its library; None where the learner does not know them."""
+        return self.learner.name_tensors(model) if isinstance(self.learner, NamedLearner) else None
 
     @property
     def predict(self) -> Predict | None:

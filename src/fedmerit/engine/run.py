@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
+from fedmerit.core.learner import Learner
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import Recipe
@@ -19,11 +22,25 @@ from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
+from fedmerit.engine.trained import (
+    check_shared,
+    epochs_of,
+    example_rows,
+    learner_of,
+    make_module,
+    named_tensors,
+    personal_model,
+    predict,
+    to_torch,
+    torch_build,
+    write_onnx,
+)
 from fedmerit.errors import FolderError
 from fedmerit.fleet.local import LocalFleet
+from fedmerit.store.files import check_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.model_files import read_model, remove_checkpoints
+from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints
 from fedmerit.store.run_folder import (
     MODEL,
     check_new,
@@ -52,14 +69,63 @@ class Run:
 
     ledger: Ledger
     model: Model
+    learner: Learner | None = None
+    folder: Path | None = None
 
     @classmethod
-    def load(cls, folder: Path | str) -> Run:
-        """A run from its folder."""
+    def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
+        """A run from its folder; `learner` is for runs of Python objects, which no configuration can name."""
         ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
         if model is None:
             raise FolderError(f"{folder} does not hold a finished run: its {MODEL} is missing or damaged")
-        return cls(ledger, model[0])
+        return cls(ledger, model[0], learner, Path(folder))
+
+    def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
+        """The final model as torch names it, ready for `module.load_state_dict`; of a client with a personal one, its.
+
+        `model.safetensors` holds the same: `safetensors.torch.load_file` reads it without this library.
+        """
+        model = self._model(client)
+        tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
+        return to_torch(tensors or named_tensors(self._learner(), model))
+
+    def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
+        """A torch module with the final model, in evaluation mode; `build` makes it where the run cannot know how."""
+        made = build or torch_build(self._learner())
+        tensors = {name: values.numpy() for name, values in self.state_dict(client).items()}
+        return make_module(made, tensors)
+
+    def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
+        """The class of each row of `x`, laid out as the task's rows are; by a client's personal model where it has one.
+
+        >>> from fedmerit import fedavg, load_task
+        >>> task = load_task("digits", clients=4)
+        >>> run = federate(task, fedavg(), rounds=1, fraction=1.0)
+        >>> run.predict(task.federation.test.x[:5]).shape
+        (5,)
+        """
+        return predict(self._learner(), self._model(client), x)
+
+    def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
+        """The probability of each class for each row of `x`: (rows, classes)."""
+        return predict(self._learner(), self._model(client), x, proba=True)
+
+    def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
+        """The final model as a new ONNX file; `x` are example rows, where the run's task cannot give some.
+
+        Needs the packages onnx and onnxscript, by which torch writes such files.
+        """
+        check_new_file(Path(path), "another path", force=force)
+        write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
+
+    def _learner(self) -> Learner:
+        return self.learner or learner_of(self.ledger)
+
+    def _model(self, client: int | str | None) -> Model:
+        if client is None:
+            check_shared(self.ledger)
+            return self.model
+        return personal_model(self.folder, self.ledger.names(), self.ledger.find_client(str(client)))
 
     @property
     def accuracy(self) -> float:
@@ -123,7 +189,8 @@ def federate(
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
-    ledger = Ledger.create(None, task.federation.names, environment() | {"recipe": part_to_json(recipe)})
+    meta = {"recipe": part_to_json(recipe), "epochs": str(epochs_of(task.learner))}
+    ledger = Ledger.create(None, task.federation.names, environment() | meta)
     with LocalFleet(task, workers) as fleet:
         state = first_state(fleet, recipe, seed, ledger)
         for after, record in play_rounds(fleet, recipe, chosen, config.run, state):
@@ -131,7 +198,7 @@ def federate(
             ledger.append(record)
             if on_record:
                 on_record(record)
-    return Run(ledger, state.model)
+    return Run(ledger, state.model, task.learner)
 
 
 def run_config(config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task) -> Run:

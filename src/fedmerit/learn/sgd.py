@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit.config.schema import TrainConfig
+from fedmerit.core.learner import NamedTensors
 from fedmerit.core.types import Model, Samples
 from fedmerit.learn.batched import is_dense_stack, train_batched
 from fedmerit.learn.flat import FlatModule
@@ -69,6 +70,13 @@ class TorchLearner:
         """The lengths of the module's parameters and buffers, as they lie in the vector."""
         with _quiet_torch(0):
             return _flat(self.build).lengths
+
+    def name_tensors(self, model: Model) -> NamedTensors:
+        """The module's `state_dict`, as torch names it."""
+        with _quiet_torch(0):
+            flat = _flat(self.build)
+            flat.load(torch.from_numpy(model))
+            return flat.name_tensors()
 
     def train_batched(
         self,

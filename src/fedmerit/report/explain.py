@@ -16,20 +16,9 @@ from fedmerit.core.scores import Terms, explain_score
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
-from fedmerit.errors import DataError, UserError, did_you_mean
+from fedmerit.errors import DataError, UserError
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded
-
-
-def find_client(ledger: Ledger, text: str) -> ClientId:
-    """A client by its name, or by its number."""
-    names = ledger.names()
-    if text in names:
-        return names.index(text)
-    if text.isdecimal() and int(text) < len(names):
-        return int(text)
-    near = did_you_mean(text, names)
-    raise UserError(f"no client {text!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
 
 
 def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict[str, Any]:

@@ -29,11 +29,11 @@ DETAIL_BUDGET = 7_000_000
 """Characters for the detail of runs; with the rest of the page, a file stays under 10 MB."""
 
 
-def write_report(folders: Sequence[Path], out: Path) -> None:
+def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> None:
     """Write a new file about runs and studies, completely or not at all."""
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
-    check_new_file(out, "another --out")
+    check_new_file(out, "another --out", force=force)
     plotly = _plotly()
     write_new_file(out, render(*collect(folders, DETAIL_BUDGET, embed), plotly), "another --out")
 
