@@ -62,7 +62,8 @@ def test_one_client(cli: CommandLine, folder: Path):
     text = cli("explain", folder, "--round", "1", "--client", str(wanted["id"])).out
     assert f"{wanted['weight']:.2%} of round 1" in text
     assert "of 3" in text
-    assert "an equal share would be 33.33%" in text.replace("\n", " ")
+    assert "an equal share (33.33%)" in text.replace("\n", " ")
+    assert " ".join(wanted["reason"]["text"].split()) in " ".join(text.split())
 
 
 def test_a_client_that_was_not_drawn(cli: CommandLine, folder: Path):

@@ -163,6 +163,11 @@ def test_what_a_gate_shuts_out_is_kept_as_it_was_measured():
         passed = one.facts["validated:accuracy"] >= middle
         assert one.criteria == {name: one.facts[name] * passed for name in one.criteria}
     assert {one.weight > 0 for one in shut.explain(1)} == {True, False}
+    out = next(one for one in shut.explain(1) if not one.weight)
+    told = shut.why(client=out.id)
+    assert f"counts 0 instead of {out.facts['validated:parity:sex']:.5g}, since its accuracy at the server" in told
+    assert f"is below the gate of {middle:g}" in told
+    assert "without the gate" in told
 
 
 def test_a_gate_brings_the_accuracy_that_it_asks_for():

@@ -114,13 +114,13 @@ def weigh(
 @app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
 def explain(
     folder: RunFolder,
-    number: Annotated[int, typer.Option("--round", help="The round to explain.", show_default=False)],
+    number: Annotated[int | None, typer.Option("--round", help="The round; default: the last.")] = None,
     client: Annotated[str | None, typer.Option(help="One client, by name or number.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Say why each client of a round got its weight.
+    """Say why each client of a round got its weight, and what would change it.
 
-    DIR is a folder made by `fedmerit run`.
+    DIR is a folder made by `fedmerit run`. With --client, in words: what decided, the arithmetic, what if.
     """
     from fedmerit.report.explain import as_dict, explain_client, explain_round
     from fedmerit.store.run_folder import open_ledger

@@ -41,6 +41,7 @@ from fedmerit.store.files import check_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints
+from fedmerit.store.reasons import why
 from fedmerit.store.run_folder import (
     MODEL,
     check_new,
@@ -145,6 +146,18 @@ class Run:
     def explain(self, round: int) -> list[ClientWeight]:
         """How each client of a round came to its weight."""
         return self.ledger.weights(round)
+
+    def why(self, round: int | None = None, client: int | str | None = None) -> str:
+        """Why a client, by name or number, got its weight in a round (default: the last), and what would change it.
+
+        Without a client: a sentence for each of the round, the heaviest first.
+
+        >>> from fedmerit import fedavg, load_task
+        >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
+        >>> print(run.why(round=1, client=3).partition(",")[0])
+        client 3 got 24.97% of round 1
+        """
+        return why(self.ledger, round, None if client is None else self.ledger.find_client(str(client)))
 
     def frame(self, name: str) -> Frame:
         """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""
