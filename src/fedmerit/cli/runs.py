@@ -7,17 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
-from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.config.schema import PrioritizedConfig, load_config, parse_value, validate
-from fedmerit.config.scores import make_score
+from fedmerit.config.schema import load_config
 from fedmerit.core.measures import TARGETS
 from fedmerit.core.system import cores
-from fedmerit.core.weights import by_client
-from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError
 
 
@@ -75,42 +70,6 @@ def run(
     )
 
 
-@app.command(epilog="Example:  fedmerit weigh clients.csv --priority DS,CB,IS --normalise max")
-def weigh(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...")],
-    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
-    score: Annotated[
-        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
-    ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="sum, max, minmax, or none (values are degrees in 0..1).")] = "sum",
-    as_json: Json = False,
-) -> None:
-    """Turn a table of criteria into weights, without any training: what if?
-
-    FILE.csv has a header and a line per client, for example client,DS,CB,IS.
-    """
-    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise}
-    recipe = validate(PrioritizedConfig, settings, within="recipe")
-    table = read_criteria(file)
-    if not recipe.priority:
-        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
-    raw = table.columns(recipe.priority)
-    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
-    fallback = sizes if sizes.any() else np.ones(len(raw))
-    result = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
-    if as_json:
-        values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
-        typer.echo(json.dumps({"clients": table.clients, **values}))
-        return
-    from fedmerit.report.screen import show_note, weights_table
-
-    rows = by_client(result, recipe.priority, range(len(raw)), {})
-    title = f"{' > '.join(recipe.priority)}   score {recipe.score.name}, normalise {recipe.normalise}"
-    out_console.print(weights_table(title, recipe.priority, rows, table.clients))
-    for note in result.notes:
-        show_note(err_console, note, "note: ")
-
-
 @app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
 def explain(
     folder: RunFolder,
@@ -143,13 +102,23 @@ def show(
     or_equal: Annotated[bool, typer.Option(help="Count devices at the target, not only above it.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sum up a run: accuracy, percentiles over clients, rounds to target.
+    """Sum up a run: accuracy, percentiles over clients, rounds to target; or a study: its tables.
 
-    DIR is a folder made by `fedmerit run`.
+    DIR is a folder made by `fedmerit run`, or by `fedmerit compare`, whose targets are those of its plan.
     """
     from fedmerit.report.summary import summary, summary_tables
     from fedmerit.store.run_folder import open_ledger
+    from fedmerit.study.output import as_json as study_json
+    from fedmerit.study.output import ending, is_study
+    from fedmerit.study.study import Study
 
+    if is_study(folder):
+        if target or or_equal:
+            raise ConfigError("a study's targets are in its plan; --target and --or-equal are for one run")
+        study = Study.load(folder)
+        for part in [study_json(study)] if as_json else ending(study):
+            typer.echo(part) if as_json else out_console.print(part)
+        return
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
     if as_json:

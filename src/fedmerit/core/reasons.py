@@ -252,7 +252,7 @@ def changes_of(
 ) -> list[Change]:
     """What would change the weight: FedAvg, another value of what decided, another criterion first, no gate."""
     changes = []
-    if samples is not None and rule.priority != ("DS",) and sum(samples):
+    if samples is not None and rule.priority != ("DS",) and any(samples):
         changes.append(Change("with FedAvg", float(shares(np.array(samples, dtype=np.float64))[place])))
     if decided is not None and decided not in gates:
         changes += value_changes(raw, place, rule, decided)
