@@ -328,11 +328,16 @@ def spelt_out(name: str) -> str:
     >>> spelt_out("DS"), spelt_out("validated:parity:sex"), spelt_out("beds")
     ('dataset size', 'parity:sex at the server', 'beds')
     """
-    try:
-        words, colon, _ = find_criterion(name).about.partition(": ")
-    except UserError:
-        return name
+    words, colon, _ = about_criterion(name).partition(": ")
     return words if colon else name
+
+
+def about_criterion(name: str) -> str:
+    """What a criterion says of itself; nothing for one that is in no table."""
+    try:
+        return find_criterion(name).about
+    except UserError:
+        return ""
 
 
 def find_priority(names: Sequence[str]) -> tuple[Criterion, ...]:

@@ -149,12 +149,13 @@ class Reason:
 
     def _clause(self, part: Part) -> str:
         first = ", which counts first," if self.ordered and part.name == self.parts[0].name else ""
-        value = f"{part.value:.5g}"
+        value = number(part.value)
         if part.gate is not None:
             gate = part.gate
+            measured, accuracy, least = map(number, (gate.measured, gate.accuracy, gate.least))
             return (
-                f"its {part.words}{first} counts 0 instead of {gate.measured:.5g}, since its accuracy at the server, "
-                f"{gate.accuracy:.5g}, is below the gate of {gate.least:g}"
+                f"its {part.words}{first} counts 0 instead of {measured}, since its accuracy at the server, "
+                f"{accuracy}, is below the gate of {least}"
             )
         if part.standing == "same":
             return f"{part.words}{first} is the same for all ({value})"
@@ -281,11 +282,11 @@ def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change
         return []
     changed = raw.copy()
     changed[place, column] = middle
-    more = f"{abs(middle - own):.5g} {'more' if middle > own else 'fewer'} samples" if name == "DS" else ""
+    more = f"{number(abs(middle - own))} {'more' if middle > own else 'fewer'} samples" if name == "DS" else ""
     words = (
         f"with {more}, as the median of the others"
         if more
-        else (f"with a {spelt_out(name)} of {middle:.5g}, the median of the others")
+        else (f"with a {spelt_out(name)} of {number(middle)}, the median of the others")
     )
     return [Change(words, float(rule.weights(changed)[place]))]
 
@@ -321,6 +322,11 @@ def when_zero(rule: Rule) -> str:
 def percent(weight: float) -> str:
     """A weight for people: two decimals, more where they would show nothing."""
     return f"{weight:.2%}" if weight >= 0.001 or weight == 0 else f"{100 * weight:.2g}%"
+
+
+def number(value: float) -> str:
+    """A value for people: whole numbers whole, others with five digits, none with an exponent for being large."""
+    return f"{value:.0f}" if value == round(value) or value >= 1e5 else f"{value:.5g}"
 
 
 def called(name: str) -> str:

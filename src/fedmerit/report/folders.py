@@ -41,18 +41,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The runs to report on; how many more their studies plan; the targets and shares that these studies set."""
+    """The runs to report on; how many more their studies plan; the targets and shares that these studies set.
+
+    `baseline` is the row that the study compares with, where there is one study.
+    """
 
     runs: Sequence[RunFolder]
     waiting: int
     targets: Sequence[float]
     shares: Sequence[float]
+    baseline: str | None = None
 
 
 def select_runs(folders: Sequence[Path]) -> Selection:
     """A study's folder stands for the runs that it has started, any other folder for one run."""
     runs: list[RunFolder] = []
-    waiting, targets, shares = 0, set[float](), set[float]()
+    waiting, targets, shares, baselines = 0, set[float](), set[float](), list[str]()
     for folder in folders:
         if not (folder / STUDY).is_file():
             runs.append(_single_run(folder))
@@ -66,7 +70,9 @@ def select_runs(folders: Sequence[Path]) -> Selection:
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}
         shares |= {*plan.shares}
-    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES))
+        baselines.append(plan.against)
+    baseline = baselines[0] if len(baselines) == 1 else None
+    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES), baseline)
 
 
 def _single_run(folder: Path) -> RunFolder:

@@ -18,10 +18,14 @@ from fedmerit.store.files import check_new_file, write_new_file
 
 PAGE = "report.html"
 DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
-STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
+STYLES = (
+    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css"),
+    "print.css",
+)
 SCRIPTS = (
-    *("text", "inflate", "data", "theme", "charts", "overview", "curves", "accuracy", "targets", "fairness", "cells"),
-    *("weights", "bars", "terms", "explain", "search", "groups", "rewards", "notes", "settings", "report"),
+    *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
+    *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
+    *("notes", "settings", "report"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 

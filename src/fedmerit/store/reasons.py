@@ -59,7 +59,8 @@ def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
 
 def share_of(row: dict[str, Any], mine: ClientWeight) -> str:
     """What a weight is a share of: the round, or the client's group in it."""
-    return f"group {mine.group + 1} in round {row['round']}" if row["groups"] > 1 else f"round {row['round']}"
+    group = f"group {mine.group + 1} of {row['groups']} in " if row["groups"] > 1 else ""
+    return f"{group}round {row['round']}"
 
 
 def why(ledger: Ledger, number: int | None = None, client: ClientId | None = None) -> str:

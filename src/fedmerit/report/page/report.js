@@ -13,6 +13,7 @@ async function choose(wanted) {
   Object.assign(state, wanted);
   if (!run.places.has(state.round)) state.round = lastWeighed(run);
   if (!(state.client in run.names)) state.client = rowsOf(run, state.round)[0]?.id ?? 0;
+  keepAddress();
   if (another) showRun();
   else showChoice();
 }
@@ -117,22 +118,29 @@ chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
 // First what all runs have in common and the charts in sight; then the details of the first run, which may be large.
 async function start() {
-  [showHeader, showRuns, showTargets, showCounts, showSettings, showEnvironment, hidePanels].forEach((show) => show());
+  [showHeader, showVerdict, showRuns, showTargets, showCounts, showSettings, showEnvironment, showGlossary, hidePanels]
+    .forEach((show) => show());
   showAccuracy();
   showFairness();
   watchTheme();
   const reached = (stage) => (document.documentElement.dataset[stage] = Math.round(performance.now())); // in ms
   reached("shown");
-  const first = SHOWN.find((run) => run.played) ?? SHOWN[0];
+  const wanted = addressed();
+  const first = wanted ? RUNS[wanted.run] : (SHOWN.find((run) => run.played) ?? SHOWN[0]);
   state.run = first.index;
   await startCharts();
   reached("drawn");
   await unfold(first);
-  state.round = lastWeighed(first);
-  state.client = rowsOf(first, state.round)[0]?.id ?? 0;
+  state.round = first.places.has(wanted?.round) ? wanted.round : lastWeighed(first);
+  state.client = first.names[wanted?.client] === undefined ? (rowsOf(first, state.round)[0]?.id ?? 0) : wanted.client;
   fillRunSelects();
   showRun();
   listen();
+  listenToLinks();
+  if (wanted) {
+    $("weights").scrollIntoView();
+    openDrawer();
+  }
   reached("ready");
 }
 
