@@ -98,6 +98,14 @@ class SoftmaxLearner:
         return np.asarray(np.argmax(x @ model.reshape(self.features, self.classes), axis=1), dtype=np.int64)
 
 
+class ProbabilisticSoftmax(SoftmaxLearner):
+    """One that says how sure it is."""
+
+    def predict_proba(self, model: np.ndarray, x: np.ndarray) -> np.ndarray:
+        odds = np.exp(x @ model.reshape(self.features, self.classes).astype(np.float64))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
 def random_split(sizes: Sequence[int], seed: int, features: int = 4, classes: int = 3) -> Split:
     """Rows whose label is their largest feature, so that there is something to learn."""
     x = np.random.default_rng(seed).normal(size=(sum(sizes), features)).astype(np.float32)
@@ -128,15 +136,20 @@ class CannedFleet:
         names = tuple(str(i) for i in range(len(self.facts) + len(self.failed)))
         return Server(names, SoftmaxLearner(self.length, 1), limits=self.limits)
 
-    def judges(self) -> int:
-        return len(self.server.names)
+    def judges(self) -> Sequence[int]:
+        return range(len(self.server.names))
 
     def train(self, index: int, downloads: Mapping[int, Any], facts: Sequence[str], seed: int) -> Replies:
         ids = tuple(client for client in sorted(downloads) if client not in self.failed)
         return Replies(ids, Updates(self.updates), tuple(self.facts), self.failed)
 
     def evaluate(
-        self, models: Sequence[np.ndarray], on: str = "test", clients: Sequence[int] | None = None
+        self,
+        models: Sequence[np.ndarray],
+        on: str = "test",
+        clients: Sequence[int] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
-        one = np.ones(self.judges(), dtype=np.int64)
-        return [Evaluation(one, one) for _ in models]
+        one = np.ones(len(self.judges()), dtype=np.int64)
+        return [Evaluation(one, one, one * np.square(model).sum() if losses else None) for model in models]

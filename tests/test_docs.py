@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     GroupsConfig,
@@ -29,16 +30,23 @@ from fedmerit.config.schema import (
 from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
-from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Measured, Validated
+from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
+from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
+from fedmerit.core.reputation import Reputation
 from fedmerit.study.plan import Plan, Row
+from fedmerit.study.tuning import TuneConfig
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CITATION = r"\[((?:PMCFL|DAFL|M2F|FedVal)(?:, [^\[\]]+)?)\](?!\()"
 """A place in a paper, as docstrings name it: [PMCFL, eq. 6]."""
+REFERENCE = r"^- \*\*\[(.+?)\]\*\*"
+"""A paper in the list of references, by the name that cites it."""
+BY_YEAR = r"\[([A-Z]\w+ (?:19|20)\d\d)(?:, [^\[\]]+)?\](?!\()"
+"""A paper cited by author and year: [Yager 1988]."""
 
 
 def row(*cells: str) -> str:
@@ -78,14 +86,24 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def step_row(section: type[StepConfig]) -> str:
+def choice_row(section: type[StepConfig] | type[ClaimsConfig] | type[LrScheduleConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
 
 
 def test_every_step_is_documented_with_its_keys() -> None:
-    held(table(chapter("docs/configuration.md", "Steps")), [step_row(section) for section in STEPS.values()])
+    held(table(chapter("docs/configuration.md", "Steps")), [choice_row(section) for section in STEPS.values()])
+
+
+def test_every_way_to_believe_clients_is_documented_with_its_keys() -> None:
+    held(table(chapter("docs/configuration.md", "Claims")), [choice_row(section) for section in CLAIMS.values()])
+
+
+def test_every_schedule_is_documented_with_its_keys() -> None:
+    held(
+        table(chapter("docs/configuration.md", "Schedules")), [choice_row(section) for section in LR_SCHEDULES.values()]
+    )
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:
@@ -107,12 +125,13 @@ def criterion_row(one: Criterion) -> str:
 
 
 def test_every_fact_is_documented() -> None:
-    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE")]
+    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE"), find_fact("claimed:FACT")]
     held(table(chapter("docs/criteria.md", "Facts")), [fact_row(fact) for fact in [*FACTS.values(), *families]])
 
 
 def test_every_criterion_is_documented() -> None:
-    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE"))]
+    any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
+    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE")), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 
@@ -170,7 +189,7 @@ def test_the_options_of_every_partition_are_documented() -> None:
 def test_every_key_of_a_study_is_documented() -> None:
     page = (ROOT / "docs/configuration.md").read_text().partition("## A study")[2]
     named = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
-    keys = [field.alias or key for kind in (Plan, Row) for key, field in kind.model_fields.items()]
+    keys = [field.alias or key for kind in (Plan, Row, TuneConfig) for key, field in kind.model_fields.items()]
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
@@ -216,11 +235,16 @@ def test_the_parts_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_citations_lead_to_the_papers_page() -> None:
-    anchors = set(re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', (ROOT / "docs/papers.md").read_text(), flags=re.M))
+    papers = (ROOT / "docs/papers.md").read_text()
+    anchors = re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', papers, flags=re.M)
     known = {(name or heading).lower() for name, heading in anchors}
-    pages = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
-    cited = {place for page in pages for place in re.findall(CITATION, page.read_text())}
+    sources = [path for room in ("src", "tests", "examples") for path in (ROOT / room).rglob("*.py")]
+    pages = [*sources, *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
+    text = "\n".join(page.read_text() for page in pages)
+    references = set(re.findall(REFERENCE, papers, flags=re.M))
+    cited = {*re.findall(CITATION, text), *references}
     assert {place for place in cited if re.sub("[^a-z0-9]+", "-", place.lower()).strip("-") not in known} == set()
+    assert set(re.findall(BY_YEAR, text)) <= references
 
 
 def test_formulas_stand_where_the_papers_page_says() -> None:

@@ -51,7 +51,7 @@ def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path)
     sys.modules.pop("own_task")
 
 
-CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if path.stem != "study"]
+CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if not path.stem.startswith("study")]
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
@@ -67,3 +67,9 @@ def test_the_example_of_a_study_is_valid() -> None:
     plan = load_plan(EXAMPLES / "study.toml")
     assert plan.against == "FedAvg"
     assert {row.name: plan.config(row, 3).train.epochs for row in plan.rows}["FedAvg, 2 epochs"] == 2
+
+
+def test_the_example_of_a_tuned_study_tunes_every_row() -> None:
+    plan = load_plan(EXAMPLES / "study-tuned.toml")
+    assert plan.tuned == list(plan.rows)
+    assert not {*plan.seeds} & {*plan.tune.seeds}

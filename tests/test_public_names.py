@@ -52,3 +52,8 @@ def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("name", CORE)
 def test_the_examples_of_the_core_run(name: str) -> None:
     run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.core.{name}")))
+
+
+@pytest.mark.parametrize("name", ["grid", "tuning", "tuning_tables"])
+def test_the_examples_of_tuning_run(name: str) -> None:
+    run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.study.{name}")))

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import load_config as load_config
+    from fedmerit.core.backtracking import Backtracking as Backtracking
+    from fedmerit.core.boldest import BoldestFirst as BoldestFirst
     from fedmerit.core.criteria import CB as CB
     from fedmerit.core.criteria import DS as DS
     from fedmerit.core.criteria import IS as IS
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from fedmerit.core.learner import Learner as Learner
     from fedmerit.core.ranking import Ranked as Ranked
     from fedmerit.core.recipes import Recipe as Recipe
+    from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
     from fedmerit.core.recipes import device_aware as device_aware
     from fedmerit.core.recipes import fedavg as fedavg
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from fedmerit.core.scores import Product as Product
     from fedmerit.core.scores import Score as Score
     from fedmerit.core.scores import WeightedMean as WeightedMean
-    from fedmerit.core.search import Backtracking as Backtracking
     from fedmerit.core.steps import Adagrad as Adagrad
     from fedmerit.core.steps import Adam as Adam
     from fedmerit.core.steps import Extrapolated as Extrapolated
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "config.schema": ("load_config",),
+    "core.backtracking": ("Backtracking",),
+    "core.boldest": ("BoldestFirst",),
     "core.criteria": (
         *("CB", "DS", "IS", "LC", "LD", "MW", "Sharpness"),
         *("Attribute", "Criterion", "Validated", "criterion"),
@@ -79,10 +83,19 @@ _ROOMS = {
     "core.groups": ("ByCosine",),
     "core.learner": ("Learner",),
     "core.ranking": ("Ranked",),
-    "core.recipes": ("Recipe", "agnostic", "device_aware", "fedavg", "fedval", "m2f", "prioritized", "qffl"),
+    "core.recipes": (
+        "Recipe",
+        "adaptive",
+        "agnostic",
+        "device_aware",
+        "fedavg",
+        "fedval",
+        "m2f",
+        "prioritized",
+        "qffl",
+    ),
     "core.rewards": ("TopShare",),
     "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
-    "core.search": ("Backtracking",),
     "core.steps": ("Adagrad", "Adam", "Extrapolated", "Momentum", "Plain", "Yogi"),
     "core.types": ("Samples",),
     "core.weights": ("weigh",),

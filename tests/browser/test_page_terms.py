@@ -21,7 +21,7 @@ from fedmerit.core.aggregation import Aggregation, Candidate
 from fedmerit.core.groups import Groups
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.scores import Prioritized, Score, Terms, explain_score
+from fedmerit.core.scores import PLAIN, Prioritized, Score, Terms, explain_score
 from fedmerit.core.search import SearchState, Weighting
 from fedmerit.core.state import Record
 from fedmerit.core.types import Matrix, Vector
@@ -34,9 +34,8 @@ from fedmerit.store.run_folder import LEDGER, environment, open_ledger
 PRIORITY = ("DS", "LD", "MW")
 COALITIONS = {"DS": 0.3, "LD": 0.2, "MW": 0.1, "DS+LD": 0.4, "DS+MW": 0.7, "LD+MW": 0.25}
 SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
+    **dict.fromkeys(PLAIN, ({},)),
     "prioritized": ({}, {"rank": "borda"}, {"rank": "squared"}, {"rank": "exponential"}, {"rank": "top", "top": 0.4}),
-    "prioritized-and": ({},),
-    "prioritized-mean": ({},),
     "weighted-mean": ({}, {"weights": (0.5, 0.3, 0.2)}),
     "product": ({}, {"rank": "borda"}),
     "owa": (
@@ -124,8 +123,8 @@ def test_node_gives_the_terms_that_python_gives() -> None:
 
 
 def record(index: int, score: Score) -> Record:
-    """A round of two groups, weighed by the score."""
-    raw = values(index) * (500.0, 1.0, 0.02)
+    """A round of two groups, weighed by the score; the same values in each, so that another score changes none."""
+    raw = values(1) * (500.0, 1.0, 0.02)
     groups = Groups(np.arange(CLIENTS) % 2, cut=1.0)
     parts = [weigh(raw[members], PRIORITY, score, "max") for members in groups.members]
     weights = concat_groups(parts, groups.members)

@@ -19,7 +19,7 @@ COMMANDS = sorted(typer.main.get_command(app).commands)
 LISTS = {
     "tasks": ("task", set(TASKS)),
     "recipes": ("recipe", set(RECIPES)),
-    "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE"}),
+    "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE", "reputation:CRITERION"}),
     "objectives": ("objective", {*OVERALL, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),
 }

@@ -152,3 +152,19 @@ def test_names_of_criteria_are_shown_as_they_are(cli: CommandLine, tmp_path: Pat
     answer = cli("weigh", table, "--priority", "[/b]")
     assert answer.code == 0
     assert "[/b]" in answer.out
+
+
+def test_a_cap_bounds_every_weight_and_tells_what_was_cut(cli: CommandLine, tmp_path: Path):
+    path = tmp_path / "liar.csv"
+    path.write_text("client,DS\nliar,1000000\na,30\nb,20\nc,10\n")
+    told = cli("weigh", path, "--priority", "DS", "--cap", "2", "--json").json
+    assert told["weights"] == pytest.approx([1 / 2, 1 / 4, 1 / 6, 1 / 12])
+    assert told["uncapped"][0] > 0.99
+    shown = cli("weigh", path, "--priority", "DS", "--cap", "2")
+    assert "uncapped" in shown.out
+    assert "the cap cut 1 of 4 weights" in shown.err
+
+
+@pytest.mark.parametrize("cap", ["0.5", "0", "-1", "nan", "inf"])
+def test_a_cap_below_one_share_is_refused(cli: CommandLine, table: Path, cap: str):
+    assert "recipe.cap" in one_line(cli("weigh", table, "--priority", "DS", "--cap", cap))

@@ -37,6 +37,12 @@ SCORE = st.sampled_from(sorted(SCORES)).flatmap(
 PRIORITY = st.lists(st.sampled_from(["DS", "LD", "CB", "validated:accuracy"]), unique=True)
 WEIGHTING = st.fixed_dictionaries({}, optional={"priority": PRIORITY, "score": SCORE, "normalise": st.just("max")})
 RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
+    "cap": st.floats(1, 9),
+    "cap_group": SHARE,
+    "claims": st.one_of(
+        st.sampled_from(["median", "as-told"]),
+        st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
+    ),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
     "score": SCORE,
@@ -68,7 +74,9 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "mix": SHARE,
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
-KINDS = st.fixed_dictionaries({}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9)})
+KINDS = st.fixed_dictionaries(
+    {}, optional={"kinds": st.just({"poor": 0.5}), "clients": st.integers(1, 9), "sites": st.just({"a": [0, "b"]})}
+)
 
 
 def same_again(values: dict[str, Any]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedmerit import UserError
+from fedmerit import Backtracking, BoldestFirst, UserError
 from fedmerit.config.recipes import RECIPES, make_recipe
 from fedmerit.config.schema import load_config, make_config
 from fedmerit.core import recipes
-from fedmerit.core.criteria import DS, LD
+from fedmerit.core.criteria import CB, DS, LD
 
 KEYS = sorted({key for section in RECIPES.values() for key in section.model_fields})
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
@@ -43,7 +44,10 @@ def test_all_mistakes_are_told_at_once():
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ({"name": "priority"}, r"unknown recipe 'priority' \(did you mean 'prioritized'\?\); valid: agnostic, device"),
+        (
+            {"name": "priority"},
+            r"unknown recipe 'priority' \(did you mean 'prioritized'\?\); valid: adaptive, agno",
+        ),
         ({"name": ["fedavg"]}, "unknown recipe"),
         ({"priority": ["DS"]}, "recipe fedavg does not take 'priority'"),
         ({"name": "qffl", "strenght": 2}, r"unknown key 'recipe.strenght' \(did you mean 'strength'\?\)"),
@@ -144,3 +148,33 @@ def test_a_wrong_key_that_is_overridden_is_refused(file: Path, overrides: list[s
 def test_a_key_that_another_makes_idle_is_refused(recipe: dict[str, Any], message: str):
     with pytest.raises(UserError, match=message):
         make_config({"recipe": recipe})
+
+
+def test_steps_by_name_and_as_candidates():
+    recipe = made(name="adaptive", priority=["CB", "DS"])
+    assert recipe == recipes.adaptive(CB, DS)
+    steps = [[2, 0.9], [1, 0]]
+    search = {"steps": steps, "by": "loss", "judges": "round", "accept": 0, "count": "median"}
+    assert made(name="device_aware", priority=["DS", "LD"], search=search).search == BoldestFirst(
+        ((2.0, 0.9), (1.0, 0.0)), accept=0.0, count="median", among="orders"
+    )
+    assert made(name="adaptive", search={"judges": 5}).search == replace(recipes.ADAPTIVE, judges=5)
+    assert made(name="adaptive", search={"steps": steps, "rungs": 1}).search.rungs == 1
+    assert made(name="device_aware", priority=["DS"], search={"judges": 5}).search == Backtracking(judges=5)
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"steps": []}, "steps has at least one pair"),
+        ({"steps": [[0, 0.9]]}, "length is above 0; got 0.0"),
+        ({"steps": [[1]]}, "recipe.search.steps"),
+        ({"accept": 2}, "recipe.search.accept"),
+        ({"by": "luck"}, "recipe.search.by"),
+        ({"steps": [[1, 0]], "reference": "best_so_far"}, "reference has no effect where candidates are compared"),
+        ({"judges": "round", "exchange": "lazy"}, "exchange has no effect where candidates are compared"),
+    ],
+)
+def test_a_search_for_steps_that_cannot_be_is_refused(search: dict[str, Any], message: str):
+    with pytest.raises(UserError, match=message):
+        made(name="device_aware", priority=["DS", "LD"], search=search)

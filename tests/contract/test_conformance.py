@@ -9,13 +9,31 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context
-from helpers import SoftmaxLearner, random_split, small_task
+from helpers import ProbabilisticSoftmax, random_split, small_task
 
-from fedmerit import DS, LD, MW, Recipe, Samples, Task, Validated, device_aware, fedavg, fedval, m2f, prioritized
+from fedmerit import (
+    DS,
+    LD,
+    MW,
+    BoldestFirst,
+    Recipe,
+    Samples,
+    Task,
+    Validated,
+    adaptive,
+    device_aware,
+    fedavg,
+    fedval,
+    m2f,
+    prioritized,
+)
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import begin, play
-from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
 from fedmerit.core.steps import Adam, Momentum
@@ -31,19 +49,30 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "momentum": lambda: replace(prioritized(DS, LD, MW, normalise="max"), step=Momentum(0.5)),
     "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), step=Adam()),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
+    "adaptive": lambda: adaptive(LD, DS),
+    "orders and steps": lambda: device_aware(
+        DS, LD, search=BoldestFirst(((2.0, 0.5), (1.0, 0.0)), judges=3, among="orders", accept=1.0, count="median")
+    ),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
     "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
+    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
+    "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),
+    "reputation": lambda: prioritized(Reputation(MW, half_life=2), Consistency(), DS, normalise="max"),
+    "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }
 
 
 def task() -> Task:
-    made = small_task(SIZES, (8,) * 6, SoftmaxLearner(lr=1.0, epochs=3))
+    made = small_task(SIZES, (8,) * 6, ProbabilisticSoftmax(lr=1.0, epochs=3))
     kept = random_split((50,), 4)
     server = Samples(kept.x, kept.y, 3)
-    return Task(replace(made.federation, validation=random_split((7,) * 6, 3), server=server), made.learner)
+    sites = ("north", "north", "south", "south", "east", "west")
+    return Task(
+        replace(made.federation, validation=random_split((7,) * 6, 3), server=server, sites=sites), made.learner
+    )
 
 
 def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:
@@ -87,4 +116,6 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert (one.bytes_down, one.bytes_up) == (two.bytes_down, two.bytes_up)
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
+        assert one.notes == two.notes
+        assert (one.aggregation and one.aggregation.results) == (two.aggregation and two.aggregation.results)
         assert (one.aggregation and one.aggregation.exchanges) == (two.aggregation and two.aggregation.exchanges)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
-from fedmerit.core.criteria import CRITERIA, Family, find_priority
+from fedmerit.core.criteria import CRITERIA, Criterion, Family, find_priority
+from fedmerit.core.facts import find_fact
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 
@@ -78,6 +79,16 @@ def test_counts_are_no_degrees():
     with pytest.raises(UserError, match="DS, LD do not"):
         prioritized(CB, DS, LD, normalise="none")
     assert prioritized(CB, LC, MW, IS, normalise="none").priority == ("CB", "LC", "MW", "IS")
+
+
+@pytest.mark.parametrize("criterion", [c for c in CRITERIA.values() if c.degree], ids=lambda c: c.name)
+def test_no_claim_that_passes_the_check_lifts_a_degree_above_1(criterion: Criterion):
+    """A fact that is a share says so by `high=1`; without that, a claim of 1e6 would pass."""
+    claims = np.array([0.0, 0.5, 1.0, 7.0, 1e6])
+    bounds = {name: find_fact(name) for name in criterion.required_facts}
+    facts = {name: np.clip(claims, fact.low, fact.high).tolist() for name, fact in bounds.items()}
+    values = criterion(a_round([[float(place)] for place in range(5)], **facts), History())
+    assert ((values >= 0) & (values <= 1)).all(), f"{criterion.name} of {facts} is {values}"
 
 
 def test_the_value_of_a_recipe_says_what_it_is():

@@ -1,4 +1,4 @@
-"""Rounds to target and percentiles over devices (SPEC A7)."""
+"""Rounds to target and percentiles over devices [PMCFL, sec. 5.3] [LEAF]."""
 
 from __future__ import annotations
 

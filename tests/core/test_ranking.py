@@ -47,7 +47,7 @@ def test_better_never_gets_less(column: np.ndarray, how: str):
 
 
 def test_weights_by_hand():
-    """SPEC A4: rs / sum of rs; 3 clients, gamma 3 : 1."""
+    """rs / sum of rs [FedVal, eq. 2]; 3 clients, gamma 3 : 1."""
     table = np.array([[0.8, 0.4], [0.6, 0.9], [0.9, 0.9]])
     scores = 0.75 * table[:, 0] + 0.25 * table[:, 1]
     plain = weigh(table, ["a", "b"], WeightedMean((0.75, 0.25)), "none")

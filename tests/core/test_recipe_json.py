@@ -26,12 +26,13 @@ from fedmerit import (
     prioritized,
     qffl,
 )
+from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.criteria import COMPUTATION, CRITERIA, SIMULATED_COMPUTATION, Attribute, Family
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.recipe_json import PARTS, part_from_json, part_text, part_to_json
 from fedmerit.core.scores import MOST, QuantifierOWA
-from fedmerit.core.search import Backtracking, Weighting
+from fedmerit.core.search import Weighting
 from fedmerit.errors import DataError
 
 RECIPES = {

@@ -107,7 +107,7 @@ def test_without_its_own_part():
 
 
 def test_shares_of_the_paper():
-    """SPEC A3: of 20 clients in the paper's mix 1 lazy, 3 normal and 8 diligent come; they get 2, 5 and 10 %."""
+    """Of 20 clients in the mix of [M2F, sec. 5.2] 1 lazy, 3 normal and 8 diligent come; they get 2, 5 and 10 %."""
     rates = np.array([0.2] + [0.5] * 3 + [1.0] * 8)
     parts = give(TopShare(), np.arange(1000, dtype=np.float32), rates / rates.sum())
     assert [round(len(parts[client].values) / 10) for client in (0, 1, 4)] == [2, 5, 10]

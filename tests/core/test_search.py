@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
-from fedmerit.core.search import Answer, Backtracking, Weighting, distinct, kendall
+from fedmerit.core.backtracking import Answer, Backtracking
+from fedmerit.core.search import Weighting, distinct, kendall
 from fedmerit.errors import ConfigError, UnknownName
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")

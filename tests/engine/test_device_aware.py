@@ -26,8 +26,9 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.backtracking import Backtracking, not_worse
 from fedmerit.core.round import play
-from fedmerit.core.search import Backtracking, Weighting, not_worse
+from fedmerit.core.search import Weighting
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation
@@ -65,9 +66,9 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.fleet, name)
 
-    def evaluate(self, models: Any, on: str = "test", clients: Any = None) -> Sequence[Evaluation]:
+    def evaluate(self, models: Any, on: str = "test", clients: Any = None, **asked: Any) -> Sequence[Evaluation]:
         self.asked.append((on, len(models), len(self.fleet.server.names) if clients is None else len(clients)))
-        return self.fleet.evaluate(models, on, clients)  # type: ignore[arg-type]
+        return self.fleet.evaluate(models, on, clients, **asked)  # type: ignore[arg-type]
 
 
 def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:

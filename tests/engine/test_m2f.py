@@ -11,11 +11,11 @@ from helpers import CannedFleet, CommandLine, one_line, small_task
 
 from fedmerit import DS, ByCosine, Recipe, Run, TopShare, federate, load_task, m2f, prioritized, resume, run_config
 from fedmerit.config.schema import Config, make_config
+from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.criteria import PARTICIPATION, REPORTED_COMPUTATION, Computation
 from fedmerit.core.groups import OneGroup
 from fedmerit.core.rewards import Acceptance, Whole
 from fedmerit.core.round import play
-from fedmerit.core.search import Backtracking
 from fedmerit.core.selection import Schedule, Uniform
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError

@@ -101,6 +101,17 @@ def test_files_with_one_vector_are_still_read(digits: Path, tmp_path: Path):
     assert old.state_dict().keys() == before.state_dict().keys()
 
 
+def test_a_centred_model_keeps_what_its_inputs_are_centred_by(tmp_path: Path):
+    task = {"data": "digits", "clients": 4, "centre": "mean"}
+    run = run_config(make_config(DIGITS | {"task": task}), tmp_path / "run")
+    module = find_model("digits-mlp")()
+    assert run.state_dict().keys() == module.state_dict().keys()
+    assert len(run.model) == sum(value.numel() for value in module.state_dict().values()) + 64
+    again, x = Run.load(tmp_path / "run"), np.random.default_rng(1).random((20, 64))
+    assert again.model.tobytes() == run.model.tobytes()
+    assert (again.predict(x) == run.predict(x)).all()
+
+
 def test_an_altered_file_of_names_is_noticed(digits: Path, tmp_path: Path):
     content = bytearray((digits / "model.safetensors").read_bytes())
     content[-3] ^= 1

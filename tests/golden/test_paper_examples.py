@@ -1,4 +1,4 @@
-"""The worked examples of the two papers (SPEC B10, B14), as a user would check them."""
+"""The worked examples of [PMCFL, sec. 4.3] and [DAFL, sec. 2.2], as a user would check them."""
 
 from __future__ import annotations
 
@@ -47,4 +47,4 @@ def test_the_plain_mean_hardly_tells_alice_from_bob(cli: CommandLine, tmp_path: 
 
 def test_device_aware_example():
     scores = Prioritized()(np.array([[0.5, 0.8, 0.9], [0.9, 0.8, 0.5]]))
-    assert scores == pytest.approx([1.26, 1.98], abs=1e-12)  # the paper prints 1.82 for the second (SPEC B14)
+    assert scores == pytest.approx([1.26, 1.98], abs=1e-12)  # the paper prints 1.82 for the second

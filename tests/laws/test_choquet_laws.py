@@ -1,4 +1,4 @@
-"""What holds of capacities and the Choquet integral (SPEC A5)."""
+"""What holds of capacities and the Choquet integral [Choquet] [Grabisch 1997]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a round's weights are said to depend on nothing but the first criterion (SPEC, finding 1)."""
+"""When a round's weights are said to depend on nothing but the first criterion."""
 
 from __future__ import annotations
 

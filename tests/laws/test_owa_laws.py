@@ -1,4 +1,4 @@
-"""What holds of means: weighted, ordered, by quantifier (SPEC A5)."""
+"""What holds of means: weighted, ordered, by quantifier [Yager 1988] [Yager 1996]."""
 
 from __future__ import annotations
 

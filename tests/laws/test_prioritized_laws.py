@@ -1,4 +1,4 @@
-"""What holds of the prioritized operators (SPEC A1, A5)."""
+"""What holds of the prioritized operators [PMCFL, eq. 6] [Pereira] [Yager 2008]."""
 
 from __future__ import annotations
 

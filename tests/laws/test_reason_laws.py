@@ -149,9 +149,12 @@ def test_a_gate_is_named_with_what_was_measured():
     ]
 
 
-def test_what_follows_the_score_is_said():
-    reason = explain(np.array([[1.0], [3.0]]), 1, Rule(("DS",), Prioritized()), kept=0.6)
-    assert "The score alone gives 75.00%; what follows it made 60.00%." in reason.lines("south")
+def test_what_a_cap_made_of_the_weight_is_said():
+    table, rule = np.array([[1.0], [3.0]]), Rule(("DS",), Prioritized())
+    cut, grown = explain(table, 1, rule, kept=0.6).lines("south"), explain(table, 0, rule, kept=0.4).lines("north")
+    assert "Its score earned 75.00%, which was cut by the cap to 60.00%." in cut
+    assert "Its score earned 25.00%, which grew to 40.00% with its part of what the cap cut from others." in grown
+    assert cut[-1].endswith(" before the cap.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What happens where criteria or scores are zero (SPEC A1, open points)."""
+"""What happens where criteria or scores are zero [PMCFL, eq. 8]."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_errors_are_counted_on_the_same_images(table2: Reproduced):
     assert cells(errors, "LD, published")[:4] == ("0†", "98", "106", "9,796")
     counts = [float(cell.split()[0]) for cell in below(errors, "LD, published")[:4]]
     study = table2.studies[""]
-    tested = study.figures[["both", "only_baseline", "only_row", "neither"]].iloc[0].sum()
+    tested = study.metrics[["both", "only_baseline", "only_row", "neither"]].iloc[0].sum()
     assert sum(counts) == pytest.approx(tested, abs=0.2)
     assert "see fedmerit errata finding-3" in errors.below[-1]
 

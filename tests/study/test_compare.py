@@ -75,13 +75,13 @@ def test_a_run_of_a_study_is_the_run_of_its_configuration(study: Study, tmp_path
 
 
 def test_correct_rows_are_what_the_ledger_counted(study: Study):
-    figures = study.figures.set_index(["row", "seed"])
+    metrics = study.metrics.set_index(["row", "seed"])
     for run in study.runs:
-        line = figures.loc[(run.row, run.seed)]
+        line = metrics.loc[(run.row, run.seed)]
         if run.row == "m2f":  # clients have models of their own
             assert np.isnan(line["both"])
             continue
-        base = figures.loc[("FedAvg", run.seed)]
+        base = metrics.loc[("FedAvg", run.seed)]
         correct, total = line["both"] + line["only_row"], line[["both", "only_baseline", "only_row", "neither"]].sum()
         assert total == CLIENTS * 9
         assert correct / total == pytest.approx(line["accuracy"])

@@ -61,7 +61,7 @@ def test_an_export_writes_over_a_file_when_forced(cli: CommandLine, study: Study
 
 
 def test_csv_and_parquet_have_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
-    for name in ("compared", "reached", "figures", "curves", "needed", "events"):
+    for name in ("compared", "reached", "metrics", "curves", "needed", "events"):
         frame = getattr(study, name)
         for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
             out = tmp_path / f"{name}.{form}"
@@ -105,7 +105,7 @@ def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_pa
     assert "unknown table of a run 'round'" in one_line(cli("export", run, "--table", "round", "--out", out))
     assert "unknown table" in one_line(cli("export", study.folder, "--table", "rounds", "--out", out))
     assert "unknown table" in one_line(
-        cli("export", study.folder, "--format", "latex", "--table", "figures", "--out", out)
+        cli("export", study.folder, "--format", "latex", "--table", "metrics", "--out", out)
     )
     assert "holds a study, and this needs one run" in one_line(cli("export", study.folder, "--leaf", out))
     assert not out.exists()

@@ -20,10 +20,10 @@ NAMES = [row["name"] for row in ROWS]
 
 
 def test_figures_are_the_ledgers(study: Study):
-    figures = study.figures
-    assert list(figures["row"]) == NAMES * 2
-    assert figures["finished"].all()
-    for _, line in figures.iterrows():
+    metrics = study.metrics
+    assert list(metrics["row"]) == NAMES * 2
+    assert metrics["finished"].all()
+    for _, line in metrics.iterrows():
         run = study.run(line["row"], line["seed"])
         rounds, local = run.ledger.rounds(), np.sort(run.local_accuracy[-1])
         assert line["accuracy"] == run.accuracy
@@ -47,7 +47,7 @@ def test_rounds_to_target_keep_what_was_not_reached(study: Study):
 
 
 def test_rows_are_compared_with_the_baseline_seed_by_seed(study: Study):
-    table = study.figures.pivot(index="seed", columns="row", values="accuracy")
+    table = study.metrics.pivot(index="seed", columns="row", values="accuracy")
     lines = study.compared[study.compared["measure"] == "accuracy"].set_index("row")
     assert lines.loc["FedAvg", "verdict"] == "baseline"
     for row in NAMES[1:]:
@@ -114,7 +114,7 @@ def test_an_unfinished_run_is_said_to_be_one_and_does_not_count(unfinished: Path
     assert repr(study) == "<Study small: 5 rows x 2 seeds, 8 of 10 runs finished>"
     seeds = study.compared[study.compared["measure"] == "accuracy"].set_index("row")["seeds"]
     assert (seeds["LD > DS"], seeds["m2f"], seeds["still MW"]) == (1, 1, 2)
-    assert not study.figures.set_index(["row", "seed"]).loc[("LD > DS", 3), "finished"]
+    assert not study.metrics.set_index(["row", "seed"]).loc[("LD > DS", 3), "finished"]
     assert "LD &gt; DS, seed 3 (6 of 6 rounds)" in study._repr_html_()
     verdicts = study.compared[study.compared["measure"] == "accuracy"].set_index("row")["verdict"]
     assert verdicts["m2f"] == verdicts["LD > DS"] == "too few seeds"
@@ -124,7 +124,7 @@ def test_a_study_in_which_nothing_is_done_yet(tmp_path: Path):
     write_plan(small_plan(), tmp_path)
     study = Study.load(tmp_path)
     assert len(study.unfinished) == 10
-    assert len(study.figures) == len(study.reached) == len(study.curves) == len(study.events) == 0
+    assert len(study.metrics) == len(study.reached) == len(study.curves) == len(study.events) == 0
     assert set(study.compared["seeds"]) <= {0}
     assert "0 of 6 rounds" in study._repr_html_()
 
@@ -190,10 +190,10 @@ def test_a_damaged_file_of_correct_rows_is_named_and_can_be_made_again(study: St
     shutil.copytree(study.folder, folder)
     (folder / "correct/ld-ds-seed3.npz").write_bytes(damage)
     with pytest.raises(FolderError, match=r"ld-ds-seed3\.npz is damaged.*remove it and call"):
-        _ = Study.load(folder).figures
+        _ = Study.load(folder).metrics
     (folder / "correct/ld-ds-seed3.npz").unlink()
     again = compare(small_plan(), folder, jobs=1)
-    assert again.figures.equals(study.figures.assign(seconds=again.figures["seconds"]))
+    assert again.metrics.equals(study.metrics.assign(seconds=again.metrics["seconds"]))
 
 
 def test_a_study_that_keeps_its_correct_rows_in_the_folder_right_is_read(study: Study, tmp_path: Path):
@@ -201,4 +201,4 @@ def test_a_study_that_keeps_its_correct_rows_in_the_folder_right_is_read(study: 
     shutil.copytree(study.folder, folder)
     (folder / "correct").rename(folder / "right")
     again = compare(small_plan(), folder, on_step=lambda step: pytest.fail("nothing was left to do"))
-    assert again.figures.equals(study.figures)
+    assert again.metrics.equals(study.metrics)

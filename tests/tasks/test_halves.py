@@ -45,7 +45,9 @@ def test_the_servers_half_has_names_and_its_own_rows_alone() -> None:
     settings = config(server=30, kinds={"poor": 0.4})
     federation = make_federation(settings.task, 3)
     half = make_server(settings)
-    assert {field.name for field in fields(half)} == {"names", "learner", "rows", "limits", "faster"}
+    assert {field.name for field in fields(half)} == {
+        *("names", "learner", "rows", "limits", "centre", "faster", "sites"),
+    }
     assert half.names == federation.names
     assert sum("poor" in name for name in half.names) == 2
     assert half.limits == {"samples": float(len(federation.train.y)), "labels": 10.0}

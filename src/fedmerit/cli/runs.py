@@ -23,7 +23,7 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder for the run.", show_default=False)] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the run in this folder instead.", show_default=False)
+        Path | None, typer.Option(help="Resume the run in this folder instead.", show_default=False)
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; default: one per core.", show_default=False)

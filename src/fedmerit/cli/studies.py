@@ -45,17 +45,17 @@ def compare(
     """Run rows x seeds, paired, and say which differences are real.
 
     STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
-    clients. Ctrl-C stops; the same command resumes it, also with more seeds or rows.
+    clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
+    also with more seeds or rows.
     """
     from fedmerit.study.output import as_json as study_json
-    from fedmerit.study.output import ending, progress
+    from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import load_plan
     from fedmerit.study.study import compare as run_study
-    from fedmerit.study.study_folder import members
 
     plan = load_plan(study)
     with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
-        on_step = None if as_json else stack.enter_context(progress(out_console, members(plan, out)))
+        on_step = None if as_json else stack.enter_context(progress(out_console, *to_play(plan, out)))
         done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if as_json:
         typer.echo(study_json(done))
@@ -78,7 +78,7 @@ def reproduce(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
-    told: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
+    report_only: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
     names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -100,35 +100,35 @@ def reproduce(
         return
     if name is None or out is None:
         raise ConfigError("give NAME and --out DIR, or --list, which has the names")
-    found = find_reproduction(name)
-    plans = found.plans(scale, seeds, rows or [])
+    reproduction = find_reproduction(name)
+    plans = reproduction.plans(scale, seeds, rows or [])
     if page is not None:
         check_new_file(page, "another --page")
-    if not as_json and not told:
+    if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
-        for line in opening(found, scale, expected(plans, found.setting(scale), jobs), runs):
+        for line in opening(reproduction, scale, expected(plans, reproduction.setting(scale), jobs), runs):
             out_console.print(line, markup=False, soft_wrap=True)
     options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
     command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
     watch = None if as_json else partial(progress, out_console)
     with stoppable(command):
-        go = so_far if told else partial(run_reproduction, jobs=jobs, watch=watch)
-        made = go(found, scale, plans, out)
+        reproduce_all = so_far if report_only else partial(run_reproduction, jobs=jobs, watch=watch)
+        reproduced = reproduce_all(reproduction, scale, plans, out)
     if page is not None:
-        write_page(made, page, command)
+        write_page(reproduced, page, command)
     if as_json:
-        typer.echo(json.dumps(as_dict(made)))
+        typer.echo(json.dumps(as_dict(reproduced)))
     else:
-        for part in ending(made):
+        for part in ending(reproduced):
             out_console.print(part)
-    if made.failed:
+    if reproduced.failed:
         raise typer.Exit(1)
 
 
 @app.command(epilog="Example:  fedmerit export runs/study --format latex --table reached --out table.tex")
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run`, `compare` or `tune`.", show_default=False)
     ],
     leaf: Annotated[
         Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
@@ -144,8 +144,9 @@ def export(
 ) -> None:
     """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics; or a run's model.
 
-    Of a study: compared, reached, saved, agreement as latex or markdown; compared, reached, figures, curves, needed,
-    events as csv or parquet. Of a run, as csv or parquet: rounds, clients, weights, rewards, audits, tries, events.
+    Of a study: compared, reached, saved, agreement, tuning as latex or markdown; compared, reached, metrics, curves,
+    needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
+    weights, rewards, audits, tries, events.
     """
     from fedmerit.engine.run import Run
     from fedmerit.report.card import write_card
@@ -203,13 +204,13 @@ def errata(
         raise ConfigError(
             "give NAME, --list, --markdown or nothing, which is all; --json goes with NAME or with nothing"
         )
-    found = None if name is None else find_erratum(name)
+    erratum = None if name is None else find_erratum(name)
     if plot is not None:
         write_plot(plot, name)
     if names or markdown:
         typer.echo("\n".join(ERRATA) if names else page(), nl=names)
     elif as_json:
-        typer.echo(json.dumps([as_dict(one) for one in ERRATA.values()] if found is None else as_dict(found)))
+        typer.echo(json.dumps([as_dict(one) for one in ERRATA.values()] if erratum is None else as_dict(erratum)))
     else:
-        for part in [overview()] if found is None else account(found):
+        for part in [overview()] if erratum is None else account(erratum):
             out_console.print(part)

@@ -13,8 +13,8 @@ from fedmerit.cli.app import Force, Json, app, err_console, out_console
 from fedmerit.cli.criteria_file import read_criteria
 from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
 from fedmerit.config.scores import make_score
-from fedmerit.core.reasons import Reason, Rule, explain
-from fedmerit.core.types import Matrix
+from fedmerit.core.caps import apply_caps
+from fedmerit.core.reasons import Rule, explain
 from fedmerit.core.weights import by_client
 from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
@@ -35,6 +35,9 @@ def weigh(
         list[str] | None,
         typer.Option("--lower-is-better", metavar="COLUMN", help="A column in which less is better; repeatable."),
     ] = None,
+    cap: Annotated[
+        float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
+    ] = None,
     client: Annotated[str | None, typer.Option(help="Say why of this client, in full.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Write weights and reasons to this new HTML file.")] = None,
     force: Force = False,
@@ -45,7 +48,7 @@ def weigh(
     FILE.csv has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
-    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise}
+    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
     recipe = validate(PrioritizedConfig, settings, within="recipe")
     table = read_criteria(file)
     if not recipe.priority:
@@ -60,10 +63,11 @@ def weigh(
     )
     if client is not None and client not in table.clients:
         raise UserError(f"the file has no client {client!r}{did_you_mean(client, table.clients)}")
-    result = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback))
+    earned = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback))
+    result = apply_caps(earned, recipe.cap, None, {})
     samples = sizes.tolist() if sizes.any() else None
     asked = [table.clients.index(client)] if client is not None else range(len(raw)) if len(raw) <= MANY else []
-    reasons = {place: _reason(raw, place, rule, samples) for place in asked}
+    reasons = {place: explain(raw, place, rule, kept=float(result.weights[place]), samples=samples) for place in asked}
     title = f"{' > '.join(rule.priority)}   score {recipe.score.name}, normalise {rule.normalise}"
     if html is not None:
         from fedmerit.report.weights_page import write_weights_page
@@ -72,6 +76,7 @@ def weigh(
     if as_json:
         told = {table.clients[place]: "\n".join(one.lines(table.clients[place])) for place, one in reasons.items()}
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist(), "reasons": told}
+        values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
         typer.echo(json.dumps({"clients": table.clients, **values}))
         return
     from fedmerit.report.screen import show_note, weights_table
@@ -89,7 +94,3 @@ def weigh(
         show_note(err_console, note, "note: ")
     if html is not None:
         out_console.print(f"page: {html}", markup=False)
-
-
-def _reason(raw: Matrix, place: int, rule: Rule, samples: list[float] | None) -> Reason:
-    return explain(raw, place, rule, samples=samples)

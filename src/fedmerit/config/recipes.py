@@ -10,16 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fedmerit.config.claims import AnyClaims
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
+from fedmerit.core.backtracking import Backtracking, Exchange, Orders, Reference
+from fedmerit.core.boldest import Among, BoldestFirst, By
+from fedmerit.core.boldest import Count as CountBy
 from fedmerit.core.criteria import Criterion, Validated, find_priority
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipes import Recipe, WhenZero
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
-from fedmerit.core.search import Backtracking, Exchange, Orders, Reference, Weighting
+from fedmerit.core.search import Weighting
 from fedmerit.core.types import Normalise, Personal, SplitName
 from fedmerit.errors import ConfigError
 
@@ -43,7 +48,7 @@ class WeightingConfig(Section):
 
 
 class SearchConfig(Section):
-    """[recipe.search]: how recipe device_aware comes to the order of its criteria."""
+    """[recipe.search]: what clients are asked in recipes device_aware (which order?) and adaptive (which step?)."""
 
     orders: Orders = Field(
         "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
@@ -61,21 +66,68 @@ class SearchConfig(Section):
     tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
         0.01, description="weightings that differ by no more total variation count as one"
     )
-    judges: Annotated[int, Field(ge=2, strict=True)] | None = Field(
-        None, description="ask that many clients, drawn anew each round, and more while undecided; default: all"
+    judges: Annotated[int, Field(ge=2, strict=True)] | Literal["round"] | None = Field(
+        None,
+        description="ask that many clients, drawn anew each round (and more while an order is undecided), or "
+        "`round`: those that took part; default: all (device_aware), `round` (adaptive)",
     )
     confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.95, description="how sure judges must be that a candidate is worse, or is not"
     )
     among: tuple[WeightingConfig, ...] = Field(
-        (), description="ways to choose from instead of orders: tables with priority, score, normalise"
+        (), description="weightings to choose from instead of orders: tables with priority, score, normalise"
+    )
+
+    steps: tuple[tuple[float, float], ...] | None = Field(
+        None,
+        description="pairs [length, carry] to choose from: model + length * update + carry * last move; "
+        "default: none (device_aware), eight from bold to careful (adaptive)",
+    )
+    rungs: Annotated[int, Field(ge=1, strict=True)] | None = Field(
+        None,
+        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps`",
+    )
+    by: By | None = Field(None, description="judge by `accuracy` (default of device_aware) or `loss` (of adaptive)")
+    accept: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None,
+        description="the boldest candidate with this share of the best one's gain is taken: 0, not worse than before; "
+        "1, the best; default 0.5 (device_aware), 0.8 (adaptive)",
+    )
+    count: CountBy | None = Field(
+        None,
+        description="gains over all rows together, `mean` (default of device_aware), or the `median` of the "
+        "clients' own (of adaptive)",
     )
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
+        if self.steps is not None and not self.steps:
+            raise ValueError("steps has at least one pair [length, carry], for example [[1, 0.9], [1, 0]]; got none")
         if self.judges is None:
             refuse_idle(self, ("confidence",), "without judges: all clients are asked; set judges, or leave it out")
         return self
+
+    @property
+    def compares_gains(self) -> bool:
+        """Whether a key says so: then candidates are compared in one exchange instead of one after the other."""
+        keys = (self.steps, self.rungs, self.accept, self.count)
+        return any(key is not None for key in keys) or self.by == "loss" or self.judges == "round"
+
+    def backtracking(self, among: tuple[Weighting, ...]) -> Backtracking:
+        """The search for an order [DAFL, Alg. 1]."""
+        taken = self.model_dump(exclude={"among", "steps", "rungs", "by", "accept", "count"})
+        return Backtracking(**taken, among=among)
+
+    def boldest(self, among: Among, default: BoldestFirst) -> BoldestFirst:
+        """The search among steps and weightings; what is not given is as in `default`."""
+        keys = ("orders", "reference", "exchange", "confidence")
+        try:
+            refuse_idle(self, keys, "where candidates are compared by their gains, in one exchange; leave it out")
+        except ValueError as error:
+            raise ConfigError(f"recipe.search: {error}") from None
+        own = ("steps", "rungs", "by", "judges", "accept", "count")
+        given = {key: value for key in own if (value := getattr(self, key)) is not None}
+        return replace(default, **given, among=among, adjust_on=self.adjust_on, tolerance=self.tolerance)
 
 
 class GroupsConfig(Section):
@@ -144,10 +196,28 @@ class RecipeConfig(Section):
 
     name: str
     about: ClassVar[str]
+    cap: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        None, description="the most equal shares that one client may hold: 2.0; what is cut goes to the others"
+    )
+    cap_group: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="the share of the weight that all clients of one site may hold together, see task.sites"
+    )
+    claims: AnyClaims | None = Field(
+        None, description="how far clients are believed, by name or as a table, see [recipe.claims]; default: `as-told`"
+    )
 
     @abstractmethod
     def make(self) -> Recipe:
         """The recipe itself."""
+
+    def guarded(self, made: Recipe) -> Recipe:
+        """The recipe with the caps and the bounds of claims that were set in place of its own."""
+        return replace(
+            made,
+            cap=made.cap if self.cap is None else self.cap,
+            cap_group=made.cap_group if self.cap_group is None else self.cap_group,
+            claims=made.claims if self.claims is None else self.claims.make(),
+        )
 
 
 class OneModelConfig(RecipeConfig):
@@ -169,6 +239,13 @@ class FedAvgConfig(OneModelConfig):
         return recipes.fedavg()
 
 
+def _gated(server: ServerConfig, criterion: Criterion) -> Criterion:
+    """The criterion with the server's gate, also within a reputation."""
+    if isinstance(criterion, Reputation):
+        return replace(criterion, of=_gated(server, criterion.of))
+    return server.gated(criterion) if isinstance(criterion, Validated) else criterion
+
+
 class _Weighed(OneModelConfig):
     """The keys of recipes that score any criteria by any operator."""
 
@@ -188,12 +265,12 @@ class _Weighed(OneModelConfig):
         """Criteria in the order of their priority, with the server's merging and gate."""
         server = self.server or ServerConfig()
         criteria = find_priority(self.priority)
-        if self.server and not any(isinstance(criterion, Validated) for criterion in criteria):
+        gated = [_gated(server, criterion) for criterion in criteria]
+        if self.server and not Recipe(tuple(gated)).validated:
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
-        gated: list[Criterion] = [server.gated(c) if isinstance(c, Validated) else c for c in criteria]
         score = make_score(self.score, self.priority)
-        made = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
-        return replace(made, rho=server.rho)
+        recipe = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
+        return replace(recipe, rho=server.rho)
 
 
 class PrioritizedConfig(_Weighed):
@@ -203,18 +280,14 @@ class PrioritizedConfig(_Weighed):
     about = "PMCFL: several criteria in a priority order, any score"
 
 
-class DeviceAwareConfig(_Weighed):
-    """[recipe] of DAFL [DAFL, Alg. 1]."""
+class _Searching(_Weighed):
+    """The keys of recipes in which clients are asked."""
 
-    name: Literal["device_aware"] = "device_aware"
-    about = "DAFL: in each round the clients' accuracy decides on the order"
-    search: SearchConfig | None = Field(None, description="how to come to an order, see [recipe.search]")
+    search: SearchConfig | None = Field(None, description="what clients are asked, see [recipe.search]")
 
-    def make(self) -> Recipe:
-        """As `prioritized`, and a search over orders or other ways to weigh."""
-        search = self.search or SearchConfig()
-        among = tuple(self._weighting(way) for way in search.among)
-        return replace(super().make(), search=Backtracking(**search.model_dump(exclude={"among"}), among=among))
+    def _among(self) -> tuple[Weighting, ...]:
+        """The weightings to choose from, where they are named."""
+        return tuple(self._weighting(way) for way in self.search.among) if self.search else ()
 
     def _weighting(self, way: WeightingConfig) -> Weighting:
         priority = way.priority or self.priority
@@ -223,11 +296,42 @@ class DeviceAwareConfig(_Weighed):
         )
 
 
+class DeviceAwareConfig(_Searching):
+    """[recipe] of DAFL [DAFL, Alg. 1]."""
+
+    name: Literal["device_aware"] = "device_aware"
+    about = "DAFL: in each round the clients' accuracy decides on the order"
+
+    def make(self) -> Recipe:
+        """As `prioritized`, and a search over orders or other ways to weigh, and steps."""
+        search, among = self.search or SearchConfig(), self._among()
+        if not search.compares_gains:
+            return replace(super().make(), search=search.backtracking(among))
+        by_accuracy = BoldestFirst(by="accuracy", judges=None)
+        return replace(super().make(), search=search.boldest(among or "orders", by_accuracy))
+
+
+class AdaptiveConfig(_Searching):
+    """[recipe] whose step the clients judge."""
+
+    name: Literal["adaptive"] = "adaptive"
+    about = "clients judge by their loss how bold a step pays, round by round: nothing to tune"
+    priority: Names = Field(("DS",), description="criteria, most important first")
+    normalise: Normalise = Field(
+        "max", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+    )
+
+    def make(self) -> Recipe:
+        """As `prioritized`, and a search over steps."""
+        search = self.search or SearchConfig()
+        return replace(super().make(), search=search.boldest(self._among(), recipes.ADAPTIVE))
+
+
 class M2FConfig(RecipeConfig):
     """[recipe] of M2F [M2F]; its score is the product, its shares are the same for any way to normalise."""
 
     name: Literal["m2f"] = "m2f"
-    about = "M2F: own models, groups of like updates, rewards in proportion to quality"
+    about = "M2F: personal models, groups of like updates, rewards in proportion to quality"
     priority: Names = Field((), description="criteria to multiply; default: Participation, Computation, DataRatio")
     groups: GroupsConfig | None = Field(None, description="who is aggregated together, see [recipe.groups]")
     reward: RewardConfig | None = Field(None, description="what clients get back, see [recipe.reward]")
@@ -313,7 +417,14 @@ class AgnosticConfig(OneModelConfig):
 
 
 AnyRecipe: TypeAlias = Annotated[
-    FedAvgConfig | PrioritizedConfig | DeviceAwareConfig | M2FConfig | FedValConfig | QFFLConfig | AgnosticConfig,
+    FedAvgConfig
+    | PrioritizedConfig
+    | DeviceAwareConfig
+    | AdaptiveConfig
+    | M2FConfig
+    | FedValConfig
+    | QFFLConfig
+    | AgnosticConfig,
     Field(discriminator="name"),
     named("fedavg"),
 ]
@@ -325,7 +436,7 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its step."""
-    made = config.make()
+    """The recipe that a configuration names, with its caps, claims and step."""
+    recipe = config.guarded(config.make())
     step = config.step if isinstance(config, OneModelConfig) else None
-    return made if step is None else replace(made, step=step.make())
+    return recipe if step is None else replace(recipe, step=step.make())

@@ -1,23 +1,12 @@
-"""[train] and [run]: what a client does with a model, and for how long, with whom and from which seed all is run."""
+"""[run]: for how long, with whom and from which seed all is run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from fedmerit.config.sections import Count, NotNegative, Positive, Section
-
-
-class TrainConfig(Section):
-    """[train]: what a client does with the model it received."""
-
-    lr: Positive = Field(0.1, description="learning rate of local SGD")
-    epochs: Count = Field(5, description="passes over the client's rows")
-    batch: Count | Literal["full"] = Field("full", description="rows per step, or `full`")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of local SGD, reset each round")
-    weight_decay: NotNegative = Field(0.0, description="L2 penalty on the parameters")
-    prox: NotNegative = Field(0.0, description="FedProx mu: pull towards the received model")
+from fedmerit.config.sections import Count, Positive, Section
 
 
 def _twice(value: Any) -> Any:

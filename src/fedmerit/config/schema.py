@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.claims import CLAIMS
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -21,11 +22,12 @@ from fedmerit.config.recipes import (
     SearchConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig, TrainConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
+from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
 from fedmerit.errors import ConfigError
 
 __all__ = [
@@ -44,10 +46,12 @@ __all__ = [
     "TrainConfig",
     "check_options",
     "dump_config",
+    "flatten",
     "load_config",
     "make_config",
     "parse_value",
     "read_toml",
+    "set_values",
     "validate",
 ]
 
@@ -111,6 +115,9 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
+    "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
+    "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},
+    "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""
@@ -119,16 +126,32 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Apply overrides in their order.
 
-    Where one makes another choice (`recipe.name`, `recipe.score.name`, `task.partition`), keys of the file that do not
+    Where one makes another choice (`recipe.name`, `train.algorithm`, `task.partition`), keys of the file that do not
     go with it are dropped. Keys that are overridden stay, to be refused if they do not belong.
     """
-    changes = [_parse(text) for text in overrides]
+    set_values(values, [_parse(text) for text in overrides])
+
+
+def set_values(values: dict[str, Any], changes: Sequence[tuple[str, Any]]) -> None:
+    """Set keys such as `train.lr` in nested settings, in their order, with what `override` says of choices."""
     for key, value in dict(changes).items():
         if key in CHOICES:
             _choose(values, key, value)
-    for (key, value), text in zip(changes, overrides, strict=True):
+    for key, value in changes:
         *path, last = key.split(".")
-        _table(values, path, text)[last] = value
+        _table(values, path, key)[last] = value
+
+
+def flatten(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested settings by their full keys.
+
+    >>> flatten({"train": {"lr": 0.1, "batch": 8}})
+    {'train.lr': 0.1, 'train.batch': 8}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
+    return flat
 
 
 def parse_value(text: str) -> Any:
@@ -163,10 +186,10 @@ def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
         del table[name]
 
 
-def _table(values: dict[str, Any], path: Sequence[str], text: str) -> dict[str, Any]:
+def _table(values: dict[str, Any], path: Sequence[str], key: str) -> dict[str, Any]:
     node = values
     for part in path:
         node = node.setdefault(part, {})
         if not isinstance(node, dict):
-            raise ConfigError(f"--set {text!r}: {part!r} is a value, not a section")
+            raise ConfigError(f"cannot set {key}: {part!r} is a value, not a section")
     return node

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
 from fedmerit.errors import ConfigError
@@ -29,6 +36,11 @@ OF_KINDS = ("attribute", "against")
 """The options that planted kinds of clients take, whatever the partition."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
+
+
+def _spelt(value: Any) -> Any:
+    """True stands for `mean`, false for `none`."""
+    return {True: "mean", False: "none"}[value] if isinstance(value, bool) else value
 
 
 class TaskConfig(Section):
@@ -84,6 +96,18 @@ class TaskConfig(Section):
         0.0,
         description="share of each client's training rows kept for validation: "
         "what a search or an acceptance test asks about",
+    )
+    sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
+        {}, description="clients, by name or number, of each site, for recipe.cap_group; who is not listed is one alone"
+    )
+
+    centre: Annotated[Literal["none", "mean", "standard"], BeforeValidator(_spelt)] = Field(
+        "none",
+        description="`mean`: inputs minus the federation's mean, from sums that clients send once before round 1; "
+        "`standard`: also divided by its deviation",
+    )
+    invert: Annotated[bool, Field(strict=True)] = Field(
+        False, description="pictures as negatives, 255 - x: for ink on white paper"
     )
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.caps import apply_caps
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState, Weighting, distinct
-from fedmerit.core.steps import Aggregate
-from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model, Vector
+from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
+from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model
 from fedmerit.core.weights import Note, Weights, concat_groups, weigh
 
 ONE_WEIGHTING = Note("no-search", "search", "one criterion has one order: there is nothing to search for")
@@ -32,22 +33,39 @@ class Candidate:
 
 
 def make_candidates(
-    recipe: Recipe, cohort: Cohort, history: History, groups: Groups, state: SearchState, random: np.random.Generator
+    recipe: Recipe,
+    cohort: Cohort,
+    history: History,
+    groups: Groups,
+    state: SearchState,
+    random: np.random.Generator,
+    moved: bool = False,
 ) -> list[Candidate]:
-    """The recipe's weightings that differ in this round, in the order in which its search visits them."""
+    """The recipe's weightings that differ in this round, in the order in which its search visits them.
+
+    `moved`: whether a step has a last move to carry on; in the first round it has none.
+    """
     if not cohort.ids:
         return []
     search, own, weightings = recipe.search, recipe.weighting, recipe.weightings
     visited = search.visit(weightings.get(state.weighting or "", own), tuple(weightings.values()), random)
     labels = [weighting.label(own) for weighting in visited]
-    earned = [earn(recipe, cohort, history, groups, weighting) for weighting in visited]
+    unstepped = {weighting: replace(weighting, step=None) for weighting in visited}
+    weights_of = {one: earn(recipe, cohort, history, groups, one) for one in dict.fromkeys(unstepped.values())}
+    earned = [weights_of[unstepped[weighting]] for weighting in visited]
     if search.asks is not None and len(weightings) == 1:
         earned[0] = replace(earned[0], notes=(*earned[0].notes, ONE_WEIGHTING))
-    same = distinct([weights.weights for weights in earned], search.tolerance)
+    steps = [_effect(weighting.step, moved) for weighting in visited]
+    same = distinct([weights.weights for weights in earned], search.tolerance, steps)
     return [
         Candidate(visited[i], labels[i], earned[i], tuple(labels[j] for j, first in enumerate(same) if first == i != j))
         for i in sorted(set(same))
     ]
+
+
+def _effect(step: HeavyBall | None, moved: bool) -> HeavyBall | None:
+    """The step as far as it counts in this round."""
+    return step if step is None or moved else replace(step, carry=0.0)
 
 
 def table(recipe: Recipe, cohort: Cohort, history: History) -> Matrix:
@@ -66,18 +84,22 @@ def earn(
 
 
 def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting) -> Weights:
-    """Criteria -> normalised table -> scores -> weights."""
+    """Criteria -> normalised table -> scores -> weights -> cap."""
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
-    return weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    return apply_caps(earned, recipe.cap, recipe.cap_group, cohort.facts)
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """What a search learned of a candidate: the clients' accuracy, and in which exchange; None where nobody was."""
+    """What a search learned of a candidate, and in which exchange; None where nobody was asked.
+
+    `quality` is the accuracy of the clients that were asked, or their mean loss where the search goes by loss.
+    """
 
     weighting: str
     same: tuple[str, ...]
@@ -90,10 +112,10 @@ class CandidateResult:
 class Aggregation:
     """The candidate taken and the model it gives; what was tried for it, and what that asked of the clients.
 
-    `evaluations` are the models that went out, `tests` how often a client tested one. Without a candidate nobody could
-    be weighed, and the model is the old one. `evaluation` is that of the model on all test rows, where the search came
-    to know it. `aggregates` has a row per group where clients have personal models, and the model stays as it is.
-    `parts` is what the server's step remembers.
+    `evaluations` are the models tested, `tests` how often a client tested one, `bytes_down` what went out for it.
+    Without a candidate nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
+    test rows, where the search came to know it. `aggregates` has a row per group where clients have personal models,
+    and the model stays as it is. `parts` is what the step remembers.
     """
 
     candidate: Candidate | None
@@ -107,6 +129,7 @@ class Aggregation:
     evaluation: Evaluation | None = None
     aggregates: NDArray[np.float32] | None = None
     parts: Mapping[str, Model] = field(default_factory=dict)
+    bytes_down: int = 0
 
 
 def aggregate(
@@ -128,22 +151,33 @@ def aggregate(
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 
-    def step(update: Model, weights: Vector) -> tuple[Model, Mapping[str, Model]]:
-        aggregate = Aggregate(update, float(weights @ np.square(updates.norms)))
-        return recipe.step(model, aggregate, parts, cohort.index)
+    def step(candidate: Candidate, update: Model) -> tuple[Model, Mapping[str, Model]]:
+        aggregate = Aggregate(update, float(candidate.weights.weights @ np.square(updates.norms)))
+        return (candidate.weighting.step or recipe.step)(model, aggregate, parts, cohort.index)
 
     if recipe.personal:
         rows = updates.combine(groups.spread(candidates[0].weights.weights))
         return Aggregation(candidates[0], model, state, aggregates=rows)
     if search.asks is None:
-        weights = candidates[0].weights.weights
-        stepped, remembered = step(updates.combine(weights), weights)
+        stepped, remembered = step(candidates[0], updates.combine(candidates[0].weights.weights))
         return Aggregation(candidates[0], stepped, state, parts=remembered)
-    weightings = np.stack([candidate.weights.weights for candidate in candidates])
-    panel = Panel(judges, search.asks, model, updates, weightings, random, lambda *made: step(*made)[0])
+    steps = [candidate.weighting.step or recipe.step for candidate in candidates]
+    linear = [pair for one in steps if (pair := coefficients_of(one)) is not None]
+    panel = Panel(
+        judges,
+        search.asks,
+        model,
+        np.stack([candidate.weights.weights for candidate in candidates]),
+        updates.combine,
+        random,
+        took_part=cohort.ids,
+        step=lambda place, update: step(candidates[place], update)[0],
+        coefficients=linear if len(linear) == len(steps) else None,
+        move=parts.get("move"),
+    )
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]
-    stepped, remembered = step(panel.update(choice.place), weightings[choice.place])
+    stepped, remembered = step(chosen, panel.update(choice.place))
     return Aggregation(
         chosen,
         stepped,
@@ -155,10 +189,11 @@ def aggregate(
         panel.seconds,
         panel.evaluations[choice.place] if choice.quality is not None and search.asks == "test" else None,
         parts=remembered,
+        bytes_down=panel.bytes_down,
     )
 
 
 def _result(panel: Panel, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:
     asked = panel.evaluations.get(place)
-    quality = None if asked is None else asked.accuracy
+    quality = None if asked is None else asked.accuracy if asked.losses is None else asked.loss
     return CandidateResult(candidate.label, candidate.same, quality, panel.exchange_of.get(place), chosen)

@@ -29,7 +29,7 @@ def check(
 ) -> tuple[Cohort, dict[ClientId, str]]:
     """The clients that can be scored, and for every other one the reason why it is left out of the round.
 
-    An update must be finite and as long as the model (`length`); each fact must lie in its range.
+    An update must be finite and as long as the model (`length`), vectors beside it finite; each fact in its range.
     """
     left_out = dict(replies.failed)
     wanted = [fact for fact in map(find_fact, required_facts) if fact.source == "client"]
@@ -37,6 +37,10 @@ def check(
         reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, wanted, limits)
         if reason:
             left_out[client] = reason
+    for name, rows in replies.extras.items():
+        for client, norm in zip(replies.ids, rows.norms, strict=True):
+            if not math.isfinite(norm):
+                left_out.setdefault(client, f"{name} holds NaN, infinity or values too large to square")
     places = np.array([place for place, client in enumerate(replies.ids) if client not in left_out], dtype=np.intp)
     kept = [replies.facts[place] for place in places]
     columns = {fact.name: np.array([facts[fact.name] for facts in kept], dtype=np.float64) for fact in wanted}

@@ -1,36 +1,30 @@
 """Criteria: one value per client and round, finite, not negative, higher is better.
 
 A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME` and `validated:OBJECTIVE` are families that `find_criterion` makes.
+that configuration can name; `attribute:NAME`, `validated:OBJECTIVE` and `reputation:CRITERION` are families that
+`find_criterion` makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LOSS, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.consistency import Consistency
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
 
 SHORTEST = 1e-9
 """Seconds; a clock may stand still between two looks at it."""
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact by which gates open: the accuracy of the client's model on the server's rows."""
-
-
-class Family(StrEnum):
-    """What a criterion speaks about: the four families that the papers name."""
-
-    DATA = "data"
-    MODEL = "model"
-    TRUST = "trust"
-    TARGET = "target"
 
 
 class Criterion(Protocol):
@@ -208,7 +202,8 @@ class Computation:
         """Quicker clients get more."""
         fact = cohort.facts[self.time]
         taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
-        return np.asarray(taken.max() / taken)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +266,8 @@ class LossPower:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Larger losses, larger values."""
-        return np.asarray(cohort.facts[LOSS] ** self.q)
+        with np.errstate(over="ignore"):
+            return np.minimum(cohort.facts[LOSS] ** self.q, LARGEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,8 +283,10 @@ class Agnostic:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """In proportion to the largest of the round, which keeps it finite."""
-        so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
-        return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
+        with np.errstate(over="ignore"):
+            so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
+            so_far = np.minimum(so_far, LARGEST)
+            return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
 COMPUTATION = Computation()
@@ -303,18 +301,22 @@ _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
+    Consistency(),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name; `attribute:NAME` makes one for any attribute, `validated:NAME` for any objective."""
+    """The criterion of that name, also of a family: `attribute:NAME`, `validated:OBJECTIVE`, `reputation:CRITERION`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
+    if name.startswith(REPUTATION):
+        return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        raise UnknownName("criterion", name, [*CRITERIA, f"{ATTRIBUTE}NAME", *_validated_names()])
+        families = (f"{ATTRIBUTE}NAME", *_validated_names(), f"{REPUTATION}CRITERION")
+        raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 
 

@@ -1,7 +1,7 @@
 """Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
 
 `FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
-print it. `attribute:NAME` and `validated:OBJECTIVE` are families; `find_fact` makes their members.
+print it. `attribute:NAME`, `validated:OBJECTIVE` and `claimed:FACT` are families; `find_fact` makes their members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
 VALIDATED = "validated:"
+CLAIMED = "claimed:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
+SITE, ANCHOR = "site", "anchor"
+LARGEST = sys.float_info.max
+"""What a value made of claims counts as where it is too large for a number: no claim may end a round."""
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -50,7 +54,7 @@ class Fact:
         """Why this claim is not believed, or None; `most` is a limit that the federation states."""
         if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
             return f"fact {self.name} is missing or not a number: {value!r:.80}"
-        if not 0 <= value <= sys.float_info.max:
+        if not 0 <= value <= LARGEST:
             return f"fact {self.name} must be finite and >= 0: {value!r:.80}"
         high = min((limit for limit in (self.high, most) if limit is not None), default=None)
         if high is not None and not self.low <= value <= high:
@@ -107,6 +111,8 @@ _ALL = (
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
+    Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
+    Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)
@@ -124,6 +130,8 @@ def find_fact(name: str) -> Fact:
         return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
     if name.startswith(VALIDATED):
         return Fact(name, "what the server measured of the client's model", high=1, source="server")
+    if name.startswith(CLAIMED):
+        return Fact(name, "what clients said where other values counted, see `recipe.claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report by themselves")
 
 
@@ -143,9 +151,9 @@ def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, fl
 
 
 def _measure(samples: Samples, name: str) -> float:
-    found = find_fact(name).measure
-    if found is not None:
-        return found(samples)
+    measured = find_fact(name).measure
+    if measured is not None:
+        return measured(samples)
     if name in OF_TRAINING:
         return 0.0  # measured without training: nothing was done
     raise UnknownName("fact", name, [*(one.name for one in _ALL if one.source == "client"), f"{ATTRIBUTE}NAME"])

@@ -12,8 +12,18 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.centring import Centre, SummingClients
 from fedmerit.core.check import Limits
-from fedmerit.core.learner import LayeredLearner, Learner, NamedLearner, NamedTensors, ProbabilisticLearner
+from fedmerit.core.controls import Control
+from fedmerit.core.learner import (
+    ControlledLearner,
+    LayeredLearner,
+    Learner,
+    NamedLearner,
+    NamedTensors,
+    ProbabilisticLearner,
+    ScheduledLearner,
+)
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -27,6 +37,7 @@ from fedmerit.core.types import (
     SplitName,
     Verdict,
 )
+from fedmerit.errors import ConfigError
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Ask models about the server's own rows."""
@@ -39,7 +50,9 @@ class Server:
     names    what people call the clients; client i is the i-th
     rows     rows to score models on; None where the server has none
     limits   the most that a client may claim, by fact: what the federation knows of it
+    centre   how inputs are centred before round 1, see `core.centring`; None where they are left as they are
     faster   another way to ask models about `rows` with the same answers, for example on several cores
+    sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -52,16 +65,42 @@ class Server:
     learner: Learner
     rows: Samples | None = None
     limits: Limits = field(default_factory=dict)
+    centre: Centre | None = None
     faster: Predict | None = None
+    sites: tuple[str, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""
         return self.learner.start(seed)
 
-    def layers(self) -> Sequence[int]:
-        """The lengths of the model's layers, in its order; one layer where the learner does not know."""
+    def layers(self, length: int | None = None) -> Sequence[int]:
+        """The lengths of the model's layers, in its order; one layer where the learner does not know.
+
+        Of a model that is longer (`length`), the rest is a layer: what its inputs are centred by.
+        """
         learner = self.learner
-        return learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+        known = learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+        rest = 0 if length is None else length - sum(known)
+        return (*known, rest) if rest else known
+
+    @property
+    def control(self) -> Control | None:
+        """What the server sends and keeps for clients beside the model; most learners need nothing."""
+        return self.learner.control if isinstance(self.learner, ControlledLearner) else None
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The clients' learning rate in a round, of so many; None where it is as the learner is set up."""
+        return self.learner.rate(index, rounds) if isinstance(self.learner, ScheduledLearner) else None
+
+    def site_numbers(self) -> dict[ClientId, float]:
+        """Each client's site as a number, in the order in which sites first occur."""
+        if len(self.sites) != len(self.names):
+            raise ConfigError(
+                f"recipe.cap_group needs the site of each of {len(self.names)} clients, and {len(self.sites)} are "
+                "known; set task.sites, for example {north = [0, 1], south = [2]}, or give Federation its `sites`"
+            )
+        numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
+        return {client: numbers[site] for client, site in enumerate(self.sites)}
 
     def name_tensors(self, model: Model) -> NamedTensors | None:
         """The model's tensors by the names of its library; None where the learner does not know them."""
@@ -91,13 +130,21 @@ def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Pr
 class Judges(Protocol):
     """Clients that test models."""
 
-    def judges(self) -> int:
-        """How many there are to ask."""
+    def judges(self) -> Sequence[ClientId]:
+        """Those there are to ask."""
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
-        """Test one or several models on the rows of every client, or of some, in one exchange."""
+        """Test one or several models on the rows of every client, or of some, in one exchange; with `losses` too.
+
+        Models that are `Mixtures` travel as the vectors that they are made of.
+        """
 
 
 class PersonalClients(Protocol):
@@ -112,7 +159,7 @@ class PersonalClients(Protocol):
         """Each client tests its personal model on its rows; who has none, this one."""
 
 
-class Fleet(Judges, PersonalClients, Protocol):
+class Fleet(Judges, PersonalClients, SummingClients, Protocol):
     """The clients, wherever they are. A client that fails is named in the replies; it never ends the round.
 
     `run_on` plays a configuration on any fleet.

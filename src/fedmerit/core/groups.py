@@ -107,7 +107,7 @@ class ByCosine:
     - `constant`: at that distance.
 
     `over`: distances of this `round` alone (the paper), or the mean of `all` rounds in which two clients met. As
-    clients with their own models learn, their updates become noise, and the mean still knows who is like whom.
+    clients with personal models learn, their updates become noise, and the mean still knows who is like whom.
 
     Clients whose update is zero point nowhere: they form a group of their own.
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import Model, Samples
+
+if TYPE_CHECKING:
+    from fedmerit.core.centring import Centring
+    from fedmerit.core.controls import Control
 
 
 class Learner(Protocol):
@@ -69,6 +73,26 @@ class ProbabilisticLearner(Learner, Protocol):
         """The probability of each class for each row: (rows, classes), where each row sums to 1."""
 
 
+LEAST_PROBABILITY = 1e-12
+"""So that one row that a model is sure to get wrong does not make a loss infinite."""
+
+LOSS_UNIT = 2.0**-20
+"""Losses of rows are counted in this unit: sums of whole numbers are the same in any order and on any fleet."""
+
+MOST_LOSS = 28.0
+"""Above the largest loss of a row, -log(LEAST_PROBABILITY)."""
+
+
+def row_losses(probabilities: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Cross-entropy -log p_y of each row, in units of 2^-20.
+
+    >>> (row_losses(np.array([[0.5, 0.5], [1.0, 0.0]], np.float32), np.array([0, 0])) * LOSS_UNIT).round(4).tolist()
+    [0.6931, 0.0]
+    """
+    chosen = probabilities[np.arange(len(y)), y].astype(np.float64)
+    return np.rint(-np.log(np.maximum(chosen, LEAST_PROBABILITY)) / LOSS_UNIT).astype(np.int32)
+
+
 @runtime_checkable
 class LayeredLearner(Learner, Protocol):
     """A learner that knows the layers of its model, for rewards in each layer."""
@@ -100,6 +124,14 @@ class NamedLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class CentredLearner(Learner, Protocol):
+    """A learner whose models may carry the mean of the inputs, which it then takes off whatever it is shown."""
+
+    def centred(self, model: Model, centring: Centring) -> Model:
+        """The model with this centring in it: a vector that may be longer, whose further values training leaves."""
+
+
+@runtime_checkable
 class ExtrasLearner(Learner, Protocol):
     """A learner that receives named vectors beside the model and sends some back: control variates, gradients."""
 
@@ -111,3 +143,23 @@ class ExtrasLearner(Learner, Protocol):
         self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
     ) -> tuple[Model, Mapping[str, Model]]:
         """As `train`, with the vectors that came along; the trained model, and the vectors to send back."""
+
+
+@runtime_checkable
+class ControlledLearner(ExtrasLearner, Protocol):
+    """A learner that says what its extra vectors are made of: SCAFFOLD, FedDyn."""
+
+    @property
+    def control(self) -> Control | None:
+        """What the server does for it; None where it does nothing."""
+
+
+@runtime_checkable
+class ScheduledLearner(Learner, Protocol):
+    """A learner whose learning rate may differ from round to round."""
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The learning rate of a round, of so many; None where it is always the same."""
+
+    def at_rate(self, lr: float) -> Learner:
+        """The same learner with this learning rate."""

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.fleet import Judges
+from fedmerit.core.mixtures import Mixtures, model_bytes
 from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
-from fedmerit.core.updates import Updates
 
 AT_ONCE = 8
-"""Models per exchange; also how many are made in one pass, so that their bits do not depend on who is asked when."""
+"""Weightings per exchange; also how many are made in one pass, so that their bits do not depend on who is asked when.
+"""
 
 
 class Panel:
-    """The candidates of one round, what a step makes of each weighting of the updates, and the clients that judge them.
+    """The candidates of one round, each a weighting of the updates and a step along it, and the clients that judge.
 
-    `step` gives the model of an aggregate of the updates under these weights; without it that is `model` + aggregate.
-    `turn` is the order in which clients are asked, drawn anew each round. What they answered is in `evaluations`, by
-    candidate, and in `before`, of the model before the round where that was asked for.
+    judges      the clients; `turn` is the order in which they are asked, drawn anew each round
+    took_part   those whose updates are weighed
+    weightings  (k, n): the weights of each candidate; several candidates may share them
+    combine     weightings of the updates -> their aggregates
+    step        the model of a candidate's aggregate; where a step is a sum of the aggregate and the `move` of the last
+                round, `coefficients` has the two numbers instead, and clients build the models themselves
+
+    What the clients answered is in `evaluations`, by candidate, and in `before`, of the model before the round where
+    that was asked for.
     """
 
     def __init__(
@@ -29,51 +36,62 @@ class Panel:
         judges: Judges,
         on: SplitName,
         model: Model,
-        updates: Updates,
         weightings: NDArray[np.float64],
+        combine: Callable[[NDArray[np.float64]], NDArray[np.float32]],
         random: np.random.Generator,
-        step: Callable[[Model, Vector], Model] | None = None,
+        *,
+        took_part: Sequence[ClientId] = (),
+        step: Callable[[int, Model], Model] | None = None,
+        coefficients: Sequence[tuple[float, float]] | None = None,
+        move: Model | None = None,
     ) -> None:
         self._judges, self._on, self._start = judges, on, model
-        self._updates, self._weightings = updates, weightings
-        self._step = step or (lambda update, weights: model + update)
+        self._combine, self._step, self._move = combine, step, move
+        self._coefficients = [(1.0, 0.0)] * len(weightings) if coefficients is None and step is None else coefficients
+        self._rows, self._row_of = _each_once(weightings)
         self._pass: tuple[int, NDArray[np.float32]] | None = None
-        self.turn: Sequence[ClientId] = random.permutation(judges.judges()).tolist()
+        everybody = judges.judges()
+        self.turn: Sequence[ClientId] = [everybody[place] for place in random.permutation(len(everybody))]
+        self.took_part = took_part
         self.before: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
         self.exchange_of: dict[int, int] = {}
-        self.exchanges = self.models_sent = self.tests = 0
+        self.exchanges = self.models_sent = self.tests = self.bytes_down = 0
         self.seconds = 0.0
 
     def __len__(self) -> int:
-        return len(self._weightings)
+        return len(self._row_of)
 
     def update(self, place: int) -> Model:
-        """A candidate's aggregate of the updates; all candidates of a pass are made together."""
-        number = place // AT_ONCE
+        """A candidate's aggregate of the updates; all weightings of a pass are made together."""
+        number, row = divmod(self._row_of[place], AT_ONCE)
         if self._pass is None or self._pass[0] != number:
-            rows = self._weightings[number * AT_ONCE : (number + 1) * AT_ONCE]
-            self._pass = number, self._updates.combine(rows)
-        return self._pass[1][place % AT_ONCE]  # type: ignore[no-any-return]
+            self._pass = number, self._combine(self._rows[number * AT_ONCE : (number + 1) * AT_ONCE])
+        return self._pass[1][row]  # type: ignore[no-any-return]
 
-    def model(self, place: int) -> Model:
-        """A candidate's model."""
-        return self._step(self.update(place), self._weightings[place])
-
-    def ask(self, places: Sequence[int], clients: Sequence[ClientId] | None = None, *, before: bool = False) -> None:
+    def ask(
+        self,
+        places: Sequence[int],
+        clients: Sequence[ClientId] | None = None,
+        *,
+        before: bool = False,
+        losses: bool = False,
+    ) -> None:
         """Ask these clients, or all, about these candidates; and about the model `before` the round where wanted.
 
-        Answers are added to those that other clients gave earlier.
+        With `losses` they also answer how large the loss on their rows is. Answers are added to those that other
+        clients gave earlier.
         """
-        for start in range(0, len(places), AT_ONCE):
-            some = places[start : start + AT_ONCE]
-            models = [self.model(place) for place in some] + ([self._start] if before else [])
+        for some in self._exchanges(places):
+            models = self._models(some, before)
             begun = perf_counter()
-            answers = self._judges.evaluate(models, self._on, clients)
+            answers = self._judges.evaluate(models, self._on, clients, losses=losses)
+            asked = len(self.turn if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1
             self.models_sent += len(models)
-            self.tests += len(models) * len(self.turn if clients is None else clients)
+            self.tests += len(models) * asked
+            self.bytes_down += model_bytes(models) * asked
             if before:
                 self.before = _joined(self.before, answers[-1])
                 before = False
@@ -81,9 +99,48 @@ class Panel:
                 self.evaluations[place] = _joined(self.evaluations.get(place), evaluation)
                 self.exchange_of.setdefault(place, self.exchanges)
 
+    def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
+        """The candidates in their order, as many together as have at most AT_ONCE weightings."""
+        some: list[int] = []
+        for place in places:
+            if len({self._row_of[one] for one in (*some, place)}) > AT_ONCE:
+                yield some
+                some = []
+            some.append(place)
+        if some:
+            yield some
+
+    def _models(self, places: Sequence[int], before: bool) -> Sequence[Model]:
+        """The candidates' models, then the one before the round where wanted."""
+        if self._coefficients is None:
+            assert self._step is not None  # one of the two is given
+            return [self._step(place, self.update(place)) for place in places] + [self._start] * before
+        rows = list(dict.fromkeys(self._row_of[place] for place in places))
+        first = {row: next(place for place in places if self._row_of[place] == row) for row in rows}
+        moves = () if self._move is None else (self._move,)
+        coefficients = []
+        for place in places:
+            length, carry = self._coefficients[place]
+            along = tuple(length if self._row_of[place] == row else 0.0 for row in rows)
+            coefficients.append((*along, *([carry] * len(moves))))
+        coefficients += [(0.0,) * (len(rows) + len(moves))] * before
+        basis = (*(self.update(first[row]) for row in rows), *moves)
+        return Mixtures(self._start, basis, tuple(coefficients))
+
+
+def _each_once(weightings: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
+    """The different rows in the order in which they come, and the row of each candidate."""
+    numbers: dict[bytes, int] = {}
+    row_of = [numbers.setdefault(row.tobytes(), len(numbers)) for row in weightings]
+    firsts = [row_of.index(number) for number in range(len(numbers))]
+    return weightings[firsts], row_of
+
 
 def _joined(earlier: Evaluation | None, answers: Evaluation) -> Evaluation:
     """Answers of other clients added to those that there are."""
     if earlier is None:
         return answers
-    return Evaluation(earlier.correct + answers.correct, earlier.sizes + answers.sizes)
+    losses: Vector | None = None
+    if earlier.losses is not None and answers.losses is not None:
+        losses = earlier.losses + answers.losses
+    return Evaluation(earlier.correct + answers.correct, earlier.sizes + answers.sizes, losses)

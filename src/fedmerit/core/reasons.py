@@ -97,7 +97,7 @@ class Change:
 class Reason:
     """Why one client of a round has its weight.
 
-    weight      what the rule gives; `kept` is what the client got, which a cap or another later stage may have changed
+    weight      what the rule gives; `kept` is what the client got, which a cap may have changed
     place       1 for the heaviest of `clients`
     decided     the criterion that moves the weight most in its direction, above or below an equal share; where none
                 does, the one that moves it most at all; None where no criterion moves it
@@ -169,15 +169,22 @@ class Reason:
         told = [self.sentence(name, of)]
         if self.decided is not None and not self.zero:
             alike = next(part.alike for part in self.parts if part.name == self.decided)
-            told.append(
-                f"{capital(spelt_out(self.decided))} decided: if all had its value, it would be {percent(alike)}."
-            )
+            would = f"it would be {percent(alike)}{self._before}"
+            told.append(f"{capital(spelt_out(self.decided))} decided: if all had its value, {would}.")
         told.append(f"Score: {self.arithmetic}.")
         if abs(self.kept - self.weight) > NEAR:
-            told.append(f"The score alone gives {percent(self.weight)}; what follows it made {percent(self.kept)}.")
+            cut = f"was cut by the cap to {percent(self.kept)}"
+            grew = f"grew to {percent(self.kept)} with its part of what the cap cut from others"
+            told.append(f"Its score earned {percent(self.weight)}, which {cut if self.kept < self.weight else grew}.")
         if self.changes:
-            told.append(f"It would get {'; '.join(f'{percent(one.weight)} {one.words}' for one in self.changes)}.")
+            would = "; ".join(f"{percent(one.weight)} {one.words}" for one in self.changes)
+            told.append(f"It would get {would}{self._before}.")
         return told
+
+    @property
+    def _before(self) -> str:
+        """Where a cap changed the weight: what is told of other weights is told of them before the cap."""
+        return " before the cap" if abs(self.kept - self.weight) > NEAR else ""
 
     @property
     def arithmetic(self) -> str:

@@ -11,7 +11,11 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
+from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -26,10 +30,11 @@ from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
-from fedmerit.core.search import Backtracking, Fixed, Weighting
-from fedmerit.core.steps import Adagrad, Adam, Extrapolated, Momentum, Plain, Yogi
+from fedmerit.core.search import Fixed, Weighting
+from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
 from fedmerit.errors import DataError
 
 KIND = "is"
@@ -39,8 +44,9 @@ PARTS: Mapping[str, type] = MappingProxyType(
     {
         part.__name__: part
         for part in (
-            *(Recipe, Weighting, Fixed, Backtracking, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Plain, Momentum, Adam, Yogi, Adagrad, Extrapolated),
+            *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(Claims, Consistency, Reputation),
+            *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
@@ -81,6 +87,20 @@ def part_text(text: str) -> str:
         return repr(part_from_json(text))
     except DataError:
         return text
+
+
+def judged_by(text: str | None) -> str:
+    """By what the search of a recipe that is kept as JSON judges candidates: `accuracy` or `loss`.
+
+    >>> judged_by('{"is": "Recipe", "search": {"is": "BoldestFirst", "by": "loss"}}')
+    'loss'
+    """
+    try:
+        search = json.loads(text or "{}").get("search")
+    except (ValueError, AttributeError):
+        search = None
+    by = search.get("by") if isinstance(search, dict) else None
+    return "loss" if by == "loss" else "accuracy"
 
 
 def _plain(value: Any) -> Any:

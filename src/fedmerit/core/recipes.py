@@ -8,6 +8,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.boldest import STEPS, BoldestFirst
+from fedmerit.core.caps import check_caps
+from fedmerit.core.claims import Claims
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -18,13 +23,14 @@ from fedmerit.core.criteria import (
     LossPower,
     Validated,
 )
-from fedmerit.core.facts import SAMPLES, find_fact
+from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
+from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
-from fedmerit.core.search import Backtracking, Fixed, Search, Weighting
+from fedmerit.core.search import Fixed, Search, Weighting
 from fedmerit.core.steps import Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
@@ -34,6 +40,7 @@ Rho: TypeAlias = float | Literal["1/K"]
 PRIORITIZED = Prioritized()
 FIXED = Fixed()
 BACKTRACKING = Backtracking()
+ADAPTIVE = BoldestFirst(STEPS, accept=0.8, count="median")
 ONE_GROUP = OneGroup()
 BY_COSINE = ByCosine()
 WHOLE = Whole()
@@ -58,6 +65,9 @@ class Recipe:
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
+    cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
+    cap_group   the share of the weight that all clients of one site may hold together; None: no cap
+    claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -76,6 +86,9 @@ class Recipe:
     initial: float = 0.0
     rho: Rho = 0.5
     step: Step = PLAIN_STEP
+    cap: float | None = None
+    cap_group: float | None = None
+    claims: Claims | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -85,6 +98,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        check_caps(self.cap, self.cap_group)
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -96,6 +110,10 @@ class Recipe:
         if self.personal and self.step != PLAIN_STEP:
             raise ConfigError(
                 "a step moves the one model, and here each client has a personal one; leave out the step, or personal"
+            )
+        if self.step != PLAIN_STEP and any(weighting.step for weighting in self.weightings.values()):
+            raise ConfigError(
+                "the search tries steps of its own, which stand in place of the recipe's; leave out one of the two"
             )
         if self.personal and self.search.asks is not None:
             raise ConfigError("a search tries models on all clients, and here each has its own; use the fixed order")
@@ -137,14 +155,37 @@ class Recipe:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The facts its criteria read; samples always, since empty clients are left out."""
+        """The facts its criteria read; samples always, since empty clients are left out; the capped sites."""
         facts = [SAMPLES, *(fact for criterion in self.criteria for fact in criterion.required_facts)]
+        facts += [SITE] if self.cap_group is not None else []
         return tuple(dict.fromkeys(facts))
+
+    @property
+    def remembered_facts(self) -> tuple[str, ...]:
+        """The facts that the history keeps of each client."""
+        reputations = tuple(one.name for one in self.criteria if isinstance(one, Reputation))
+        return (*(self.client_facts if self.claims else ()), *reputations)
 
     @property
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
-        return tuple(criterion for criterion in self.criteria if isinstance(criterion, Validated))
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def observed(self) -> tuple[Consistency | Reputation, ...]:
+        """The criteria whose values are facts of the round, kept with it; each after what it is made of."""
+        return tuple(criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation))
+
+    @property
+    def _inner(self) -> tuple[Criterion, ...]:
+        """The criteria and those that they are made of, innermost first, each once."""
+        found: dict[str, Criterion] = {}
+        for criterion in self.criteria:
+            layers = [criterion]
+            while isinstance(layers[0], Reputation):
+                layers.insert(0, layers[0].of)
+            found |= {one.name: one for one in layers if one.name not in found}
+        return tuple(found.values())
 
     @property
     def client_facts(self) -> tuple[str, ...]:
@@ -192,6 +233,25 @@ def device_aware(
     ['DS > LD', 'LD > DS']
     """
     return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
+
+
+def adaptive(
+    *criteria: Criterion,
+    search: BoldestFirst = ADAPTIVE,
+    score: Score = PRIORITIZED,
+    normalise: Normalise = "max",
+    when_zero: WhenZero = "samples",
+) -> Recipe:
+    """As `prioritized`, and clients judge in each round how bold a step along the aggregate pays; no length to tune.
+
+    criteria    in the order of their priority; none: dataset size
+    search      the steps to choose from, who judges them and by what
+
+    >>> from fedmerit import DS
+    >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
+    ('loss', 8)
+    """
+    return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
 
 
 def m2f(
@@ -243,10 +303,10 @@ def fedval(
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
     """
-    found = [find_objective(one) if isinstance(one, str) else one for one in objectives]
-    score: Score = WeightedMean(shares_of(gamma, len(found)))
+    validated = [find_objective(one) if isinstance(one, str) else one for one in objectives]
+    score: Score = WeightedMean(shares_of(gamma, len(validated)))
     return Recipe(
-        criteria=tuple(Validated(objective) for objective in found),
+        criteria=tuple(Validated(objective) for objective in validated),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
         when_zero="uniform",

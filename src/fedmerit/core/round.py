@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> validate -> group -> weigh -> search -> aggregate -> step
-           -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> observe -> group -> weigh -> search -> aggregate
+           -> step -> control -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -15,8 +15,10 @@ import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict
+from fedmerit.core.claims import bound_claims
+from fedmerit.core.controls import Control, apply_control
+from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
@@ -24,7 +26,7 @@ from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, audit, validate
+from fedmerit.core.validation import Audit, audit, observe, validate
 
 
 def play(
@@ -36,11 +38,16 @@ def play(
     seed: int,
     evaluate: bool,
     objectives: Sequence[Objective] = (),
+    rounds: int | None = None,
 ) -> tuple[State, Record]:
-    """One round: the state after it, and what it did. `objectives` are audited where it evaluates."""
+    """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates."""
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
     chosen = selection(index, len(server.names), seed)
-    downloads = {client: Download(state.model, recipe.personal, epochs) for client, epochs in chosen.items()}
+    control, lr = server.control, server.rate(index, rounds)
+    extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
+    downloads = {
+        client: Download(state.model, recipe.personal, epochs, extras[client], lr) for client, epochs in chosen.items()
+    }
     replies = fleet.train(index, downloads, recipe.client_facts, seed)
     clock.lap("train")
 
@@ -51,9 +58,11 @@ def play(
         judges=fleet,
         predict=server.predict,
         limits=server.limits,
-        known=server_facts(recipe, chosen, replies),
+        known=server_facts(recipe, chosen, replies, server),
         personal=fleet,
-        layers=server.layers() if recipe.personal else (),
+        layers=server.layers(len(state.model)) if recipe.personal else (),
+        control=control,
+        clients=len(server.names),
         seed=seed,
         clock=clock,
     )
@@ -62,12 +71,11 @@ def play(
     audited: Audit = NOTHING
     if evaluate:
         model = settled.state.model
-        evaluation = settled.aggregation.evaluation or (
-            fleet.evaluate_personal(model) if recipe.personal else fleet.evaluate([model])[0]
-        )
+        evaluation = settled.aggregation.evaluation if model is settled.aggregation.model else None
+        evaluation = evaluation or (fleet.evaluate_personal(model) if recipe.personal else fleet.evaluate([model])[0])
         audited = audit(objectives, model, fleet, personal=recipe.personal is not None)
     clock.lap("evaluate")
-    down = replies.bytes_down + settled.rewards.nbytes
+    down = replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
     return settled.state, make_record(recipe, settled, evaluation, down, replies.bytes_up, clock, audited)
 
 
@@ -82,6 +90,8 @@ def settle(
     known: Known = NOTHING,
     personal: PersonalClients | None = None,
     layers: Sequence[int] = (),
+    control: Control | None = None,
+    clients: int = 0,
     seed: int,
     clock: Clock,
 ) -> Settled:
@@ -92,33 +102,40 @@ def settle(
     limits     the most that a client may claim, by fact
     known      facts of the server's own
     personal   the clients with personal models, where the recipe has such; `layers` are the lengths of the model's
+    control    what clients are sent beside the model, of so many `clients`, where their learner corrects its gradients
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
+    cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    cohort, seen = observe(recipe, cohort, state.history)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
     clock.lap("group")
 
     random = generator(seed, "search", index)
-    candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random)
+    moved = "move" in state.parts
+    candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random, moved)
     clock.lap("weigh")
 
     aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random)
+    weights = aggregation.candidate.weights.weights if aggregation.candidate else None
+    model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)
     clock.lap("aggregate")
     if aggregation.exchanges:
         clock.move("aggregate", "search", aggregation.seconds)
 
     rewards = SentRewards()
-    if personal is not None and aggregation.candidate is not None and aggregation.aggregates is not None:
-        weights, rows = aggregation.candidate.weights.weights, aggregation.aggregates
+    if personal is not None and weights is not None and aggregation.aggregates is not None:
+        rows = aggregation.aggregates
         rewards = send_rewards(recipe.reward, recipe.acceptance, cohort, groups, weights, rows, personal, layers)
     clock.lap("reward")
 
-    history = remember(state.history, cohort)
-    after = State(aggregation.model, aggregation.parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, notes)
+    history = remember(state.history, cohort, recipe.remembered_facts)
+    parts = {**aggregation.parts, **controls}
+    after = State(model, parts, history, aggregation.search, groups.pairs or state.distances)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen))
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:
@@ -133,11 +150,13 @@ def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model,
     return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), cohort.ids
 
 
-def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies) -> Known:
-    """Facts of the server's own: the epochs that it asked for, the time by its clock where that counts."""
+def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Server) -> Known:
+    """Facts of the server's own: the epochs that it asked for, the time by its clock and the site where they count."""
     known: dict[str, Mapping[ClientId, float]] = {}
     if any(chosen.values()):
         known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
     if CLOCK in recipe.required_facts:
         known[CLOCK] = replies.seconds
+    if SITE in recipe.required_facts:
+        known[SITE] = server.site_numbers()
     return known

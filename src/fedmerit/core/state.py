@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from fedmerit.core.aggregation import Aggregation
-from fedmerit.core.facts import LOSS
+from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
 from fedmerit.core.groups import Groups, PairDistances
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards
 from fedmerit.core.search import SearchState
-from fedmerit.core.types import NOTHING, ClientId, Cohort, Evaluation, History, Model, Vector
+from fedmerit.core.types import NOTHING, RECENT, ClientId, Cohort, Evaluation, History, Model, Vector
 from fedmerit.core.validation import Audit
 from fedmerit.core.weights import Note, Weights
 
@@ -95,14 +95,34 @@ def make_record(
     )
 
 
-def remember(history: History, cohort: Cohort) -> History:
-    """The history after one more round."""
+def remember(history: History, cohort: Cohort, names: Sequence[str] = ()) -> History:
+    """The history after one more round, with the facts of these names."""
+    told = [
+        (client, {name: float(column[place]) for name, column in cohort.facts.items()})
+        for place, client in enumerate(cohort.ids)
+    ]
+    return replace(remember_facts(history, told, names), rounds=history.rounds + 1)
+
+
+def remember_facts(
+    history: History, told: Iterable[tuple[ClientId, Mapping[str, float]]], names: Sequence[str] = ()
+) -> History:
+    """The history after clients took part, each with these facts; in the order of the rounds.
+
+    At first sight it is the claim that is remembered, later what counted: a claim that was cut once must not look like
+    one that changed.
+    """
     counts, losses = dict(history.participations), dict(history.losses)
-    for place, client in enumerate(cohort.ids):
+    first = {name: dict(history.first.get(name, {})) for name in names}
+    recent = {name: dict(history.recent.get(name, {})) for name in names}
+    for client, facts in told:
         counts[client] = counts.get(client, 0) + 1
-        if LOSS in cohort.facts:
-            losses[client] = losses.get(client, 0.0) + float(cohort.facts[LOSS][place])
-    return History(history.rounds + 1, counts, losses)
+        if LOSS in facts:
+            losses[client] = min(losses.get(client, 0.0) + facts[LOSS], LARGEST)
+        for name in names:
+            first[name].setdefault(client, facts.get(f"{CLAIMED}{name}", facts[name]))
+            recent[name][client] = (*recent[name].get(client, ()), facts[name])[-RECENT:]
+    return History(history.rounds, counts, losses, first, recent)
 
 
 class Clock:

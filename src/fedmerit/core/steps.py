@@ -7,7 +7,7 @@ step remembers are named vectors as long as the model; the state keeps them and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,6 +79,60 @@ class Momentum:
         momentum = carry * parts["momentum"] + update if "momentum" in parts else update
         move = update + carry * momentum if self.nesterov else momentum
         return model + length * move, {"momentum": momentum}
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyBall:
+    """model + length * update + carry * (model - model before the last round) [Polyak 1964].
+
+    What a search tries in a round: what was taken earlier counts by the move that it made alone, so that lengths may
+    change from round to round. With one length it is `Momentum`.
+
+    >>> step, model = HeavyBall(length=2, carry=0.5), np.zeros(1, np.float32)
+    >>> model, parts = step(model, Aggregate(np.ones(1, np.float32)))
+    >>> step(model, Aggregate(np.ones(1, np.float32)), parts, 2)[0].tolist()
+    [5.0]
+    """
+
+    length: float = 1.0
+    carry: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(0 < self.length < math.inf, "a step's length is above 0", self.length)
+        _check(0 <= self.carry < 1, "a step's carry lies in 0..1, below 1", self.carry)
+
+    def __call__(
+        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
+    ) -> tuple[Model, Mapping[str, Model]]:
+        """Remembers `move`."""
+        basis = (aggregate.update, *((parts["move"],) if "move" in parts else ()))
+        stepped = mix(model, basis, (self.length, self.carry))
+        return stepped, {"move": stepped - model}
+
+    @property
+    def reach(self) -> float:
+        """How far it would go in the end if all updates were alike, in updates: length / (1 - carry)."""
+        return self.length / (1 - self.carry)
+
+
+def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> Model:
+    """start + sum_i coefficients[i] * basis[i], in this order, so that servers and clients build the same bits.
+
+    >>> mix(np.ones(1, np.float32), [np.ones(1, np.float32)], [0.5]).tolist()
+    [1.5]
+    """
+    model = start
+    for vector, coefficient in zip(basis, coefficients, strict=False):
+        if coefficient:
+            model = model + (vector if coefficient == 1 else np.float32(coefficient) * vector)
+    return model
+
+
+def coefficients_of(step: Step) -> tuple[float, float] | None:
+    """The update's and the last move's coefficients in steps that are sums of the two; None for others."""
+    if isinstance(step, Plain):
+        return 1.0, 0.0
+    return (step.length, step.carry) if isinstance(step, HeavyBall) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -33,6 +34,15 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """An empty mapping that nobody can write to: the default of optional mappings."""
 
 
+class Family(StrEnum):
+    """What a criterion speaks about: the four families that the papers name."""
+
+    DATA = "data"
+    MODEL = "model"
+    TRUST = "trust"
+    TARGET = "target"
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
@@ -55,7 +65,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a client receives before it trains: the model to start from, and how many epochs if not as the task says.
+    """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
 
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
@@ -66,6 +76,7 @@ class Download:
     personal: Personal | None = None
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
+    lr: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -143,30 +154,47 @@ class Cohort:
         )
 
 
+RECENT = 9
+"""How many of a client's latest facts the server remembers."""
+
+
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported."""
+    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported.
+
+    Of the facts that a recipe remembers: `first` is what the client claimed at first sight, `recent` what counted in
+    the last `RECENT` rounds that it took part in, the newest last; both by fact and client.
+    """
 
     rounds: int = 0
     participations: Mapping[ClientId, int] = field(default_factory=dict)
     losses: Mapping[ClientId, float] = field(default_factory=dict)
+    first: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
+    recent: Mapping[str, Mapping[ClientId, tuple[float, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """One model, or each client's personal one, on every client's test set.
 
-    Clients that hold no test rows, or did not answer, have size 0.
+    Clients that hold no test rows, or did not answer, have size 0. `losses` are sums over their rows, where asked for.
     """
 
     correct: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    losses: Vector | None = None
 
     @property
     def accuracy(self) -> float:
         """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, eq. 10]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
+
+    @property
+    def loss(self) -> float:
+        """Mean loss over all rows; NaN where it was not asked for or nobody has rows."""
+        total = int(self.sizes.sum())
+        return float("nan") if self.losses is None or not total else float(self.losses.sum()) / total
 
     @property
     def local(self) -> Vector:

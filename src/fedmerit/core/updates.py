@@ -54,8 +54,8 @@ class Updates:
 
     def row(self, place: int) -> NDArray[np.float32]:
         """One client's update."""
-        found: NDArray[np.float32] = self._rows[self._places[place]]
-        return found
+        update: NDArray[np.float32] = self._rows[self._places[place]]
+        return update
 
     def keep(self, places: NDArray[np.intp]) -> Updates:
         """The updates at the given places, in that order; nothing is copied."""

@@ -12,7 +12,7 @@ from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.fleet import Fleet, Predict
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipes import Recipe
-from fedmerit.core.types import ClientId, Cohort, Model, Samples
+from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError, DataError
 
@@ -47,6 +47,15 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
             notes.append(Note("undefined-objective", criterion.name, text))
         facts[criterion.name] = values
     return replace(cohort, facts=facts), tuple(notes)
+
+
+def observe(recipe: Recipe, cohort: Cohort, history: History) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the values of criteria that are kept as facts of the round: consistency and reputations."""
+    notes: list[Note] = []
+    for criterion in recipe.observed if cohort.ids else ():
+        values, told = criterion.observe(cohort, history)
+        cohort, notes = replace(cohort, facts={**cohort.facts, criterion.name: values}), [*notes, *told]
+    return cohort, tuple(notes)
 
 
 def audit(objectives: Sequence[Objective], model: Model, fleet: Fleet, *, personal: bool) -> Audit:

@@ -24,32 +24,41 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "cap",
+    "claim-cut",
+    "claim-changed",
+    "inconsistent",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the user should know about how the weights of a round came about."""
+    """Something that the user should know about how the weights of a round came about; of one client, or of all."""
 
     kind: NoteKind
     subject: str
     text: str
+    client: ClientId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How each client of a round earned its share; rows in client order, columns in priority order."""
+    """How each client of a round earned its share; rows in client order, columns in priority order.
+
+    `uncapped` are the weights before the recipe's cap, where it has one.
+    """
 
     raw: Matrix
     table: Matrix
     scores: Vector
     weights: Vector
     notes: tuple[Note, ...] = ()
+    uncapped: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClientWeight:
-    """How one client came to its weight in one round."""
+    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one."""
 
     id: ClientId
     facts: Mapping[str, float]
@@ -58,6 +67,12 @@ class ClientWeight:
     score: float
     weight: float
     group: int = 0
+    uncapped: float | None = None
+
+    @property
+    def earned(self) -> float:
+        """The weight before any cap."""
+        return self.weight if self.uncapped is None else self.uncapped
 
 
 def by_client(
@@ -77,6 +92,7 @@ def by_client(
             float(result.scores[place]),
             float(result.weights[place]),
             0 if groups is None else int(groups[place]),
+            None if result.uncapped is None else float(result.uncapped[place]),
         )
         for place, client in enumerate(ids)
     ]
@@ -115,7 +131,9 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
     table = np.concatenate([part.table for part in parts])[order]
     scores = np.concatenate([part.scores for part in parts])[order]
     weights = np.concatenate([part.weights for part in parts])[order]
-    return Weights(raw, table, scores, weights, tuple(notes))
+    before = [part.uncapped for part in parts if part.uncapped is not None]
+    uncapped = np.concatenate(before)[order] if before else None
+    return Weights(raw, table, scores, weights, tuple(notes), uncapped)
 
 
 def normalised(raw: Matrix, how: Normalise) -> Matrix:

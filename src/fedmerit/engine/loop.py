@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any, Self, TypeAlias
 
 from fedmerit.config.schema import Config, RunConfig
+from fedmerit.core.centring import centre_model
+from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipes import Recipe
@@ -63,7 +65,14 @@ def play_rounds(
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
-            state, recipe, fleet, selection=selection, seed=settings.seed, evaluate=due, objectives=objectives
+            state,
+            recipe,
+            fleet,
+            selection=selection,
+            seed=settings.seed,
+            evaluate=due,
+            objectives=objectives,
+            rounds=settings.rounds,
         )
         yield state, record
 
@@ -71,7 +80,7 @@ def play_rounds(
 def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
             state = after
             _keep(folder, ledger, fleet, state, record, best=recipe.personal is None)
@@ -92,8 +101,15 @@ def make_selection(settings: RunConfig) -> Selection:
 
 
 def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, or what an initial phase made of it."""
-    model, trained = begin(recipe, fleet, fleet.server.first_model(derive(seed, "model")), seed)
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
+    server = fleet.server
+    model = server.first_model(derive(seed, "model"))
+    if server.centre is not None:
+        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
+        ledger.note(Event(0, None, "centre", about))
+        for client, reason in sorted(left_out.items()):
+            ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
+    model, trained = begin(recipe, fleet, model, seed)
     if recipe.initial:
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
     return State(model)
@@ -109,7 +125,7 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     ledger.append(record)
 
 
-def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
+def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet, recipe: Recipe) -> State | None:
     """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
     checkpoint = read_checkpoint(folder, ledger.last_round())
     while checkpoint and not fleet.load(folder, checkpoint[2]):
@@ -118,7 +134,8 @@ def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet) -> State | None:
     if checkpoint is None:
         return None
     model, parts, _ = checkpoint
-    return State(model, parts, ledger.history(), ledger.search_state(), ledger.pair_distances())
+    history = ledger.history(recipe.remembered_facts)
+    return State(model, parts, history, ledger.search_state(), ledger.pair_distances())
 
 
 @contextmanager

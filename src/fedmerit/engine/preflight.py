@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedmerit.core.facts import EPOCHS, LOSS, measure
+from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.centring import check_centred
+from fedmerit.core.controls import Control
+from fedmerit.core.facts import EPOCHS, LOSS, SITE, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.steps import Plain
 from fedmerit.core.validation import check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
@@ -25,6 +29,8 @@ def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequenc
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
+    check_centred(server.learner, server.centre)
+    _check_control(server.control, recipe)
     rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
@@ -32,14 +38,37 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
+    if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not probabilities:
+        raise ConfigError(
+            "a search by loss needs a learner with a method `predict_proba`, which this task's learner does not have; "
+            'set recipe.search.by = "accuracy"'
+        )
     if EPOCHS in recipe.required_facts and not _gives_epochs(selection):
         raise ConfigError(
             "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
             "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
         )
+    if SITE in recipe.required_facts:
+        server.site_numbers()
     judges, clients = recipe.search.judges, len(server.names)
-    if judges is not None and judges > clients:
+    if isinstance(judges, int) and judges > clients:
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
+
+
+def _check_control(control: Control | None, recipe: Recipe) -> None:
+    """A control corrects clients towards one model, and some make that model themselves."""
+    if control is None:
+        return
+    if recipe.personal:
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
+            'have personal models; use train.algorithm = "sgd", or another recipe'
+        )
+    if control.moves_model and (recipe.search.asks is not None or recipe.step != Plain()):
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} takes a step of its own, which neither a search nor a recipe.step "
+            'other than "plain" knows of; use a recipe without them, or train.algorithm = "scaffold"'
+        )
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:

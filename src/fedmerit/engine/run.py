@@ -143,9 +143,9 @@ class Run:
         """The first round in which `share` of the devices are above `target`; None where not reached."""
         return rounds_to_target(*self.ledger.local_accuracy(), target, share, or_equal=or_equal)
 
-    def explain(self, round: int) -> list[ClientWeight]:
+    def explain(self, number: int) -> list[ClientWeight]:
         """How each client of a round came to its weight."""
-        return self.ledger.weights(round)
+        return self.ledger.weights(number)
 
     def why(self, round: int | None = None, client: int | str | None = None) -> str:
         """Why a client, by name or number, got its weight in a round (default: the last), and what would change it.

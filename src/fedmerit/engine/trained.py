@@ -132,14 +132,14 @@ def write_onnx(module: nn.Module, example: NDArray[Any], path: Path) -> None:
     """The module as an ONNX file that takes any number of rows; `example` are a few of them."""
     import torch
 
-    from fedmerit.learn.sgd import as_input
+    from fedmerit.learn.inputs import Inputs
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of torch's own parts among themselves
         try:
             torch.onnx.export(
                 module,
-                (as_input(torch.from_numpy(as_rows(example))),),
+                (Inputs(torch.from_numpy(as_rows(example)), np.empty(0, np.float32))[:],),
                 path,
                 input_names=["x"],
                 output_names=["outputs"],

@@ -10,22 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import LOSS, SECONDS, measure
-from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ProbabilisticLearner
+from fedmerit.core.learner import (
+    LEAST_PROBABILITY,
+    BatchedLearner,
+    ExtrasLearner,
+    Learner,
+    ProbabilisticLearner,
+    ScheduledLearner,
+)
 from fedmerit.core.types import Model, Samples
-
-LEAST_PROBABILITY = 1e-12
-"""So that one row that a model is sure to get wrong does not make a loss infinite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a client has to do: train from this model on its rows; epochs None: as the learner is set up."""
+    """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up."""
 
     start: Model
     samples: Samples
     seed: int
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
+    lr: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,21 @@ def group_size(learner: Learner) -> int:
     return learner.clients_at_once if isinstance(learner, BatchedLearner) else 1
 
 
+def _at_rate(learner: Learner, lr: float | None = None) -> Learner:
+    """The learner with the round's learning rate, where one was sent."""
+    if lr is None:
+        return learner
+    if not isinstance(learner, ScheduledLearner):
+        raise ValueError("the server sent a learning rate, and this learner has no method `at_rate`")
+    return learner.at_rate(lr)
+
+
 def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model]]]:
-    if isinstance(learner, ExtrasLearner):
+    rates = {job.lr for job in jobs}
+    if len(rates) > 1:
+        return [one for job in jobs for one in _train(learner, [job])]
+    learner = _at_rate(learner, *rates)
+    if isinstance(learner, ExtrasLearner) and (learner.extras or any(job.extras for job in jobs)):
         return [learner.train_with(job.start, job.extras, job.samples, job.seed, job.epochs) for job in jobs]
     if any(job.extras for job in jobs):
         raise ValueError("the server sent vectors beside the model, and this learner has no method `train_with`")

@@ -14,7 +14,9 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.centring import Sums, feature_sums
 from fedmerit.core.fleet import Server
+from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
@@ -22,7 +24,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
-from fedmerit.fleet.personal import PersonalModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
@@ -60,6 +62,7 @@ class LocalFleet:
         self._pool: Pool | Here = Here() if workers == 1 else Pool(workers, preload)
         self._worker: Worker | None = None
         self._personal: PersonalModels | None = None
+        self._counts_losses = False
 
     def __enter__(self) -> Self:
         return self
@@ -78,15 +81,20 @@ class LocalFleet:
         """The federation's names, the learner, the server's rows; models are scored on these by all workers."""
         return self._server
 
-    def judges(self) -> int:
+    def judges(self) -> Sequence[ClientId]:
         """All clients."""
-        return len(self._names)
+        return range(len(self._names))
+
+    def sum_features(self) -> Sums:
+        """In this process: it is one pass over the rows."""
+        split = self._train.split()
+        return {client: feature_sums(split.x[split.rows(client)]) for client in range(len(self._names))}, {}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Every client trains from its download, those with most rows first; who fails is named with the reason."""
         ids = sorted(downloads)
         if any(download.personal for download in downloads.values()):
-            self._make_personal()
+            self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].extras.values()]
         slots = {id(vector): slot for slot, vector in enumerate(_each_once([*sent.values(), *extras]))}
@@ -98,6 +106,7 @@ class LocalFleet:
                 row,
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
+                downloads[client].lr,
             )
             for row, client in enumerate(ids)
         ]
@@ -249,14 +258,13 @@ class LocalFleet:
 
     def load(self, run: Path, index: int) -> bool:
         """The personal models as they were after a round; False where one is damaged."""
-        if not any_saved(run):
-            return True
-        return self._make_personal().load(run, index)
+        saved = saved_length(run)
+        return True if saved is None else self._make_personal(saved).load(run, index)
 
-    def _make_personal(self) -> PersonalModels:
+    def _make_personal(self, length: int | None = None) -> PersonalModels:
         """Rows for personal models, made when first asked for: most runs have none."""
         if self._personal is None:
-            length = len(self._learner.start(0))
+            length = length or len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
             self._personal = PersonalModels(self._block(len(self._names), length, self._memory - taken))
         return self._personal
@@ -278,23 +286,39 @@ class LocalFleet:
         personal.release()
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """One pass over the clients' rows per model, then a count per client; no loop over clients."""
-        worker = self._equip(models, 1)
-        offsets = self._asked[on].offsets.array
         asked = None
         if clients is not None:
-            asked = np.zeros(len(offsets) - 1, dtype=np.bool_)
+            asked = np.zeros(len(self._names), dtype=np.bool_)
             asked[list(clients)] = True
-        jobs = [("test", on, len(models), job) for job in _test_jobs(offsets, asked)]
+        parts = (models[start : start + AT_ONCE] for start in range(0, len(models), AT_ONCE))
+        return [one for part in parts for one in self._evaluate(part, on, asked, losses)]
+
+    def _evaluate(
+        self, models: Sequence[Model], on: SplitName, asked: NDArray[np.bool_] | None, losses: bool
+    ) -> list[Evaluation]:
+        """As many models as lie in shared memory at once."""
+        self._counts_losses |= losses
+        worker = self._equip(models, 1)
+        offsets = self._asked[on].offsets.array
+        jobs = [("losses" if losses else "test", on, len(models), job) for job in _test_jobs(offsets, asked)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
-        counts = np.zeros((len(models), offsets[-1] + 1), dtype=np.int64)
-        np.cumsum(worker.right.array[: len(models), : offsets[-1]], axis=1, out=counts[:, 1:])
-        found = [Evaluation(np.diff(row[offsets]), np.diff(offsets)) for row in counts]
-        return found if asked is None else [Evaluation(one.correct * asked, one.sizes * asked) for one in found]
+        everybody = np.ones(len(offsets) - 1, np.int64) if asked is None else asked.astype(np.int64)
+        correct, sizes = _per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
+        if not losses:
+            return [Evaluation(row * everybody, sizes) for row in correct]
+        assert worker.losses is not None  # `_equip` made room
+        summed = _per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
+        return [Evaluation(row * everybody, sizes, of_rows) for row, of_rows in zip(correct, summed, strict=True)]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
         """Put the models where the workers find them; make the shared rows larger where they do not suffice."""
@@ -304,10 +328,13 @@ class LocalFleet:
             or len(worker.models.array) < len(models)
             or len(worker.updates.array) < rows
             or worker.personal is not personal
+            or (self._counts_losses and worker.losses is None)
         ):
-            length = len(models[0]) if models else len(self._learner.start(0))
+            own = len(self._learner.start(0)) if personal is None else personal.array.shape[1]
+            length = len(models[0]) if models else own
             rows = max(rows, len(worker.updates.array) if worker else 0)
             slots = max(len(models), 1, len(worker.models.array) if worker else 0)
+            tested = (slots, max(len(split.y.array) for split in self._asked.values()))
             worker = Worker(
                 self._learner,
                 self._classes,
@@ -316,7 +343,8 @@ class LocalFleet:
                 models=Block((slots, length), np.float32),
                 updates=self._block(rows, length, self._memory),
                 extras={name: self._block(rows, length, self._memory) for name in extra_names(self._learner)},
-                right=Block((slots, max(len(split.y.array) for split in self._asked.values())), np.bool_),
+                right=Block(tested, np.bool_),
+                losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
             )
             self._pool.equip(worker)
@@ -335,6 +363,13 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
+
+
+def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums over each client's rows, for each model."""
+    counts = np.zeros((models, offsets[-1] + 1), dtype=np.int64)
+    np.cumsum(rows.array[:models, : offsets[-1]], axis=1, out=counts[:, 1:])
+    return np.diff(counts[:, offsets], axis=1)
 
 
 def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:

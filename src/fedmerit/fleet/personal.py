@@ -52,11 +52,11 @@ class PersonalModels:
             path = next((path for path in _newest_first(folder) if int(path.stem) <= index), None)
             if path is None:
                 continue
-            found = read_model(path)
-            if found is None or found[0].shape != self.rows.array.shape[1:]:
+            saved = read_model(path)
+            if saved is None or saved[0].shape != self.rows.array.shape[1:]:
                 self._kept = {}
                 return False
-            self.rows.array[int(folder.name)], self._kept[int(folder.name)] = found
+            self.rows.array[int(folder.name)], self._kept[int(folder.name)] = saved
         return True
 
 
@@ -70,6 +70,14 @@ def copy_out(run: Path, folder: Path) -> None:
 def any_saved(run: Path) -> bool:
     """Whether the run's clients kept models."""
     return _folder(run).is_dir()
+
+
+def saved_length(run: Path) -> int | None:
+    """How long the models are that the run's clients kept; None where they kept none, 0 where all are damaged."""
+    if not any_saved(run):
+        return None
+    found = (read_model(path) for path in sorted(_folder(run).glob("*/*.safetensors")))
+    return next((len(model[0]) for model in found if model is not None), 0)
 
 
 def _folder(run: Path) -> Path:

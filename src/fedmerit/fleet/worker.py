@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.learner import Learner, ProbabilisticLearner
+from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
@@ -24,13 +24,14 @@ Rows: TypeAlias = tuple[int, int]
 
 
 class Place(NamedTuple):
-    """A client, the row of the model it starts from (or PERSONAL), the row for its update, its epochs and extras."""
+    """A client, the row of the model it starts from (or PERSONAL), the row for its update, what else came along."""
 
     client: ClientId
     model: int
     row: int
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
+    lr: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Worker:
     models: Block
     updates: Block
     right: Block
+    losses: Block | None = None
     personal: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
 
@@ -73,6 +75,7 @@ class Worker:
         work: Mapping[str, Callable[..., Any]] = {
             "train": self.train_clients,
             "test": self.test_rows,
+            "losses": self.count_losses,
             "test personal": self.test_personal,
             "answer": self.answer,
         }
@@ -83,7 +86,7 @@ class Worker:
     ) -> list[tuple[dict[str, float], float]]:
         """Train from `models[model]`, leave the update in `updates[row]`; each client's facts and seconds.
 
-        PERSONAL stands for the client's own model. Nothing is kept here: a worker may die and its client be done again.
+        PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
         """
         train = self.train.split()
         federation = Federation((), train, train, self.classes)
@@ -94,6 +97,7 @@ class Worker:
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
+                place.lr,
             )
             for place in places
         ]
@@ -129,9 +133,25 @@ class Worker:
 
     def test_rows(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
+        rows, x, y = self._ranges(on, ranges)
+        for place in range(models):
+            self.right.array[place, rows] = self.learner.predict(self.models.array[place], x) == y
+
+    def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
+        """As `test_rows`, and put into `losses` how large each row's loss is."""
+        assert self.losses is not None  # the fleet made room
+        assert isinstance(self.learner, ProbabilisticLearner)  # asked before the run
+        rows, x, y = self._ranges(on, ranges)
+        for place in range(models):
+            probabilities = self.learner.predict_proba(self.models.array[place], x)
+            self.right.array[place, rows] = probabilities.argmax(axis=1) == y
+            self.losses.array[place, rows] = row_losses(probabilities, y)
+
+    def _ranges(
+        self, on: SplitName, ranges: Sequence[Rows]
+    ) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[np.int64]]:
+        """Which rows these are, their inputs and their labels."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])
         (start, stop), alone = ranges[0], len(ranges) == 1
-        x, y = (split.x[start:stop] if alone else split.x[rows]), split.y[rows]
-        for place in range(models):
-            self.right.array[place, rows] = self.learner.predict(self.models.array[place], x) == y
+        return rows, split.x[start:stop] if alone else split.x[rows], split.y[rows]

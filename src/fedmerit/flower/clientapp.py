@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from fedmerit.core.centring import feature_sums
 from fedmerit.core.fleet import predict_rows
+from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.seeds import derive
@@ -20,10 +22,13 @@ from fedmerit.flower.records import (
     EXTRA,
     REWARDED,
     TRAINED,
+    Unfit,
     array,
+    as_mixtures,
     as_reward,
     has_array,
     pack,
+    pack_sums,
     sent_extras,
     setting,
     tag_of,
@@ -43,6 +48,10 @@ def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
         mine = half(context).data
         config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
         return Message(pack(config=config), reply_to=message)
+
+    @app.query("sum")
+    def sum_features(message: Message, context: Context) -> Message:
+        return Message(pack_sums(feature_sums(half(context).data.train.x)), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -90,10 +99,10 @@ def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
     index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
-    facts, own = setting(content, "facts", list), setting(content, "personal", str)
+    facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras)
+    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras, lr or None)
     (answer,) = train_clients(half.learner, [job], facts)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
@@ -128,11 +137,25 @@ def _rows(half: ClientHalf, on: str) -> Samples:
 
 
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """How many of its rows the client gets right with each model, or with its personal one."""
+    """How many rows the client gets right with each model, or with its personal one; and the losses, if asked."""
     rows, number = _rows(half, setting(content, "on", str)), setting(content, "models", int)
-    models = [_asked(content, context, str(place)) for place in range(number)]
+    models: Iterable[Model] = as_mixtures(content) or [_asked(content, context, str(i)) for i in range(number)]
+    if setting(content, "losses", bool):
+        return pack(metrics=_losses(half.learner, rows, models) | {"size": [len(rows)]})
     right = [int((half.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]
     return pack(metrics={"correct": right, "size": [len(rows)]})
+
+
+def _losses(learner: Learner, rows: Samples, models: Iterable[Model]) -> dict[str, list[int]]:
+    """Right rows and the sum of the losses, for each model."""
+    if not isinstance(learner, ProbabilisticLearner):
+        raise Unfit("losses need a learner with a method `predict_proba`")
+    correct, losses = [], []
+    for model in models:
+        probabilities = learner.predict_proba(model, rows.x) if len(rows) else np.empty((0, rows.classes), np.float32)
+        correct.append(int((probabilities.argmax(axis=1) == rows.y).sum()))
+        losses.append(int(row_losses(probabilities, rows.y).sum(dtype=np.int64)))
+    return {"correct": correct, "losses": losses}
 
 
 def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

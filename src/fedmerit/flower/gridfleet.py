@@ -6,13 +6,16 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Server
+from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -29,7 +32,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
-from fedmerit.fleet.personal import PersonalModels, any_saved
+from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -37,10 +40,13 @@ from fedmerit.flower.records import (
     HELLO,
     REWARD,
     REWARDED,
+    SUM,
     TRAIN,
     TRAINED,
     Unfit,
+    as_sums,
     counts,
+    models_as_records,
     numbers,
     pack,
     reward_arrays,
@@ -81,11 +87,11 @@ class GridFleet:
     copies: PersonalModels | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
-    told: dict[ClientId, int] = field(default_factory=dict)
+    reported_tags: dict[ClientId, int] = field(default_factory=dict)
 
-    def judges(self) -> int:
+    def judges(self) -> Sequence[ClientId]:
         """All clients, connected or not."""
-        return len(self.server.names)
+        return range(len(self.server.names))
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -109,7 +115,19 @@ class GridFleet:
             except Unfit:
                 continue
             if 0 <= client < len(self.server.names):
-                self.nodes[client], self.told[client] = node, tag
+                self.nodes[client], self.reported_tags[client] = node, tag
+
+    def sum_features(self) -> Sums:
+        """One message per client; who does not answer as it should is named."""
+        self._ask_new_nodes()
+        exchange = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
+        answers, failed = {}, dict(exchange.failed)
+        for client, content in sorted(exchange.contents.items()):
+            try:
+                answers[client] = as_sums(content)
+            except Unfit as error:
+                failed[client] = str(error)
+        return answers, failed
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
@@ -118,14 +136,15 @@ class GridFleet:
         sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
-            config = {"round": index, "seed": seed, "epochs": download.epochs or 0, "personal": download.personal or ""}
+            config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
+            config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
-            contents[client] = pack(vectors, config | {"facts": list(facts)})
+            contents[client] = pack(vectors, config)
             down += sum(values.nbytes for values in vectors.values())
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
-            self.told.pop(client, None)  # its personal model may change now; unless it answers, we do not know
+            self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know
         exchange = self._ask(contents, TRAIN)
         names = extra_names(self.server.learner)
         rows: dict[str, dict[ClientId, Model]] = {name: {} for name in ("update", *names)}
@@ -139,7 +158,7 @@ class GridFleet:
                 continue
             for name, values in {"update": update, **extras}.items():
                 rows[name][client] = values
-            reported[client], self.told[client] = numbers(content), tag
+            reported[client], self.reported_tags[client] = numbers(content), tag
         ids = tuple(sorted(reported))
         received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
         updates = received.pop("update")
@@ -172,39 +191,50 @@ class GridFleet:
             if verdicts[client].accepted and self.copies is not None:
                 self._book(client, rewards[client].added_to(self.copies.rows.array[client]), index, REWARDED)
         for client in exchange.failed:
-            self.told.pop(client, None)
-        self.told |= {client: self.tags[client] for client in exchange.contents if client in self.tags}
+            self.reported_tags.pop(client, None)
+        self.reported_tags |= {client: self.tags[client] for client in exchange.contents if client in self.tags}
         return verdicts
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[ClientId] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """All models in one message per client; who does not answer counts as without rows."""
         asked = range(len(self.server.names)) if clients is None else clients
-        arrays = {str(place): model for place, model in enumerate(models)}
-        config = {"on": on, "models": len(models)}
-        return self._count_correct({client: pack(arrays, config) for client in asked}, len(models))
+        arrays, config = models_as_records(models)
+        config |= {"on": on, "losses": losses}
+        return self._count_correct({client: pack(arrays, config) for client in asked}, len(models), losses)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """Each client its personal model; one is sent along to who has none."""
-        config = {"on": on, "models": 1}
+        config: dict[str, Any] = {"on": on, "losses": False, "models": 1, "mixed": []}
         contents = {
             client: pack({} if self._has_personal(client) else {"0": self._personal(client, model)}, config)
             for client in range(len(self.server.names))
         }
         return self._count_correct(contents, 1)[0]
 
-    def _count_correct(self, contents: Mapping[ClientId, RecordDict], models: int) -> list[Evaluation]:
+    def _count_correct(
+        self, contents: Mapping[ClientId, RecordDict], models: int, losses: bool = False
+    ) -> list[Evaluation]:
         right = np.zeros((models, len(self.server.names)), dtype=np.int64)
+        lost = np.zeros((models, len(self.server.names)))
         sizes = np.zeros(len(self.server.names), dtype=np.int64)
         for client, content in self._ask(contents, EVALUATE).contents.items():
             try:
                 correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
+                summed = counts(content, "losses", models) if losses else [0] * models
             except Unfit:
                 continue
-            if max(correct) <= size:
-                right[:, client], sizes[client] = correct, size
-        return [Evaluation(row, sizes) for row in right]
+            if max(correct) <= size and max(summed) <= size * MOST_LOSS / LOSS_UNIT:
+                right[:, client], lost[:, client], sizes[client] = correct, summed, size
+        if not losses:
+            return [Evaluation(row, sizes) for row in right]
+        return [Evaluation(row, sizes, of_rows * LOSS_UNIT) for row, of_rows in zip(right, lost, strict=True)]
 
     def audit(
         self, model: Model, objectives: Sequence[Objective], *, personal: bool
@@ -229,10 +259,11 @@ class GridFleet:
 
     def load(self, run: Path, index: int) -> bool:
         """The copies as they were after a round; whatever clients have now, they are sent these."""
-        if not any_saved(run):
+        saved = saved_length(run)
+        if saved is None:
             return True
         self.tags = {}
-        return self._make_copies(len(self.server.first_model(0))).load(run, index)
+        return self._make_copies(saved or len(self.server.first_model(0))).load(run, index)
 
     def _make_copies(self, length: int) -> PersonalModels:
         """Rows for the copies, made when first asked for: most runs have none."""
@@ -247,7 +278,7 @@ class GridFleet:
 
     def _has_personal(self, client: ClientId) -> bool:
         """Whether the client has the personal model that it should have; one whose answer was lost has another."""
-        return client in self.tags and self.told.get(client) == self.tags[client]
+        return client in self.tags and self.reported_tags.get(client) == self.tags[client]
 
     def _personal(self, client: ClientId, otherwise: Model) -> Model:
         """The client's personal model as we know it, or another where it has none."""

@@ -39,7 +39,7 @@ class NodeKey:
 def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
     """An authority of our own and a certificate of it for the server at `host`; the authority's key is not kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
+    certificates = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
     authority_key, server_key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = _name("fedmerit loopback authority")
     authority = (
@@ -57,21 +57,21 @@ def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA384())
     )
-    made.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    made.server.write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    _write_private(made.server_key, server_key, serialization.PrivateFormat.PKCS8)
-    return made
+    certificates.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    certificates.server.write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    _write_private(certificates.server_key, server_key, serialization.PrivateFormat.PKCS8)
+    return certificates
 
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
     """A key on the curve P-384 in OpenSSH's format, as flower-supernode takes it."""
     folder.mkdir(parents=True, exist_ok=True)
-    made, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
-    _write_private(made.private, key, serialization.PrivateFormat.OpenSSH)
-    made.public.write_bytes(
+    pair, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
+    _write_private(pair.private, key, serialization.PrivateFormat.OpenSSH)
+    pair.public.write_bytes(
         key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     )
-    return made
+    return pair
 
 
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:

@@ -61,9 +61,9 @@ class Loopback:
         """Start the SuperLink, anew on the same port and database after it was killed, and wait until it listens."""
         if self.secure and self.certificates is None:
             self.certificates = make_certificates(self.folder / "keys")
-        made = self.certificates
-        write_connection(self.folder / "home", self.address, None if made is None else made.authority)
-        tls = ("--insecure",) if made is None else _tls(made)
+        certificates = self.certificates
+        write_connection(self.folder / "home", self.address, None if certificates is None else certificates.authority)
+        tls = ("--insecure",) if certificates is None else _tls(certificates)
         admits = ("--enable-supernode-auth",) if self.secure else ()
         lasts = ("--database", str(self.folder / "link.db"), "--isolation", "process") if self.lasting else ()
         self.start(LINK, "flower-superlink", *tls, *admits, *lasts, "--host", HOST, "--port", str(self.port))
@@ -73,16 +73,16 @@ class Loopback:
 
     def trust(self) -> tuple[str, ...]:
         """How others come to the SuperLink: by the authority's certificate, or in plain text."""
-        made = self.certificates
-        return ("--insecure",) if made is None else ("--root-certificates", str(made.authority))
+        certificates = self.certificates
+        return ("--insecure",) if certificates is None else ("--root-certificates", str(certificates.authority))
 
     def supernode(self, place: int, of: int) -> None:
         """Start the node of client `place`; a node with a key is registered first."""
         key: tuple[str, ...] = ()
         if self.secure:
-            made = make_node_key(self.folder / "keys", f"node{place}")
-            self.register(made)
-            key = ("--auth-supernode-private-key", str(made.private))
+            pair = make_node_key(self.folder / "keys", f"node{place}")
+            self.register(pair)
+            key = ("--auth-supernode-private-key", str(pair.private))
         self.start_supernode(f"node{place}", f"partition-id={place} num-partitions={of}", *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
@@ -92,9 +92,9 @@ class Loopback:
 
     def register(self, key: NodeKey) -> None:
         """Tell the SuperLink that the node with this key may come."""
-        said = self.call("flwr", "supernode", "register", str(key.public), NAME)
-        if "registered successfully" not in said:
-            raise RunFailed(f"the SuperLink did not register a node's key: {said.strip()[-300:]}")
+        output = self.call("flwr", "supernode", "register", str(key.public), NAME)
+        if "registered successfully" not in output:
+            raise RunFailed(f"the SuperLink did not register a node's key: {output.strip()[-300:]}")
 
     def run(self, app: Path, name: str = "run") -> None:
         """Start a run of an app; its log follows the ServerApp's."""
@@ -158,17 +158,17 @@ class Loopback:
 def loopback(folder: Path, nodes: int, *, secure: bool = False, lasting: bool = False) -> Iterator[Loopback]:
     """A SuperLink and that many SuperNodes, all connected; all of them ended at the end, also by SIGTERM."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Loopback(folder, secure, lasting)
+    federation = Loopback(folder, secure, lasting)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        made.superlink()
+        federation.superlink()
         for place in range(nodes):
-            made.supernode(place, nodes)
+            federation.supernode(place, nodes)
         for place in range(nodes):
-            made.wait_for(f"node{place}", "SuperNode ID", 120)
-        yield made
+            federation.wait_for(f"node{place}", "SuperNode ID", 120)
+        yield federation
     finally:
-        made.end()
+        federation.end()
         signal.signal(signal.SIGTERM, before)
 
 
@@ -184,10 +184,10 @@ def descendants(pid: int) -> list[int]:
     """Children of a process, their children, and so on; Flower starts some in sessions of their own."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
-    found = [pid]
-    for one in found:  # grows while we go
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
+    family = [pid]
+    for one in family:  # grows while we go
+        family += [child for child, parent in parents.items() if parent == one]
+    return family[1:]
 
 
 def free_port() -> int:
@@ -197,6 +197,6 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _tls(made: Certificates) -> Sequence[str]:
-    files = {"ca-certfile": made.authority, "certfile": made.server, "keyfile": made.server_key}
+def _tls(certificates: Certificates) -> Sequence[str]:
+    files = {"ca-certfile": certificates.authority, "certfile": certificates.server, "keyfile": certificates.server_key}
     return [word for name, path in files.items() for word in (f"--ssl-{name}", str(path))]

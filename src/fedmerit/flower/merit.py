@@ -1,7 +1,7 @@
 """Merit: a Flower Strategy for apps that exist; Flower collects the replies, `core.round.settle` does the rest.
 
 The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
-personal models need the whole federation (`fedmerit flower`).
+personal models, SCAFFOLD and FedDyn need the whole federation (`fedmerit flower`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -18,7 +18,8 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from fedmerit.core.check import Limits
-from fedmerit.core.facts import ATTRIBUTE, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
+from fedmerit.core.facts import ATTRIBUTE, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
+from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import settle
@@ -56,9 +57,10 @@ class Merit(FedAvg):
     """A recipe as a Strategy: replies are checked one by one, weighed by merit, and what does not fit is left out.
 
     `records` holds every round's record. A search asks nodes through the app's own evaluate function, all candidates in
-    one exchange; it must answer with `num-examples` and a metric `accuracy`. `look` scores models on the server's rows,
-    for recipes with `validated:` criteria. `limits` are the most that a node may claim, by fact:
-    `{"samples": 5000, "labels": 10}`. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
+    one exchange; it must answer with `num-examples`, a metric `accuracy` and, for a search by loss, the mean `loss`.
+    `look` scores models on the server's rows, for recipes with `validated:` criteria. `limits` are the most that a node
+    may claim, by fact: `{"samples": 5000, "labels": 10}`. Everything else is FedAvg's: fractions, least numbers of
+    nodes, keys.
     """
 
     def __init__(
@@ -77,14 +79,16 @@ class Merit(FedAvg):
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
-                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use ReportedComputation, "
-                "which goes by the `seconds` that clients report, or the whole federation: see `fedmerit flower`"
+                f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use the whole federation "
+                "(see `fedmerit flower`), and for `clock` ReportedComputation, which goes by the `seconds` that "
+                "clients report"
             )
         super().__init__(**settings)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._state: State | None = None
         self._messages: list[Message] = []
+        self._candidate_bytes = 0
         self._contents: dict[ClientId, RecordDict] = {}
 
     def summary(self) -> None:
@@ -108,6 +112,7 @@ class Merit(FedAvg):
         """Check, weigh, search, aggregate; without anybody to weigh the model stays."""
         assert self._state is not None  # configure_train comes first
         clock, collected = Clock(), self._replies(list(replies))
+        self._candidate_bytes = 0
         settled = settle(
             self._state,
             self.recipe,
@@ -120,7 +125,9 @@ class Merit(FedAvg):
         )
         for client, reason in settled.left_out.items():
             log.info("\t> node %d left out: %s", client, reason)
-        cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages)
+        for note in settled.notes:
+            log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
+        cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))
         self._state = settled.state
@@ -133,7 +140,7 @@ class Merit(FedAvg):
         try:
             return self.train_metrics_aggr_fn(contents, self.weighted_by_key)
         except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
-            log.warning("\t> metrics do not fit together, none are told: %s", error)
+            log.warning("\t> metrics do not fit together, none are kept: %s", error)
             return None
 
     def _replies(self, messages: Sequence[Message]) -> Replies:
@@ -142,7 +149,7 @@ class Merit(FedAvg):
         assert self._state is not None
         start, rows = self._state.model, dict[ClientId, int]()
         matrix = np.empty((len(sent), len(start)), np.float32)
-        told: dict[ClientId, Mapping[str, Any]] = {}
+        facts: dict[ClientId, Mapping[str, Any]] = {}
         failed: dict[ClientId, str] = {}
         self._contents = {}
         for message in messages:
@@ -151,7 +158,7 @@ class Merit(FedAvg):
                 continue
             row = matrix[len(rows)]
             try:
-                told[node] = self._read(message, row)
+                facts[node] = self._read(message, row)
                 row -= start
                 rows[node], self._contents[node] = len(rows), message.content
             except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
@@ -159,20 +166,20 @@ class Merit(FedAvg):
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
         places = np.array([rows[node] for node in ids], dtype=np.intp)
-        return Replies(ids, Updates(matrix, places), tuple(told[node] for node in ids), failed)
+        return Replies(ids, Updates(matrix, places), tuple(facts[node] for node in ids), failed)
 
     def _read(self, message: Message, row: Model) -> dict[str, Any]:
-        """What a node told; its model goes into the row."""
+        """The facts that a node reported; its model goes into the row."""
         if message.has_error():
             raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
         if len(arrays) != 1 or len(metrics) != 1:
             raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
-        found = dict(metrics[0])
-        if self.weighted_by_key in found:
-            found[SAMPLES] = found[self.weighted_by_key]
+        facts = dict(metrics[0])
+        if self.weighted_by_key in facts:
+            facts[SAMPLES] = facts[self.weighted_by_key]
         flat(arrays[0], self._like, row)
-        return found
+        return facts
 
     @property
     def largest_share(self) -> float:
@@ -181,20 +188,20 @@ class Merit(FedAvg):
         Flower's wrappers for differential privacy make noise for weights of 1/n. With others, one node's update counts
         up to this many times as much, and the noise must be that much larger for the same guarantee.
         """
-        found = [record.weights.weights for record in self.records if record.weights is not None]
-        return max((float(len(weights) * weights.max()) for weights in found), default=1.0)
+        rounds = [record.weights.weights for record in self.records if record.weights is not None]
+        return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
-    def explain(self, round: int) -> list[ClientWeight]:
+    def explain(self, number: int) -> list[ClientWeight]:
         """How each node of a round came to its weight; `id` is Flower's number of the node."""
-        record = next((record for record in self.records if record.index == round), None)
+        record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
         groups = None if record.groups is None else record.groups.labels
         return by_client(record.weights, record.priority, record.ids, record.facts, groups)
 
-    def judges(self) -> int:
-        """The connected nodes, as a search counts them."""
-        return len(list(self._grid.get_node_ids()))
+    def judges(self) -> Sequence[ClientId]:
+        """The connected nodes."""
+        return sorted(self._grid.get_node_ids())
 
     def _predict(self, models: Iterable[Model]) -> Predictions:
         """The server's look at models."""
@@ -202,11 +209,17 @@ class Merit(FedAvg):
         return self.look([unflat(model, self._like) for model in models])
 
     def evaluate(
-        self, models: Sequence[Model], on: SplitName = "test", clients: Sequence[int] | None = None
+        self,
+        models: Sequence[Model],
+        on: SplitName = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
     ) -> Sequence[Evaluation]:
         """Every candidate on every node, in one exchange, by the app's own evaluate function."""
         nodes = sorted(self._grid.get_node_ids())
-        asked = nodes if clients is None else [nodes[place] for place in clients]
+        asked = nodes if clients is None else [node for node in clients if node in nodes]
+        self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
         messages, whose = [], []
         for place, model in enumerate(models):
             arrays = unflat(model, self._like)
@@ -217,20 +230,32 @@ class Merit(FedAvg):
                 whose.append((place, nodes.index(node)))
         replies = list(self._grid.send_and_receive(messages))
         keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
-        right, sizes = np.zeros((len(models), len(nodes))), np.zeros((len(models), len(nodes)))
+        right, lost, sizes = np.zeros((3, len(models), len(nodes)))
         for reply in replies:
             key = keys.pop(reply.metadata.reply_to_message_id, None)
             said = _told(reply)
             size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
-            if key and isinstance(size, int) and size >= 0 and isinstance(accuracy, float) and 0 <= accuracy <= 1:
-                right[key], sizes[key] = round(accuracy * size), size
+            loss = said.get("loss") if losses else 0.0
+            if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES):
+                continue
+            if _between(accuracy, 1) and _between(loss, MOST_LOSS):
+                right[key], lost[key], sizes[key] = round(accuracy * size), loss * size, size
         whole = (sizes == sizes[0]).all(axis=0)  # who answered about some candidates only says nothing about the rest
-        return [Evaluation((row * whole).astype(np.int64), (sizes[0] * whole).astype(np.int64)) for row in right]
+        answered = (sizes[0] * whole).astype(np.int64)
+        return [
+            Evaluation((row * whole).astype(np.int64), answered, of_rows * whole if losses else None)
+            for row, of_rows in zip(right, lost, strict=True)
+        ]
 
 
 def _only_a_fleet_knows(name: str) -> bool:
     """Facts that the server of a whole federation measures itself."""
     return find_fact(name).source == "server" and not name.startswith(VALIDATED)
+
+
+def _between(value: Any, high: float) -> TypeGuard[float]:
+    """Whether this is a number from 0 to `high`."""
+    return isinstance(value, float | int) and 0 <= value <= high
 
 
 def _told(reply: Message) -> dict[str, Any]:

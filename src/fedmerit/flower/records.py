@@ -9,11 +9,17 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
+from fedmerit.core.centring import FeatureSums
+from fedmerit.core.mixtures import Mixtures
 from fedmerit.core.types import Model, SparseUpdate, Verdict
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
-HELLO, TRAIN, REWARD, EVALUATE, AUDIT = "query.hello", "train", "train.reward", "evaluate", "evaluate.audit"
-"""What a server asks: who are you, train, take this reward, test these models, measure these objectives."""
+HELLO, SUM, TRAIN, REWARD, EVALUATE, AUDIT = (
+    *("query.hello", "query.sum"),
+    *("train", "train.reward"),
+    *("evaluate", "evaluate.audit"),
+)
+"""What a server asks: who are you, sum up your inputs, train, take this reward, test these models, measure these."""
 
 EXTRA = "extra:"
 """Before the names of vectors that travel beside the model or the update."""
@@ -80,12 +86,12 @@ def sent_extras(content: RecordDict) -> list[str]:
 
 def vector(content: RecordDict, name: str, length: int) -> Model:
     """A named float32 row of that length."""
-    found = array(content, name)
-    if found.dtype != np.float32:
-        raise Unfit(f"{name} has dtype {found.dtype}, not float32")
-    if found.shape != (length,):
-        raise Unfit(f"{name} has shape {found.shape}, the model has {length} values")
-    return cast(Model, found)
+    row = array(content, name)
+    if row.dtype != np.float32:
+        raise Unfit(f"{name} has dtype {row.dtype}, not float32")
+    if row.shape != (length,):
+        raise Unfit(f"{name} has shape {row.shape}, the model has {length} values")
+    return cast(Model, row)
 
 
 def setting(content: RecordDict, name: str, kind: type) -> Any:
@@ -103,6 +109,24 @@ def numbers(content: RecordDict) -> dict[str, Any]:
     return dict(record) if isinstance(record, MetricRecord) else {}
 
 
+def models_as_records(models: Sequence[Model]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Models to be tested, as arrays and settings; mixtures as the vectors that they are made of."""
+    if not isinstance(models, Mixtures):
+        return {str(place): model for place, model in enumerate(models)}, {"models": len(models), "mixed": []}
+    vectors = {str(place): vector for place, vector in enumerate((models.start, *models.basis))}
+    return vectors, {"models": len(models), "mixed": [float(one) for row in models.coefficients for one in row]}
+
+
+def as_mixtures(content: RecordDict) -> Mixtures | None:
+    """The mixtures that a server sent; None where it sent models."""
+    mixed, number = setting(content, "mixed", list), setting(content, "models", int)
+    if not mixed:
+        return None
+    start, *basis = (np.asarray(array(content, str(place)), np.float32) for place in range(len(mixed) // number + 1))
+    rows = tuple(tuple(row) for row in np.reshape(mixed, (number, len(basis))).tolist())
+    return Mixtures(start, tuple(basis), rows)
+
+
 def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
     """A named list of that many whole numbers, none negative."""
     value = numbers(content).get(name)
@@ -110,6 +134,20 @@ def counts(content: RecordDict, name: str, number: int) -> Sequence[int]:
     if not good:
         raise Unfit(f"metric {name!r} must be {number} whole numbers >= 0: {value!r:.80}")
     return cast(Sequence[int], value)
+
+
+def pack_sums(sums: FeatureSums) -> RecordDict:
+    """A client's sums as a message's content."""
+    return pack({"sums": sums.sums, "squares": sums.squares}, metrics={"rows": [sums.rows]})
+
+
+def as_sums(content: RecordDict) -> FeatureSums:
+    """A client's sums from a message, not yet checked against those of others."""
+    (rows,), sums, squares = counts(content, "rows", 1), array(content, "sums"), array(content, "squares")
+    for name, values in (("sums", sums), ("squares", squares)):
+        if values.dtype != np.float64 or values.ndim != 1:
+            raise Unfit(f"{name} must be one row of float64; got {values.dtype} of shape {values.shape}")
+    return FeatureSums(rows, sums, squares)
 
 
 def reward_arrays(reward: SparseUpdate) -> dict[str, NDArray[Any]]:
@@ -125,12 +163,12 @@ def as_reward(content: RecordDict) -> SparseUpdate:
 
 def verdict(content: RecordDict) -> Verdict:
     """A client's answer to a reward; one that does not fit is a refusal."""
-    said = numbers(content)
-    before, after = (said.get(name, float("nan")) for name in ("before", "after"))
+    answer = numbers(content)
+    before, after = (answer.get(name, float("nan")) for name in ("before", "after"))
     try:
         reason = setting(content, "reason", str)
     except Unfit as error:
         reason = str(error)
     if not (isinstance(before, float | int) and isinstance(after, float | int)):
         return Verdict(False, reason=reason or "its accuracies before and after the reward are not numbers")
-    return Verdict(said.get("accepted") == 1 and not reason, float(before), float(after), reason)
+    return Verdict(answer.get("accepted") == 1 and not reason, float(before), float(after), reason)

@@ -74,9 +74,9 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
         write_app(folder / "app", config, out)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
-        with loopback(folder, clients, secure=secure) as made:
-            made.run(folder / "app")
-            _follow(_tail(folder / "run.log", made.processes["run"]), say)
+        with loopback(folder, clients, secure=secure) as federation:
+            federation.run(folder / "app")
+            _follow(_tail(folder / "run.log", federation.processes["run"]), say)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)
 

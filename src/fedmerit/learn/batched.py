@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedmerit.core.types import Model, Samples
 from fedmerit.learn.flat import FlatModule
+from fedmerit.learn.inputs import centre
 
 LARGEST = 500_000  # parameters; above that a layer's product is long enough by itself
 
@@ -38,8 +39,9 @@ def train_batched(
     values = torch.from_numpy(np.stack(models))
     layers = [_of_each_client(values, layer) for layer in _dense(flat)]
     x, y, starts = _side_by_side(samples)
+    tails = values[:, len(flat.values) :].unsqueeze(1)  # what each client's inputs are centred by, if by anything
     for rows, scale in _steps(batches, starts):
-        _step(layers, lr, x[rows], y[rows], scale)
+        _step(layers, lr, centre(x[rows], tails), y[rows], scale)
     return list(values.numpy())
 
 

@@ -26,6 +26,7 @@ class FlatModule:
         buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
         self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
         self.lengths = tuple(tensor.numel() for tensor in (*parameters, *buffers))
+        self.has_buffers = len(buffers) > len(frozen)
         self.values = torch.empty(_count([*parameters, *buffers]))
         self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros(_count(parameters))

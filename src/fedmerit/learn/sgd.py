@@ -1,10 +1,10 @@
-"""Local SGD on a flat vector: the learner for PyTorch models."""
+"""Local training on a flat vector: the learner for PyTorch models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -15,26 +15,35 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit.config.schema import TrainConfig
+from fedmerit.core.centring import Centring
+from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.types import Model, Samples
+from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, train_batched
 from fedmerit.learn.flat import FlatModule
+from fedmerit.learn.inputs import Inputs, centring_tail
+from fedmerit.learn.optimizers import make_optimizer
 
+CENTRED_BY = "fedmerit.centring"
+"""The name of what inputs are centred by, in files of models that carry it."""
 GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
 
 @dataclass(frozen=True)
 class TorchLearner:
-    """SGD with optional momentum, weight decay and FedProx term, in one thread so that bits do not depend on cores.
+    """SGD, Adam or AdamW from the received model, in one thread so that bits do not depend on cores.
 
-    One step from w, with the batch's mean loss l and the received model w_0:
+    One step from w, with the batch's mean loss l, the received model w_0 and a correction c that came along with it:
 
-        g = grad l(w) + weight_decay * w + prox * (w - w_0)
-        v = momentum * v + g
-        w = w - lr * v
+        g = clipped(grad l(w)) + weight_decay * w + prox * (w - w_0) + c
+        w = w - lr * (momentum * v + g), v being that of the step before; or as `learn.optimizers` says
+
+    c is there where `train.algorithm` says so, and prox is FedDyn's alpha then (see `core.controls`).
 
     `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy.
+    A model is the module's values; one that is `centred` has the mean of the inputs after them.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -46,19 +55,72 @@ class TorchLearner:
     def start(self, seed: int) -> Model:
         """The module as `build` initialises it under this seed."""
         with _quiet_torch(seed):
-            return FlatModule(self.build()).values.numpy().copy()
+            flat = FlatModule(self.build())
+        if self.config.algorithm == "feddyn" and flat.has_buffers:
+            raise ConfigError(
+                "train.algorithm = 'feddyn' moves a model by what clients' gradients say of it, and a module with "
+                'buffers such as batch-norm\'s has values without gradients; use another module, or "scaffold"'
+            )
+        return flat.values.numpy().copy()
 
     def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
         """Epochs of SGD from `model`; batches are drawn anew in each epoch."""
+        return self._train(model, samples, seed, epochs)[0]
+
+    def _train(
+        self, model: Model, samples: Samples, seed: int, epochs: int | None, correction: Model | None = None
+    ) -> tuple[Model, int]:
+        """The trained model, and how many steps were taken."""
+        steps = 0
         with _quiet_torch(seed):
             flat = _flat(self.build)
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
-            flat.load(torch.from_numpy(model))
+            inputs = _load(flat, model, samples.x)
             flat.module.train()
-            step = _Step(flat, self.config, torch.from_numpy(samples.x), torch.from_numpy(samples.y))
+            step = _Step(flat, self.config, inputs, torch.from_numpy(samples.y), correction)
             for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
                 step(rows)
-            return flat.values.numpy().copy()
+                steps += 1
+            return np.concatenate([flat.values.numpy(), model[len(flat.values) :]]), steps
+
+    @property
+    def control(self) -> Control | None:
+        """SCAFFOLD's or FedDyn's, where `train.algorithm` says so."""
+        match self.config.algorithm:
+            case "scaffold":
+                return Scaffold()
+            case "feddyn":
+                return FedDyn(self.config.alpha)
+        return None
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """SCAFFOLD sends back the mean direction that it went."""
+        return (SLOPE,) if self.config.algorithm == "scaffold" else ()
+
+    def train_with(
+        self, model: Model, extras: Mapping[str, Model], samples: Samples, seed: int, epochs: int | None
+    ) -> tuple[Model, Mapping[str, Model]]:
+        """As `train`, with a correction added to every gradient where one came along."""
+        unknown = set(extras) - ({CORRECTION} if self.control else set())
+        if unknown:
+            raise ValueError(f"train.algorithm = {self.config.algorithm!r} takes no vectors {sorted(unknown)}")
+        trained, steps = self._train(model, samples, seed, epochs, extras.get(CORRECTION))
+        if not self.extras:
+            return trained, {}
+        slope = (model - trained) / np.float32(self.config.lr * steps)
+        learned = len(_flat(self.build).trained)
+        slope[learned:] = 0  # buffers move, and not down a gradient
+        return trained, {SLOPE: slope}
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """`train.lr` times what `train.schedule` says of the round."""
+        schedule = self.config.schedule
+        return None if schedule is None else self.config.lr * schedule.make()(index, rounds)
+
+    def at_rate(self, lr: float) -> TorchLearner:
+        """The same training with another learning rate."""
+        return replace(self, config=self.config.model_copy(update={"lr": lr}))
 
     @property
     def clients_at_once(self) -> int:
@@ -75,8 +137,13 @@ class TorchLearner:
         """The module's `state_dict`, as torch names it."""
         with _quiet_torch(0):
             flat = _flat(self.build)
-            flat.load(torch.from_numpy(model))
-            return flat.name_tensors()
+            flat.load(torch.from_numpy(model[: len(flat.values)]))
+            named, tail = flat.name_tensors(), model[len(flat.values) :]
+        if not len(tail):
+            return named
+        return NamedTensors(
+            {**named.tensors, CENTRED_BY: tail}, (*named.vector, CENTRED_BY), (*named.beside, CENTRED_BY)
+        )
 
     def train_batched(
         self,
@@ -93,6 +160,10 @@ class TorchLearner:
             ]
             return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
 
+    def centred(self, model: Model, centring: Centring) -> Model:
+        """The module's values, then the mean of each input and, where it is standardised, 1 / its deviation."""
+        return np.concatenate([model, *centring_tail(centring)])
+
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
         """argmax of the outputs; for a single output, whether its logit is positive."""
         decided = self._outputs(model, x, _decide)
@@ -108,11 +179,11 @@ class TorchLearner:
         with _quiet_torch(0):
             flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
         with _quiet_torch(0), torch.inference_mode():
-            flat.load(torch.from_numpy(model))
+            inputs = _load(flat, model, x)
             flat.module.eval()
-            parts = torch.from_numpy(x).split(PART_ROWS) if len(x) else ()  # type: ignore[no-untyped-call]
             forward = flat.stack.forward if flat.stack else flat.module
-            return [of(forward(as_input(part))) for part in parts]
+            starts = range(0, len(x), PART_ROWS)
+            return [of(forward(inputs[slice(start, start + PART_ROWS)])) for start in starts]
 
 
 class _Step:
@@ -122,13 +193,17 @@ class _Step:
     through in parts that fit the cache, their gradients added up: the same step, faster.
     """
 
-    def __init__(self, flat: FlatModule, config: TrainConfig, x: Tensor, y: Tensor) -> None:
+    def __init__(
+        self, flat: FlatModule, config: TrainConfig, x: Inputs, y: Tensor, correction: Model | None = None
+    ) -> None:
         self.flat, self.config, self.x, self.y = flat, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         self.part = PART_ROWS if batch > PART_ROWS and flat.rows_are_independent else batch
         self.inside = flat.stack is not None and self.part == batch and is_plain(config)
-        self.anchor = flat.trained.clone() if config.prox else None
-        self.velocity = torch.zeros_like(flat.gradient) if config.momentum else None
+        self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
+        self.anchor = flat.trained.clone() if self.pull else None
+        self.correction = None if correction is None else torch.from_numpy(correction[: len(flat.trained)])
+        self.move = make_optimizer(config, flat.gradient)
 
     def __call__(self, rows: Tensor) -> None:
         if self.inside:
@@ -141,17 +216,19 @@ class _Step:
         config, gradient, values = self.config, self.flat.gradient.zero_(), self.flat.trained
         for part in rows.split(self.part):  # type: ignore[no-untyped-call]
             self.descend(part, 1 / len(rows), None)
-        if config.weight_decay:
+        if config.clip is not None:
+            gradient.mul_(torch.clamp(config.clip / gradient.norm(), max=1.0))
+        if config.weight_decay and config.optimizer != "adamw":
             gradient.add_(values, alpha=config.weight_decay)
         if self.anchor is not None:
-            gradient.add_(values - self.anchor, alpha=config.prox)
-        if self.velocity is not None:
-            gradient = self.velocity.mul_(config.momentum).add_(gradient)
-        values.add_(gradient, alpha=-config.lr)
+            gradient.add_(values - self.anchor, alpha=self.pull)
+        if self.correction is not None:
+            gradient.add_(self.correction)
+        self.move(values, gradient)
 
     def descend(self, rows: Tensor, scale: float, step: float | None) -> None:
         """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
-        x, y, stack = as_input(self.x[rows]), self.y[rows], self.flat.stack
+        x, y, stack = self.x[rows], self.y[rows], self.flat.stack
         if stack is None:
             (_loss(self.flat.module(x), y) * scale).backward()  # type: ignore[no-untyped-call]
         else:
@@ -161,7 +238,8 @@ class _Step:
 
 def is_plain(config: TrainConfig) -> bool:
     """SGD with nothing added to the gradient: w = w - lr * grad l(w)."""
-    return not (config.momentum or config.weight_decay or config.prox)
+    added = config.weight_decay or config.prox or config.clip is not None or config.algorithm != "sgd"
+    return not (added or config.momentum or config.optimizer != "sgd")
 
 
 @lru_cache(maxsize=4)
@@ -170,11 +248,10 @@ def _flat(build: Callable[[], nn.Module]) -> FlatModule:
     return FlatModule(build())
 
 
-def as_input(x: Tensor) -> Tensor:
-    """uint8 images to floats in 0..1, channels first as torch wants them and channels last in memory."""
-    if x.dtype == torch.uint8:
-        x = x.float().div_(255)
-    return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
+def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
+    """Take over a model; the rows as it wants to see them."""
+    flat.load(torch.from_numpy(model[: len(flat.values)]))
+    return Inputs(torch.from_numpy(x), model[len(flat.values) :])
 
 
 def _batches(rows: int, epochs: int, batch: int | Literal["full"], seed: int) -> Iterator[Tensor]:

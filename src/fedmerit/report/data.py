@@ -18,6 +18,7 @@ from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
 from fedmerit.report.rows import RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
+from fedmerit.report.tuning import tuning_data
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import FREE_KEYS, open_ledger
 from fedmerit.store.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
@@ -60,7 +61,8 @@ def collect(
         if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
         details[place] = encoded
-    about = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
+    about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
+    about |= {"tuned": tuning_data(selection.tuned)}
     page = _page(rows, runs, details)
     verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline)
     return about | page | {"verdict": verdict, "criteria": _criteria(runs)}, details

@@ -12,12 +12,16 @@ from rich.markup import escape
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.criteria import spelt_out
 from fedmerit.core.reasons import Reason
+from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
 from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of
+
+OF_CLAIMS = ("claim-cut", "claim-changed", "inconsistent")
+"""The kinds of events that are about what a client claimed."""
 
 
 def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) -> dict[str, Any]:
@@ -38,6 +42,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
             "tests": wanted["tests"],
+            "by": judged_by(ledger.meta().get("recipe")),
             "tried": [_result_dict(result) for result in ledger.candidates(number)],
         },
         "clients": [
@@ -51,6 +56,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
                 "terms": _terms_dict(reasons[row.id], wanted["priority"]),
                 "reason": _reason_dict(reasons[row.id], names[row.id], share_of(wanted, row)),
                 "weight": row.weight,
+                "uncapped": row.uncapped,
                 "group": row.group,
                 "reward": asdict(rewards[row.id]) if row.id in rewards else None,
             }
@@ -64,6 +70,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
         ],
         "refused": [{"id": e.client, "reason": e.text} for e in events if e.kind == "refused"],
         "left_out": [{"id": e.client, "reason": e.text} for e in events if e.kind == "left-out"],
+        "claims": [{"id": e.client, "kind": e.kind, "reason": e.text} for e in events if e.kind in OF_CLAIMS],
         "notes": [event.text for event in events if event.client is None],
     }
 
@@ -105,24 +112,26 @@ def explain_client(ledger: Ledger, number: int | None, client: ClientId) -> Iter
     yield from map(escape, others)
     facts = ", ".join(f"{fact} {value:g}" for fact, value in mine.facts.items())
     yield f"facts: {escape(facts)}"
+    about = [e for e in ledger.events(number) if e.client == client and e.kind in OF_CLAIMS]
+    yield from (f"[yellow]it {escape(event.text)}[/]" for event in about)
     members = [one for one in everybody if one.group == mine.group]
     lines = [_criterion_line(criterion, mine, members) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
     audits = [(objective, value) for _, who, objective, value in ledger.audits(number) if who == client]
-    told = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
-    yield from [f"audit on its test rows: {escape(told)}"] if told else []
+    audited = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
+    yield from [f"audit on its test rows: {escape(audited)}"] if audited else []
     yield from (f"reward: {_reward_text(reward)}" for reward in ledger.rewards(number) if reward.client == client)
 
 
 def _audits(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """The objectives of the model after the round: at the server, and the clients' median and worst."""
-    found: dict[str, dict[int, float | None]] = {}
+    audits: dict[str, dict[int, float | None]] = {}
     for _, client, objective, value in ledger.audits(number):
-        found.setdefault(objective, {})[client] = value
-    if not found:
+        audits.setdefault(objective, {})[client] = value
+    if not audits:
         return
     lines = []
-    for objective, values in found.items():
+    for objective, values in audits.items():
         known = sorted(v for client, v in values.items() if client != SERVER and v is not None)
         local = (f"{known[len(known) // 2]:.4f}", f"{known[0]:.4f}") if known else ("-", "-")
         at_server = values.get(SERVER)
@@ -207,12 +216,13 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         for one in tried
     ]
     title = f"search: exchanges {row['exchanges']}, models tested {row['evaluations']} (* taken)"
-    yield list_table(title, ("order", "accuracy", "exchange", "weighs the same"), lines)
+    judged = judged_by(ledger.meta().get("recipe"))
+    yield list_table(title, ("weighting", judged, "exchange", "does the same"), lines)
 
 
 def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     names = ledger.names()
     for event in ledger.events(number):
-        what = "refused its reward" if event.kind == "refused" else "left out"
-        who = "" if event.client is None else f"{names[event.client]} {what}: "
+        what = {"refused": " refused its reward:", "left-out": " left out:"}.get(event.kind, "")
+        who = "" if event.client is None else f"{names[event.client]}{what} "
         yield f"[yellow]{escape(who + event.text)}[/]"

@@ -25,7 +25,7 @@ STYLES = (
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("notes", "settings", "report"),
+    *("notes", "settings", "tuning", "report"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 

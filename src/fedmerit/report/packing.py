@@ -26,7 +26,7 @@ def pack_rounds(rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[
     """All rounds, column by column: values that are alike from round to round then compress well."""
     packed = [_pack_round(row["priority"], rows) for row, rows in zip(rounds, weights, strict=True)]
     scores = {text: place for place, text in enumerate(dict.fromkeys(row["score"] for row in rounds if row["score"]))}
-    plain = ("ids", "group", "weight", "score", "total")
+    plain = ("ids", "group", "weight", "score", "total", "uncapped")
     return {
         **{key: [row[key] for row in rounds] for key in ("round", "priority", "groups")},
         "scores": [_score_settings(text) for text in scores],
@@ -61,11 +61,18 @@ def _pack_round(priority: Sequence[str], rows: Sequence[ClientWeight]) -> dict[s
         "group": pack([row.group for row in rows], VALUE_DIGITS),
         "weight": _multiple(score, [row.weight for row in rows]) if rows else [],
         "score": score,
+        "uncapped": _uncapped(rows),
         "total": [shorten(total, VALUE_DIGITS) for total in totals.values()],
         "facts": facts,
         "raw": {name: raw for name, (raw, _) in criteria.items()},
         "norm": {name: norm for name, (_, norm) in criteria.items()},
     }
+
+
+def _uncapped(rows: Sequence[ClientWeight]) -> Numbers:
+    """The weights before the cap; None where it cut none."""
+    cut = any(row.earned != row.weight for row in rows)
+    return pack([row.earned for row in rows], WEIGHT_DIGITS) if cut else None
 
 
 def _by_name(rounds: Sequence[Mapping[str, Any]]) -> list[list[Any]]:

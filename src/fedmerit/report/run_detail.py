@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
@@ -111,7 +112,8 @@ def _search(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, An
     ]
     if not any(tried):
         return None
-    return {"tried": tried, "asked": [[row["exchanges"], row["evaluations"], row["tests"]] for row in rounds]}
+    asked = [[row["exchanges"], row["evaluations"], row["tests"]] for row in rounds]
+    return {"tried": tried, "asked": asked, "by": judged_by(ledger.meta().get("recipe"))}
 
 
 def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:

@@ -71,16 +71,21 @@ def _known(value: float | None) -> float | None:
 
 
 def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeight], names: Sequence[str]) -> Table:
-    """Criteria -> score -> weight, a line per client."""
+    """Criteria -> score -> weight, a line per client; the weight before the cap where one cut any."""
+    rows = list(rows)
+    cut = any(row.earned != row.weight for row in rows)
     grid = Table(title=escape(title), title_justify="left", caption="value (normalised)", caption_justify="left")
     grid.add_column("client", no_wrap=True)
     for name in priority:
         grid.add_column(escape(name), justify="right", overflow="fold")
     grid.add_column("score", justify="right", no_wrap=True)
+    if cut:
+        grid.add_column("uncapped", justify="right", no_wrap=True)
     grid.add_column("weight", justify="right", style="bold", no_wrap=True)
     for row in rows:
         cells = [f"{row.criteria[name]:.4g} ({row.normalised[name]:.3f})" for name in priority]
-        grid.add_row(escape(names[row.id]), *cells, f"{row.score:.4g}", f"{row.weight:.2%}")
+        before = [f"{row.earned:.2%}"] if cut else []
+        grid.add_row(escape(names[row.id]), *cells, f"{row.score:.4g}", *before, f"{row.weight:.2%}")
     return grid
 
 
@@ -107,8 +112,9 @@ class _Notes:
             if verdict.reason:
                 text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
                 self._console.print(f"[yellow]{escape(text)}[/]")
-        for note in record.weights.notes if record.weights else ():
-            show_note(self._console, note, f"round {record.index}: ") if self._new(note) else None
+        for note in (*record.notes, *(record.weights.notes if record.weights else ())):
+            who = "" if note.client is None else f"client {note.client} "
+            show_note(self._console, note, f"round {record.index}: {who}") if self._new(note) else None
 
     def _new(self, note: Note) -> bool:
         key = (note.kind, note.subject)

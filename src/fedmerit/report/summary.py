@@ -85,10 +85,10 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         yield (
             f"search: exchanges {search['exchanges']}, models {search['evaluations']}, "
             f"tested by clients {search['tests']} times; per round "
-            f"{search['options_per_round']:.2f} orders differed and {search['asked_per_round']:.2f} were asked about"
+            f"{search['options_per_round']:.2f} weightings differed, {search['asked_per_round']:.2f} were asked about"
         )
         orders = [(order, str(count)) for order, count in search["taken"].items()]
-        yield list_table("rounds in which each order was taken", ("order", "rounds"), orders)
+        yield list_table("rounds in which each weighting was taken", ("weighting", "rounds"), orders)
     if audit := result["audit"]:
         values = ", ".join(f"{name} {'unknown' if value is None else f'{value:.4f}'}" for name, value in audit.items())
         yield f"audit at the server after round {result['rounds']}: {values}"

@@ -62,13 +62,13 @@ def _weights(ledger: Ledger) -> Iterator[Line]:
     for index in range(1, ledger.last_round() + 1):
         for one in ledger.weights(index):
             who = {"round": index, "client": one.id, "name": names[one.id]}
-            earned = {"weight": one.weight, "score": one.score, "group": one.group}
+            earned = {"weight": one.weight, "score": one.score, "group": one.group, "uncapped": one.uncapped}
             parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
             yield who | earned | {f"{part} {key}": value for part, of in parts.items() for key, value in of.items()}
 
 
 def _rewards(ledger: Ledger) -> Iterator[Line]:
-    """A line per reward: what a client with an own model got back, and whether it took it."""
+    """A line per reward: what a client with a personal model got back, and whether it took it."""
     names = ledger.names()
     return (asdict(reward) | {"name": names[reward.client]} for reward in ledger.rewards())
 

@@ -20,7 +20,7 @@ from fedmerit.core.groups import PairDistances
 from fedmerit.core.recipe_json import part_from_json
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
-from fedmerit.core.state import Record
+from fedmerit.core.state import Record, remember_facts
 from fedmerit.core.types import History, Matrix
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
@@ -130,12 +130,10 @@ class Ledger:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
 
-    def history(self) -> History:
-        """In how many rounds each client took part."""
-        query = "SELECT client, count(*), total(json_extract(facts, '$.loss')) FROM weights GROUP BY client"
-        rows = self._db.execute(query).fetchall()
-        losses = {client: loss for client, _, loss in rows if loss}
-        return History(self.last_round(), {client: count for client, count, _ in rows}, losses)
+    def history(self, names: Sequence[str] = ()) -> History:
+        """What the rounds so far leave in the history, with the facts of these names."""
+        rows = self._db.execute("SELECT client, facts FROM weights ORDER BY round, client")
+        return remember_facts(History(self.last_round()), ((row[0], json.loads(row[1])) for row in rows), names)
 
     def search_state(self) -> SearchState:
         """What a search knows after the last round: its weighting, its accuracy, the best so far."""
@@ -180,11 +178,11 @@ class Ledger:
 
     def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        columns = "client, facts, criteria, normalised, score, weight, grp"
+        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
-            ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), score, weight, group)
-            for client, facts, raw, table, score, weight, group in self._db.execute(query, (index,))
+            ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)
+            for client, facts, raw, table, *rest in self._db.execute(query, (index,))
         ]
 
     def contributions(self) -> dict[int, tuple[int, float]]:

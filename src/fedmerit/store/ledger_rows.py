@@ -82,6 +82,7 @@ def weight_rows(record: Record) -> list[Row]:
             "score": client.score,
             "weight": client.weight,
             "grp": client.group,
+            "uncapped": client.uncapped,
         }
         for client in by_client(record.weights, record.priority, record.ids, record.facts, groups)
     ]
@@ -138,11 +139,11 @@ def event_rows(record: Record) -> list[Row]:
     ]
     verdicts = sorted(record.rewards.verdicts.items())
     events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]
-    events += [(None, note.kind, note.text) for note in record.notes]
+    events += [(note.client, note.kind, note.text) for note in record.notes]
     if record.weights is None:
         events.append((None, "nobody", "no client could be weighed; the model was kept"))
     else:
-        events += [(None, note.kind, note.text) for note in record.weights.notes]
+        events += [(note.client, note.kind, note.text) for note in record.weights.notes]
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
 
 

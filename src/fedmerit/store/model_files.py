@@ -50,10 +50,10 @@ def write_model(
 
 def read_model(path: Path) -> tuple[Model, int] | None:
     """The model as one row and its round; None where the file is missing, truncated or altered."""
-    found = _read(path)
-    if found is None:
+    file = _read(path)
+    if file is None:
         return None
-    tensors, about = found
+    tensors, about = file
     if "vector" not in about:
         return tensors[MODEL], int(about["round"])
     row = np.concatenate([tensors[name].ravel() for name in about["vector"]]) if about["vector"] else np.empty(0)
@@ -106,9 +106,9 @@ def write_checkpoint(run: Path, state: State) -> None:
 def read_checkpoint(run: Path, upto: int) -> tuple[Model, dict[str, Model], int] | None:
     """Model, parts and round of the newest intact checkpoint of a round up to this one."""
     for path in _paths(run):
-        found = _read(path) if int(path.stem) <= upto else None
-        if found is not None:
-            tensors, about = found
+        file = _read(path) if int(path.stem) <= upto else None
+        if file is not None:
+            tensors, about = file
             return tensors.pop(MODEL), tensors, int(about["round"])
     return None
 

@@ -82,7 +82,7 @@ def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[
     everybody = ledger.weights(number)
     mine = next((one for one in everybody if one.id == client), None)
     if mine is None:
-        left_out = [event.text for event in ledger.events(number) if event.client == client]
+        left_out = [e.text for e in ledger.events(number) if (e.client, e.kind) == (client, "left-out")]
         because = f"was left out: {left_out[0]}" if left_out else "was not drawn"
         return [f"{called(name)} has no weight in round {number}: it {because}"]
     members = [one for one in everybody if one.group == mine.group]

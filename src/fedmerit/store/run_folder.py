@@ -8,15 +8,14 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
-from fedmerit.config.schema import Config, dump_config, load_config, make_config
+from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import Ledger
 
@@ -81,9 +80,9 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
     """The configuration of a run that may be resumed here and now; every difference that changes its bits is named."""
     with open_ledger(folder) as ledger:
         meta = ledger.meta()
-    made = make_config(json.loads(meta["config"]))
+    kept = make_config(json.loads(meta["config"]))
     asked = given or load_config(folder / CONFIG)
-    changed = differences(made, asked)
+    changed = differences(kept, asked)
     if changed:
         raise FolderError(
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
@@ -117,20 +116,13 @@ def _version(package: str) -> str:
         return "absent"
 
 
-def differences(made: Config, asked: Config) -> list[str]:
+def differences(kept: Config, asked: Config) -> list[str]:
     """The settings in which two configurations differ, but for those that change no bit of what comes out."""
-    before, after = _flat(made.model_dump(mode="json")), _flat(asked.model_dump(mode="json"))
+    before, after = flatten(kept.model_dump(mode="json")), flatten(asked.model_dump(mode="json"))
     keys = sorted((before.keys() | after.keys()) - FREE_KEYS)
     return [
         f"{key} {before.get(key)!r} then, {after.get(key)!r} now" for key in keys if before.get(key) != after.get(key)
     ]
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
-    return flat
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,6 +33,7 @@ CREATE TABLE weights (               -- how each client of a round came to its w
     facts TEXT NOT NULL, criteria TEXT NOT NULL, normalised TEXT NOT NULL,   -- JSON objects by name
     score REAL NOT NULL, weight REAL NOT NULL,
     grp INTEGER NOT NULL,            -- the client's group, from 0
+    uncapped REAL,                   -- the weight before the cap; NULL without one
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (           -- every client's local test
@@ -72,6 +73,9 @@ ALTER TABLE earned RENAME TO weights;
 ALTER TABLE tested RENAME TO evaluations;
 ALTER TABLE tried RENAME TO candidates;
 ALTER TABLE candidates RENAME COLUMN way TO weighting;
+""",
+        6: """
+ALTER TABLE weights ADD COLUMN uncapped REAL;
 """,
     }
 )

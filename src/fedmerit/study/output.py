@@ -19,23 +19,40 @@ from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import FRAMES, Frame, run_frame
 from fedmerit.store.run_folder import LEDGER, open_ledger
+from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
-from fedmerit.study.study_folder import RUNS, STUDY, Member
+from fedmerit.study.study_folder import BEST, RUNS, STUDY, TUNE, Member, members, tuning_folder
 from fedmerit.study.tables import TABLES, study_tables
 from fedmerit.study.text_table import TextTable
+from fedmerit.study.tune import Tuned, read_tuned
+from fedmerit.study.tuning_tables import points_table, tuned_values
 from fedmerit.study.worker import Ended, Played
 
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
-STUDY_FRAMES = ("compared", "reached", "figures", "curves", "needed", "events")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "tuning")
+
+
+POINTS = "points"
+"""The table of a tuning."""
+
+WITHOUT = {
+    "saved": "it has one row",
+    "agreement": "no row beside the baseline has a common model",
+    "tuning": "no row names a grid",
+}
+"""Why a table of a study may not be there."""
 
 
 @contextmanager
-def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
-    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends."""
-    counter = _RoundCounter(runs)
+def progress(console: Console, runs: Sequence[Member], coming: int = 0) -> Iterator[OnStep]:
+    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends.
+
+    `coming` is the number of runs that a tuning will ask for, and of which is not known yet which they are.
+    """
+    counter = _RoundCounter(runs, coming)
     if not console.is_terminal:
         yield lambda step: _print_line(console, counter, step)
         return
@@ -56,10 +73,11 @@ def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
 class _RoundCounter:
     """Counts rounds over all runs; by folder, since the parts of a reproduction may have runs of one name."""
 
-    def __init__(self, runs: Sequence[Member]) -> None:
+    def __init__(self, runs: Sequence[Member], coming: int) -> None:
         self._rounds = {run.folder: run.rounds for run in runs}
         self._ended = {run.folder for run in runs if run.complete}
-        self.total, self._number = sum(run.config.run.rounds for run in runs), len(runs)
+        self.total = sum(run.config.run.rounds for run in runs) + coming * runs[0].config.run.rounds
+        self._number = len(runs) + coming
         self._done_before, self._started = self.done, monotonic()
 
     def __call__(self, step: Step) -> None:
@@ -133,11 +151,29 @@ def as_json(study: Study) -> str:
             "seeds": study.plan.seeds,
             "compared": _records(study.compared),
             "reached": _records(study.reached),
-            "figures": _records(study.figures),
+            "metrics": _records(study.metrics),
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
+            "tuning_seeds": study.plan.tune.seeds if study.tunings else [],
+            "tuned": {row: tuned_values(tuned) for row, tuned in study.tunings.items()},
+            "tuning": _records(study.tuning),
         }
     )
+
+
+def tuned_json(tuned: Tuned) -> str:
+    """A tuning as one JSON object: its settings, what was chosen, and a line per point."""
+    about = {"folder": str(tuned.folder), **tuned_values(tuned)}
+    best = str(tuned.folder / BEST) if tuned.best is not None else None
+    lines = _records(tuned.points)
+    return json.dumps({**about, "best_config": best, "points": lines, "failed": dict(tuned.failed)})
+
+
+def to_play(plan: Plan, folder: Path) -> tuple[list[Member], int]:
+    """The runs of a study and of its tunings that are known, and how many its tunings will ask for."""
+    tunings = [read_tuned(plan.tuning(row), tuning_folder(folder, row)) for row in plan.tuned]
+    known = [run for tuned in tunings for run in tuned.runs]
+    return [*known, *members(plan, folder)], sum(tuned.coming for tuned in tunings)
 
 
 def _records(frame: Frame) -> list[dict[str, Any]]:
@@ -147,13 +183,15 @@ def _records(frame: Frame) -> list[dict[str, Any]]:
 
 
 def write_export(folder: Path, out: Path, format: str, table: str | None, *, force: bool = False) -> str:
-    """Write one table of a study or a run to a new file, and return the table's name.
+    """Write one table of a study, a tuning or a run to a new file, and return the table's name.
 
     `format` is csv or parquet (frames), or latex or markdown (a study's tables as on the screen).
     """
     if format not in (*FRAME_FORMATS, *TEXT_FORMATS):
         raise UnknownName("format", format, (*FRAME_FORMATS, *TEXT_FORMATS))
     check_new_file(out, "another --out", force=force)
+    if (folder / TUNE).is_file():
+        return _export_points(Tuned.load(folder), out, format, table)
     study = is_study(folder)
     table = table or ("compared" if study else "rounds")
     if format in FRAME_FORMATS:
@@ -166,9 +204,19 @@ def write_export(folder: Path, out: Path, format: str, table: str | None, *, for
     return table
 
 
+def _export_points(tuned: Tuned, out: Path, format: str, table: str | None) -> str:
+    if table not in (None, POINTS):
+        raise UnknownName("table of a tuning", table, (POINTS,))
+    text = TEXT_FORMATS[format](points_table(tuned)) if format in TEXT_FORMATS else None
+    write_new_file(out, FRAME_FORMATS[format](tuned.points) if text is None else text, "another --out")
+    return POINTS
+
+
 def is_study(folder: Path) -> bool:
     """Whether a folder holds a study and not a run; refuses one that holds neither."""
     study, run = (folder / STUDY).is_file(), (folder / LEDGER).is_file()
+    if (folder / TUNE).is_file():
+        raise FolderError(f"{folder} holds a tuning, and this needs a run or a study: give one of {folder / RUNS}")
     if not study and not run:
         raise FolderError(
             f"no run and no study in {folder}: it has neither {LEDGER} nor {STUDY}; give a folder made by "
@@ -199,7 +247,10 @@ def _run_frame(folder: Path, name: str) -> Frame:
 def _text(study: Study, name: str, write: Callable[[TextTable], str]) -> str:
     if name not in TABLES:
         raise UnknownName("table to read", name, TABLES)
-    return "\n".join(map(write, TABLES[name](study)))
+    tables = list(TABLES[name](study))
+    if not tables:
+        raise ConfigError(f"the study has nothing to write in {name}: {WITHOUT[name]}")
+    return "\n".join(map(write, tables))
 
 
 def _parquet(frame: Frame) -> bytes:

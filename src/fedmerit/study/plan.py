@@ -9,30 +9,18 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
 
 import tomli_w
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.recipes import make_recipe
-from fedmerit.config.schema import Config, Section, make_config, read_toml, validate
+from fedmerit.config.schema import Config, Section, flatten, make_config, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
+from fedmerit.study.grid import value_text
+from fedmerit.study.tuning import Seed, Share, Target, TuneConfig, Tuning, seed_list
 
-MOST_SEEDS = 10_000
 SHARED = ("task", "run")
 """What all rows have in common: data, partition, model, seeds, rounds and the draw of clients."""
 
-
-def _list_seeds(value: Any) -> Any:
-    """Accept a number of seeds where a list of them is expected: 5 stands for 1..5."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return value
-    if value > MOST_SEEDS:
-        raise ValueError(f"a study has at most {MOST_SEEDS:,} seeds")
-    return tuple(range(1, value + 1))
-
-
-Seed: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
-Target: TypeAlias = Annotated[float, Field(ge=0, le=1, strict=True)]
-Share: TypeAlias = Annotated[float, Field(gt=0, le=1, strict=True)]
 Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 
 
@@ -42,6 +30,9 @@ class Row(Section):
     name: Title = Field(description="how tables call the row")
     recipe: dict[str, Any] | None = Field(None, description="a [recipe] in place of the base's; default: the base's")
     train: dict[str, Any] = Field({}, description="keys of [train] that differ from the base's")
+    tune: dict[str, Any] | None = Field(
+        None, description="a grid: keys of [train] and [recipe], each with values to choose from before the row is run"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -50,7 +41,8 @@ class Row(Section):
         if wrong:
             raise ConfigError(
                 f"row {values.get('name', '')!r} sets {' and '.join(wrong)}: rows are compared in pairs and share "
-                "data, seeds, rounds and the draw of clients; a row sets recipe and train, the rest stands in [base]. "
+                "data, seeds, rounds and the draw of clients; a row sets recipe, train and tune, the rest stands in "
+                "[base]. "
                 "Rows on other data are another study"
             )
         return values
@@ -79,7 +71,7 @@ class Plan(Section):
     """
 
     name: Title = Field("study", description="how reports call the study")
-    seeds: Annotated[tuple[Seed, ...], BeforeValidator(_list_seeds)] = Field(
+    seeds: Annotated[tuple[Seed, ...], seed_list(1)] = Field(
         description="the seeds of every row, or how many: 5 stands for 1..5"
     )
     baseline: str = Field("", description="the row that others are compared with; default: the first")
@@ -88,6 +80,7 @@ class Plan(Section):
     base: dict[str, Any] = Field(
         {}, description="what all rows share, as in a configuration: [base.task] ..., or the path of one"
     )
+    tune: TuneConfig = Field(TuneConfig(), description="how rows with a grid are tuned, see [tune]")
     rows: tuple[Row, ...] = Field(alias="row", description="the rows, see [[row]]")
 
     @model_validator(mode="after")
@@ -104,6 +97,7 @@ class Plan(Section):
             raise UnknownName("row as baseline", self.against, [row.name for row in self.rows])
         for row in self.rows:
             _check_row(self, row)
+        _check_tune(self)
         return self
 
     @property
@@ -111,12 +105,30 @@ class Plan(Section):
         """The name of the baseline, with which the other rows are compared."""
         return self.baseline or self.rows[0].name
 
+    @property
+    def tuned(self) -> list[Row]:
+        """The rows with a grid."""
+        return [row for row in self.rows if row.tune is not None]
+
     def config(self, row: Row, seed: int) -> Config:
-        """The whole configuration of a row's run with a seed; a seed in [base.run] has no effect."""
+        """The configuration of a row's run with a seed; a seed in [base.run] has no effect.
+
+        Of a row with a grid this is the first point: which one is run is known when the row was tuned.
+        """
+        if row.tune is not None:
+            return self.tuning(row).config(0, seed)
+        values = self._values(row)
+        return make_config(values | {"run": values.get("run", {}) | {"seed": seed}})
+
+    def tuning(self, row: Row) -> Tuning:
+        """The tuning of a row that has a grid: by the measure and on the seeds of [tune]."""
+        settings = self.tune.model_dump(exclude_unset=True)
+        return Tuning(name=row.name, base=self._values(row), grid=row.tune or {}, **settings)
+
+    def _values(self, row: Row) -> dict[str, Any]:
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
         own = {} if row.recipe is None else {"recipe": row.recipe}
-        train, run = values.get("train", {}) | row.train, values.get("run", {}) | {"seed": seed}
-        return make_config(values | own | {"train": train, "run": run})
+        return values | own | {"train": values.get("train", {}) | row.train}
 
 
 def _check_unique(what: str, values: Iterable[int | str]) -> None:
@@ -128,9 +140,34 @@ def _check_unique(what: str, values: Iterable[int | str]) -> None:
 def _check_row(plan: Plan, row: Row) -> None:
     """Check what can be known before any data is loaded; an error names its row."""
     try:
-        make_recipe(plan.config(row, plan.seeds[0]).recipe)
+        if row.tune is None:
+            make_recipe(plan.config(row, plan.seeds[0]).recipe)
+        else:
+            _check_own(row, plan.tuning(row))
     except UserError as error:
         raise ConfigError(f"row {row.name!r}: {error}") from None
+
+
+def _check_own(row: Row, tuning: Tuning) -> None:
+    """A row that tunes a key sets no value of it."""
+    own = flatten({"train": row.train, "recipe": row.recipe or {}})
+    if both := sorted(set(own) & set(tuning.grid)):
+        raise ConfigError(f"{both[0]} is set and tuned; leave {value_text(own[both[0]])} to the grid, or the grid away")
+
+
+def _check_tune(plan: Plan) -> None:
+    """Keep what is chosen apart from what is reported, and refuse settings of a tuning that no row has."""
+    if not plan.tuned:
+        if "tune" in plan.model_fields_set:
+            raise ConfigError(
+                "[tune] has no effect: no [[row]] names a grid; add tune = {'train.lr' = [0.01, 0.1]} to one"
+            )
+        return
+    if both := sorted(set(plan.tune.seeds) & set(plan.seeds)):
+        raise ConfigError(
+            f"tuning seeds and reporting seeds must differ, for a row looks better on the seeds it was chosen on; got "
+            f"{', '.join(map(str, both))} in both; set other seeds in [tune]"
+        )
 
 
 def load_plan(path: Path | str) -> Plan:

@@ -88,7 +88,7 @@ def interval(differences: Sequence[float] | Vector, *, level: float = LEVEL, see
 
 
 def wilcoxon(differences: Sequence[float] | Vector) -> float:
-    """Two-sided p of Wilcoxon's signed-rank test; seeds without a difference are left out.
+    """Two-sided p of the signed-rank test [Wilcoxon]; seeds without a difference are left out.
 
     With W the sum of the ranks of |d| over the positive differences, p = 2 min(P(W <= w), P(W >= w)), at most 1, where
     all 2^n signs are equally likely. Exact, with ties or without, up to 100 seeds; scipy's normal approximation past
@@ -124,7 +124,7 @@ def seeds_for_p(rows: int, alpha: float = ALPHA) -> int:
 
 
 def holm(values: Sequence[float] | Vector) -> Vector:
-    """Holm's correction of p for m tests: max over j <= i of (m - j + 1) * p_(j), at most 1, with p_(1) <= p_(2) ...
+    """The p of m tests corrected [Holm]: max over j <= i of (m - j + 1) * p_(j), at most 1, with p_(1) <= p_(2) ...
 
     NaN is not a test: it stays and does not count.
 

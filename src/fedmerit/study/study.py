@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from fedmerit.config.schema import Config, make_config
+from fedmerit.config.schema import make_config
 from fedmerit.core.system import cores
 from fedmerit.engine.run import Run
 from fedmerit.errors import ConfigError, FolderError, UnknownName
@@ -19,8 +19,20 @@ from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, re
 from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Workers, run_all
 from fedmerit.study.statistics import seeds_needed
-from fedmerit.study.study_folder import RUNS, Member, check_folder, make_folder, members, read_plan, write_plan
-from fedmerit.study.verdicts import compare_rows, metrics_of_runs, rounds_metrics
+from fedmerit.study.study_folder import (
+    RUNS,
+    Member,
+    best_config,
+    check_folder,
+    make_folder,
+    members,
+    read_plan,
+    tuning_folder,
+    write_plan,
+)
+from fedmerit.study.tune import Tuned, check_tuning_folder, new_points, read_tuned, run_tunings
+from fedmerit.study.tuning import Tuning
+from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
 DIFFERENCES = (1, 2, 5, 10)
@@ -30,6 +42,7 @@ DIFFERENCES = (1, 2, 5, 10)
 def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: OnStep | None = None) -> Study:
     """Do the runs of a study that are not finished, and read the study.
 
+    Rows with a grid are tuned first, on the tuning seeds; their best points are then run like the other rows.
     Stopped or killed at any time, the same call resumes it. A run that fails is named in `Study.failed`, and does not
     keep the others from finishing.
 
@@ -49,11 +62,12 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
     if jobs < 1:
         raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
     check_folder(plan, out)
+    tunings = _tunings_to_do(plan, out)
     remaining = [member for member in members(plan, out) if not member.complete]
     if not remaining:
         write_plan(plan, out)
         return Study.load(out)
-    new: dict[str, Config] = {}
+    new = new_points(tunings)
     for member in remaining:
         if not member.begun:
             new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
@@ -63,15 +77,27 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
-            failed = run_all(workers, remaining, jobs, on_step)
+            failed = run_tunings(workers, tunings, jobs, on_step)
+            undecided = {tuning.name for tuning in _tunings_to_do(plan, out).values()}
+            tuned = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
+            failed |= run_all(workers, tuned, jobs, on_step) if tuned else {}
     return replace(Study.load(out), failed=failed)
+
+
+def _tunings_to_do(plan: Plan, out: Path) -> dict[Path, Tuning]:
+    """The tunings whose best point is not known yet, by their folders."""
+    tunings = {tuning_folder(out, row): plan.tuning(row) for row in plan.tuned}
+    to_do = {folder: tuning for folder, tuning in tunings.items() if best_config(tuning, folder) is None}
+    for folder, tuning in to_do.items():
+        check_tuning_folder(tuning, folder)
+    return to_do
 
 
 @dataclass(frozen=True, repr=False)
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    `compared`, `figures`, `reached`, `curves`, `needed` and `events` are the frames; docs/study.md reads them.
+    Its frames are `compared`, `metrics`, `reached`, `curves`, `needed`, `events` and `tuning` (docs/study.md).
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
@@ -116,7 +142,20 @@ class Study:
         return self.runs[0].config.run.rounds
 
     @cached_property
-    def figures(self) -> Frame:
+    def tunings(self) -> Mapping[str, Tuned]:
+        """The tuning of each row that has a grid, as far as it got."""
+        plan = self.plan
+        return {row.name: read_tuned(plan.tuning(row), tuning_folder(self.folder, row)) for row in plan.tuned}
+
+    @cached_property
+    def tuning(self) -> Frame:
+        """A line per tuned row and point, as `Tuned.points` has them; empty where no row has a grid."""
+        frames = [tuned.points.assign(row=row) for row, tuned in self.tunings.items()]
+        columns = ("row", "point", *COLUMNS[1:])
+        return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
+
+    @cached_property
+    def metrics(self) -> Frame:
         """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
         `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
@@ -157,7 +196,7 @@ class Study:
 
         `rounds` are rounds to `target` for a `share` of the devices (NaN: the mean over the shares).
         """
-        metrics = [*metrics_of_runs(self.figures, self.plan), *rounds_metrics(self.reached, self.plan)]
+        metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
         return compare_rows(metrics, self.plan.against)
 
     @cached_property

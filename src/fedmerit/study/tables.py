@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fedmerit.store.frames import Frame
+from fedmerit.study.cells import effect_cells, number_text
 from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
 from fedmerit.study.study import DIFFERENCES, Study
 from fedmerit.study.text_table import TextTable
+from fedmerit.study.tuning_tables import tuning_table
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, ROUNDS, SAME, TOO_FEW
 
-UNKNOWN = "-"
 NO_STAR = (NOISE, SAME, TOO_FEW)
 OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
@@ -27,7 +28,7 @@ def summary_table(study: Study) -> TextTable:
     """Rows compared by final accuracy: the effect first, p second, and a verdict."""
     lines = _lines_of(study, "accuracy")
     header = ("row", "accuracy", "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
-    rows = [(line["row"], _number(line["mean"], 4), *_effect(line, 4)) for line in lines]
+    rows = [(line["row"], number_text(line["mean"], 4), *effect_cells(line, 4)) for line in lines]
     title = (
         f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} paired seeds, "
         f"against {study.plan.against}"
@@ -74,7 +75,7 @@ def saved_table(study: Study) -> TextTable:
     """Rounds saved, as the mean over the shares of devices: the effect first, p second, a verdict for each target."""
     lines = [line for target in study.plan.targets for line in _lines_of(study, ROUNDS, target)]
     rows = [
-        (line["row"], f"{line['target']:.0%}", *_effect(line, 2, sign=-1))
+        (line["row"], f"{line['target']:.0%}", *effect_cells(line, 2, sign=-1))
         for line in lines
         if line["row"] != study.plan.against
     ]
@@ -88,12 +89,12 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 
     Rows whose clients share no model are left out.
     """
-    figures = study.figures[study.figures["finished"]].dropna(subset=["both"])
+    finished = study.metrics[study.metrics["finished"]].dropna(subset=["both"])
     against = study.plan.against
-    if set(figures["row"]) <= {against}:
+    if set(finished["row"]) <= {against}:
         return
-    sums = figures.groupby("row", sort=False)[["both", "only_baseline", "only_row", "neither"]].sum()
-    expected = figures.groupby("row", sort=False)["neither_if_independent"].sum()
+    sums = finished.groupby("row", sort=False)[["both", "only_baseline", "only_row", "neither"]].sum()
+    expected = finished.groupby("row", sort=False)["neither_if_independent"].sum()
     rows = [
         (row, *(f"{int(count):,}" for count in sums.loc[row]), f"{expected[row]:,.1f}")
         for row in study.rows
@@ -109,6 +110,7 @@ TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "reached": reached_tables,
     "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 else []),
     "agreement": agreement_table,
+    "tuning": lambda study: tuning_table(study.plan, study.tunings),
 }
 """Tables by name, as exports call them."""
 
@@ -125,41 +127,26 @@ def _equals(column: Frame, value: float) -> Frame:
     return column.isna() if math.isnan(value) else column == value
 
 
-def _effect(line: Mapping[str, Any], digits: int, sign: int = 1) -> tuple[str, str, str, str]:
-    """The cells difference, interval, p and verdict; `sign` -1 turns rounds needed into rounds saved."""
-    if line["verdict"] == BASELINE:
-        return "", "", "", BASELINE
-    difference = _number(sign * line["difference"], digits, "+")
-    if math.isnan(line["low"]):
-        return difference, "", "", line["verdict"]
-    low, high = (_number(end, digits, "+") for end in sorted((sign * line["low"], sign * line["high"])))
-    return difference, f"[{low}, {high}]", f"{line['p']:.3g} ({line['p_holm']:.3g})", line["verdict"]
-
-
-def _number(value: float, digits: int, sign: str = "") -> str:
-    return UNKNOWN if math.isnan(value) else f"{value + 0.0:{sign}.{digits}f}"
-
-
 def _mean_and_difference(line: Mapping[str, Any]) -> str:
     """A mean and, in brackets, its paired difference."""
     digits = 4 if line["measure"] == "variance" else 3
-    mean = _number(line["mean"], digits)
+    mean = number_text(line["mean"], digits)
     if line["verdict"] in (BASELINE, SAME):
         return mean
     star = "" if line["verdict"] in NO_STAR else "*"
-    return f"{mean} ({_number(line['difference'], digits, '+')}{star})"
+    return f"{mean} ({number_text(line['difference'], digits, '+')}{star})"
 
 
 def _costs(study: Study, *names: str) -> list[str]:
     scale = 1 if "seconds" in names else 1e6
     means = [[line["mean"] for line in _lines_of(study, name)] for name in names]
-    return [_number(sum(parts) / scale, 1) for parts in zip(*means, strict=True)]
+    return [number_text(sum(parts) / scale, 1) for parts in zip(*means, strict=True)]
 
 
 def _rounds(line: Mapping[str, Any]) -> str:
     """The mean over seeds and, in brackets, the rounds saved."""
-    mean = f">{line['mean']:.4g}" if line["censored"] else _number(line["mean"], 1)
-    return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({_number(-line['difference'], 1, '+')})"
+    mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1)
+    return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({number_text(-line['difference'], 1, '+')})"
 
 
 def _p_note(study: Study, lines: list[dict[str, Any]]) -> Iterator[str]:

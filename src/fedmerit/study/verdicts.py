@@ -51,10 +51,10 @@ def compare_rows(metrics: Sequence[Metric], baseline: str) -> Frame:
     return make_frame([line for metric in metrics for line in _lines(metric, baseline)], COLUMNS)
 
 
-def metrics_of_runs(figures: Frame, plan: Plan) -> Iterator[Metric]:
-    """The metrics in a study's `figures`, audits included, over its finished runs."""
-    finished = figures[figures["finished"]]
-    audits = [name for name in figures.columns if name.startswith(("gap ", "audit "))]
+def metrics_of_runs(metrics: Frame, plan: Plan) -> Iterator[Metric]:
+    """The metrics in a study's `metrics`, audits included, over its finished runs."""
+    finished = metrics[metrics["finished"]]
+    audits = [name for name in metrics.columns if name.startswith(("gap ", "audit "))]
     for name in [*METRICS, *audits]:
         yield Metric(name, _by_row(finished, name, plan))
 

@@ -20,7 +20,7 @@ from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.registry import Task, make_federation, make_learner
+from fedmerit.tasks.registry import Task, centre_of, make_federation, make_learner
 
 STOP = "stop"
 """A message: end the run after its current round."""
@@ -84,7 +84,7 @@ class TaskLoader:
         if self._data is None or self._data[:2] != (config.task, seed):
             self._data = None  # two federations need not fit into memory
             self._data = config.task, seed, make_federation(config.task, seed)
-        return Task(self._data[2], learner)
+        return Task(self._data[2], learner, centre_of(config.task))
 
 
 def work(connection: Connection) -> None:

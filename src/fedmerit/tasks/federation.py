@@ -126,12 +126,14 @@ class ServerData:
     """The server half of a federation: the clients' names and the server's own rows, but no row of a client.
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
+    `sites` names the site of each client, where it is known.
     """
 
     names: tuple[str, ...]
     classes: int
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
+    sites: tuple[str, ...] = ()
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -143,7 +145,7 @@ class Federation:
     """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
-    that only the server has, to score models on.
+    that only the server has, to score models on. `sites` names the site of each client, where it is known.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
@@ -156,6 +158,7 @@ class Federation:
     classes: int
     validation: Split = NO_ROWS
     server: Samples | None = None
+    sites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
@@ -175,7 +178,7 @@ class Federation:
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits)
+        return ServerData(self.names, self.classes, self.server, limits, self.sites)
 
 
 def _rows_of(

@@ -5,17 +5,19 @@ A task's module is imported when the task is asked for, so that loading one data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
-from fedmerit.core.learner import Learner
+from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
@@ -51,6 +53,7 @@ class Task:
 
     federation: Federation
     learner: Learner
+    centre: Centre | None = None
 
     def client(self, client: ClientId) -> ClientHalf:
         """One client's half, as views of its rows."""
@@ -58,7 +61,7 @@ class Task:
 
     def server(self) -> Server:
         """The server's half: it holds no row of a client."""
-        return _server(self.federation.server_data(), self.learner)
+        return _server(self.federation.server_data(), self.learner, self.centre)
 
 
 def find_task(name: str) -> TaskSpec:
@@ -90,7 +93,7 @@ def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = Non
 def make_task(config: Config) -> Task:
     """The task that a configuration names: its data spread over clients, and its learner."""
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    return Task(make_federation(config.task, config.run.seed), learner)
+    return Task(make_federation(config.task, config.run.seed), learner, centre_of(config.task))
 
 
 def make_server(config: Config) -> Server:
@@ -98,11 +101,20 @@ def make_server(config: Config) -> Server:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
     data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
-    return _server(data, learner)
+    if load:
+        data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
+        if config.task.invert and data.server is not None:
+            data = replace(data, server=inverted_rows(data.server))
+    return _server(data, learner, centre_of(config.task))
 
 
-def _server(data: ServerData, learner: Learner) -> Server:
-    return Server(data.names, learner, data.server, data.limits)
+def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
+    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites)
+
+
+def centre_of(config: TaskConfig) -> Centre | None:
+    """How [task] has the inputs centred."""
+    return None if config.centre == "none" else config.centre
 
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
@@ -110,12 +122,35 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
     data = load(config.task, seed, client) if load else make_federation(config.task, seed).client(client).copied()
+    if load and config.task.invert:
+        data = inverted_client(data)
     return ClientHalf(data, learner)
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients."""
-    return find_task(config.data).load(config, seed)
+    data = find_task(config.data).load(config, seed)
+    data = inverted_federation(data) if config.invert else data
+    sites = sites_of(config, data.names)
+    return replace(data, sites=sites) if sites else data
+
+
+def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
+    """The site of each client as `task.sites` says; who is not listed is a site alone. Empty where none is given."""
+    if not config.sites:
+        return ()
+    sites = {name: f"client {name}" for name in names}
+    listed: set[str] = set()
+    for site, members in config.sites.items():
+        for member in members:
+            name = names[member] if isinstance(member, int) and member < len(names) else str(member)
+            if name not in sites:
+                raise UnknownName("client in task.sites", name, names)
+            if name in listed:
+                raise ConfigError(f"task.sites names each client once; {name!r} is in two")
+            listed.add(name)
+            sites[name] = site
+    return tuple(sites[name] for name in names)
 
 
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
@@ -124,7 +159,14 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     if config.model != "default" and config.model not in spec.models:
         raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
     model = spec.models[0] if config.model == "default" else config.model
-    return (spec.learner or _torch_learner)(model, train)
+    learner = (spec.learner or _torch_learner)(model, train)
+    if train.schedule is not None and not isinstance(learner, ScheduledLearner):
+        raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
+    if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
+        raise ConfigError(
+            f"train.algorithm = {train.algorithm!r} needs a learner with a `control`; that of task {spec.name} has none"
+        )
+    return learner
 
 
 def _torch_learner(model: str, train: TrainConfig) -> Learner:

@@ -34,10 +34,10 @@ def find_file(task: str, *names: str) -> Path:
     """The first of the names that exists in the task's folder."""
     wanted = f"{task}/{names[0]}"
     folder = task_folder(task, wanted)
-    found = optional_file(task, *names)
-    if found is None:
+    path = optional_file(task, *names)
+    if path is None:
         raise DataError(f"task {task!r} found no file {folder / names[0]}; {ways_out(wanted)}")
-    return found
+    return path
 
 
 def task_folder(task: str, wanted: str) -> Path:

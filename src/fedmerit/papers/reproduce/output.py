@@ -113,7 +113,7 @@ def _head(reproduced: Reproduced, command: str) -> Iterator[str]:
 
 
 def _time(reproduced: Reproduced) -> str:
-    in_rounds = sum(float(study.figures["seconds"].sum()) for study in reproduced.studies.values())
+    in_rounds = sum(float(study.metrics["seconds"].sum()) for study in reproduced.studies.values())
     call, rounds = (str(timedelta(seconds=round(seconds))) for seconds in (reproduced.seconds, in_rounds))
     if not reproduced.seconds:  # the clock is written when a call ends: none has yet, or it was killed
         return f"The rounds of all runs add up to {rounds} (h:mm:ss)."

@@ -135,7 +135,7 @@ def _errors(name: str, matrix: Errors, notes: Footnotes) -> tuple[str, ...]:
 
 def _agreement(study: Study, row: str) -> Iterator[str]:
     """The measured line of a matrix: means over the finished seeds."""
-    finished = study.figures[(study.figures["row"] == row) & study.figures["finished"]]
+    finished = study.metrics[(study.metrics["row"] == row) & study.metrics["finished"]]
     for name in ("neither", "only_row", "only_baseline", "both", "neither_if_independent"):
         yield mean_cell(finished[name].to_numpy(dtype=float))
     total = finished[["neither", "only_row", "only_baseline", "both"]].sum(axis=1)

@@ -53,7 +53,8 @@ function idsOf(run, place) {
 // A column as the data keeps it: numbers, or one number for all.
 const spreadOut = (column, count) => (Array.isArray(column) ? column : new Array(count).fill(column ?? null));
 
-// A round's clients, heaviest first: { id, group, weight, score, facts, raw, norm }; none where nobody was weighed.
+// A round's clients, heaviest first: { id, group, weight, earned, score, facts, raw, norm }, earned being the
+// weight before the cap; none where nobody was weighed.
 function rowsOf(run, round) {
   if (!run.unpacked.has(round)) run.unpacked.set(round, unpackRows(run, run.places.get(round)));
   return run.unpacked.get(round);
@@ -66,11 +67,13 @@ function unpackRows(run, place) {
   const facts = run.rounds.facts.filter(([, values]) => values[place] !== null);
   const columns = new Map(facts.map(([name, values]) => [name, column(values)]));
   const [group, score, weight] = [column(run.rounds.group), column(run.rounds.score), weightsOf(run, place)];
+  const earned = run.rounds.uncapped[place] === null ? weight : column(run.rounds.uncapped);
   const criteria = run.rounds.priority[place].map((name) => criterion(run.rounds, name, place, ids.length, columns));
   const rows = ids.map((id, i) => ({
     id,
     group: group[i],
     weight: weight[i],
+    earned: earned[i],
     score: score[i],
     facts: [...columns].map(([name, values]) => [name, values[i]]),
     raw: criteria.map(({ raw }) => raw[i]),

@@ -57,10 +57,17 @@ function scoreText(run, place, peers, mine) {
 function scoreLine(run, place, peers, mine) {
   const total = run.rounds.total[place][mine.group];
   const share = total
-    ? `weight = ${numberText(mine.score)} / ${numberText(total)} = ${weightText(mine.weight)}`
+    ? `weight = ${numberText(mine.score)} / ${numberText(total)} = ${weightText(mine.earned)}${capText(mine)}`
     : "every score was 0";
   const score = `score = ${scoreText(run, place, peers, mine)}`;
   return el("p", { class: "formula" }, el("span", score), el("span", share));
+}
+
+// What the cap made of a weight; nothing where it is as it was earned, but for the page's digits.
+function capText({ earned, weight }) {
+  if (Math.abs(earned - weight) <= 1e-4 * weight) return "";
+  const [now, cut] = [weightText(weight), weight < earned];
+  return cut ? `, cut by the cap to ${now}` : `, ${now} with its part of what the cap cut from others`;
 }
 
 function factsList(mine) {
@@ -101,7 +108,7 @@ function roundEvents(run) {
 }
 
 function whoText(run, kind, client) {
-  const what = kind === "refused" ? " refused its reward: " : kind === "left-out" ? " left out: " : ": ";
+  const what = kind === "refused" ? " refused its reward: " : kind === "left-out" ? " left out: " : " ";
   return client === null ? null : [brief(nameOf(run, client)), what];
 }
 
@@ -136,13 +143,16 @@ function showRound() {
   const several = run.rounds.groups[place] > 1;
   const pick = ({ id }) => button(brief(nameOf(run, id)), () => choose({ client: id }));
   const columns = run.rounds.priority[place].flatMap((name) => [shorten(name, 20), `${shorten(name, 20)} norm.`]);
+  const capped = run.rounds.uncapped[place] !== null;
   const lines = rowsOf(run, state.round).map((row) => [
     pick(row),
     ...(several ? [String(row.group + 1)] : []),
     ...row.raw.flatMap((value, i) => [numberText(value), fourText(row.norm[i])]),
     numberText(row.score),
+    ...(capped ? [weightText(row.earned)] : []),
     weightText(row.weight),
   ]);
-  const header = ["client", ...(several ? ["group"] : []), ...columns, "score", "weight"];
+  const ends = ["score", ...(capped ? ["uncapped"] : []), "weight"];
+  const header = ["client", ...(several ? ["group"] : []), ...columns, ...ends];
   $("explain-all").querySelector("div").replaceChildren(table(null, header, lines, (i) => i > 0));
 }

@@ -67,7 +67,7 @@ function countTraces(run) {
   const number = { ...common, y: run.rounds.groups, yaxis: "y2", line: { ...shape, color: cssValue("ink") } };
   const accent = { color: cssValue("accent") };
   const line = { ...common, y: run.rounds.cut, yaxis: "y3", line: { ...shape, ...accent, dash: "dot" } };
-  const cut = { ...line, mode: "lines+markers", marker: { ...accent, size: 4 } }; // a round alone is no line
+  const cut = { ...line, mode: "lines+markers", marker: { ...accent, size: 4 } }; // one round does not make a line
   return [number, cut];
 }
 

@@ -172,19 +172,24 @@ function reasonSentence(reason, of) {
   return `${compared}, ${[told, others].filter(Boolean).join("; ")}.`;
 }
 
+const FROM_OTHERS = "with its part of what the cap cut from others";
+
 // What decided, and what would change it.
 function reasonLines(reason) {
   const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
   const lines = [];
+  const capped = Math.abs(reason.kept - reason.weight) > KEPT_DIGITS * reason.weight + ALIKE;
+  const before = capped ? " before the cap" : "";
   if (reason.decided) {
-    const alike = percentText(reason.decided.alike);
+    const alike = `${percentText(reason.decided.alike)}${before}`;
     lines.push(`${capital(spelt(reason.decided.name))} decided: if all had its value, it would be ${alike}.`);
   }
-  if (Math.abs(reason.kept - reason.weight) > KEPT_DIGITS * reason.weight + ALIKE) {
+  if (capped) {
     const [score, kept] = [percentText(reason.weight), percentText(reason.kept)];
-    lines.push(`The score alone gives ${score}; what follows it made ${kept}.`);
+    const made = reason.kept < reason.weight ? `was cut by the cap to ${kept}` : `grew to ${kept} ${FROM_OTHERS}`;
+    lines.push(`Its score earned ${score}, which ${made}.`);
   }
   const changes = reason.changes.map(([words, weight]) => `${percentText(weight)} ${words}`);
-  if (changes.length) lines.push(`It would get ${changes.join("; ")}.`);
+  if (changes.length) lines.push(`It would get ${changes.join("; ")}${before}.`);
   return lines;
 }

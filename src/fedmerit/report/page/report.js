@@ -102,10 +102,10 @@ function listen() {
 
 // A panel that no run has anything for is not there, nor is the way to it.
 function hidePanels() {
-  for (const panel of ["search", "groups"]) {
-    const none = !SHOWN.some((run) => run.has.includes(panel));
-    $(panel).hidden = none;
-    document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = none;
+  const shown = (panel) => (panel === "tuning" ? DATA.tuned.length > 0 : SHOWN.some((run) => run.has.includes(panel)));
+  for (const panel of ["search", "groups", "tuning"]) {
+    $(panel).hidden = !shown(panel);
+    document.querySelector(`nav a[href="#${panel}"]`).parentElement.hidden = !shown(panel);
   }
 }
 
@@ -118,8 +118,8 @@ chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
 // First what all runs have in common and the charts in sight; then the details of the first run, which may be large.
 async function start() {
-  [showHeader, showVerdict, showRuns, showTargets, showCounts, showSettings, showEnvironment, showGlossary, hidePanels]
-    .forEach((show) => show());
+  const tables = [showVerdict, showRuns, showTargets, showCounts, showTuning, showSettings, showEnvironment];
+  [showHeader, ...tables, showGlossary, hidePanels].forEach((show) => show());
   showAccuracy();
   showFairness();
   watchTheme();

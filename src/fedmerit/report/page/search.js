@@ -12,15 +12,18 @@ function weightingsOf(run) {
   return new Map([...taken].sort((a, b) => b[1] - a[1]));
 }
 
-// Accuracy below the best of the round, by weighting and round; weightings that weigh the same have the same.
+// How far from the best of the round, by weighting and round; weightings that do the same have the same.
 function searchCells(run, weightings) {
+  const sign = run.search.by === "loss" ? -1 : 1;
   const places = new Map(weightings.map((weighting, row) => [weighting, row]));
   const below = weightings.map(() => new Array(numbersOf(run).length).fill(null));
   const marks = [];
   run.search.tried.forEach((tried, place) => {
-    const best = Math.max(...tried.map(([, , quality]) => quality ?? -Infinity));
+    const best = Math.max(...tried.map(([, , quality]) => quality === null ? -Infinity : sign * quality));
     for (const [weighting, same, quality, , chosen] of tried) {
-      for (const each of quality === null ? [] : [weighting, ...same]) below[places.get(each)][place] = quality - best;
+      for (const each of quality === null ? [] : [weighting, ...same]) {
+        below[places.get(each)][place] = sign * quality - best;
+      }
       if (chosen) marks.push([numbersOf(run)[place], places.get(weighting)]);
     }
   });
@@ -44,7 +47,13 @@ function drawSearch() {
       [0, cssValue("scale-none")],
       [1, cssValue("scale-mid")],
     ],
-    colorbar: { thickness: 10, outlinewidth: 0, tickformat: ".3~p", nticks: 5, tickfont: { color: cssValue("muted") } },
+    colorbar: {
+      thickness: 10,
+      outlinewidth: 0,
+      tickformat: run.search.by === "loss" ? ".3~" : ".3~p",
+      nticks: 5,
+      tickfont: { color: cssValue("muted") },
+    },
     showscale: !narrow(),
     ...(numbersOf(run).length <= 100 ? { xgap: 1, ygap: 1 } : {}),
     hoverongaps: true,
@@ -94,6 +103,8 @@ function askedText(run) {
   return `In all ${asked}, ${tested}. ${per}`;
 }
 
+const qualityText = (run, quality) => (run.search.by === "loss" ? fourText(quality) : accuracyText(quality));
+
 // What the chosen round's search tried, in the order of visiting.
 function showTried() {
   const run = RUNS[state.run];
@@ -102,11 +113,11 @@ function showTried() {
   const lines = tried.map(([weighting, same, quality, exchange, chosen]) => [
     brief(weighting, narrow() ? 20 : 60),
     chosen ? "taken" : "–",
-    quality === null ? "not asked" : accuracyText(quality),
+    quality === null ? "not asked" : qualityText(run, quality),
     known(exchange, String),
     same.length ? same.map((each) => shorten(each, 60)).join("; ") : "–",
   ]);
-  const header = ["weighting", "taken", "clients' accuracy", "exchange", "weighs the same"];
+  const header = ["weighting", "taken", `clients' ${run.search.by}`, "exchange", "does the same"];
   const order = tried.length ? "in the order of visiting" : "nobody to weigh";
   const shown = table(`Round ${state.round}: ${order}`, header, lines, (i) => i === 2 || i === 3);
   tried.forEach(([, , , , chosen], i) => shown.tBodies[0].rows[i].classList.toggle("taken", chosen));
@@ -118,7 +129,7 @@ function triedText(run, round, weighting) {
   const found = tried.find(([each, same]) => each === weighting || same.includes(weighting));
   if (!found) return `round ${round}: ${shorten(weighting, 60)}: not thought of`;
   const [each, , quality, , chosen] = found;
-  const did = quality === null ? "nobody was asked" : `clients' accuracy ${accuracyText(quality)}`;
+  const did = quality === null ? "nobody was asked" : `clients' ${run.search.by} ${qualityText(run, quality)}`;
   const as = each === weighting ? "" : `, weighs as ${shorten(each, 60)}`;
   return `round ${round}: ${shorten(weighting, 60)}: ${did}${as}${chosen ? "; taken" : ""}`;
 }

@@ -99,15 +99,15 @@ def _read_file(path: Path, number: int, shape: Shape) -> dict[str, User]:
     unlisted = sorted(user_data.keys() - set(names))
     if unlisted:
         raise DataError(f"{path}: user {unlisted[0]!r} of user_data must be in users, too; {REMAKE}")
-    found: dict[str, User] = {}
+    users: dict[str, User] = {}
     for name, count in zip(names, counts, strict=True):
         where = f"{path}, user {name!r}"
-        if name in found:
+        if name in users:
             raise DataError(f"{where}: each user must be in users once; {REMAKE}")
         if name not in user_data:
             raise DataError(f"{where}: every one of users must be in user_data; {REMAKE}")
-        found[name] = User(*_rows(where, user_data[name], count, shape), path, number)
-    return found
+        users[name] = User(*_rows(where, user_data[name], count, shape), path, number)
+    return users
 
 
 def _tables(path: Path) -> tuple[list[str], list[Any], dict[str, Any]]:

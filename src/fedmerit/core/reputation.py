@@ -1,0 +1,74 @@
+"""Reputation: any criterion as its running mean over the rounds that a client took part in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedmerit.core.types import NOTHING, Cohort, Family, History, Vector
+from fedmerit.core.weights import Note
+from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.core.criteria import Criterion
+
+REPUTATION = "reputation:"
+
+
+@dataclass(frozen=True, slots=True)
+class Reputation:
+    """r <- d r + (1 - d) v, d = 2 ** (-1 / half_life), v the criterion's value in each round the client took part in.
+
+    One good round does not make a name, one bad round does not lose it. A new client starts in the middle: at the
+    median reputation of the round's clients that are known, or at the median of the values where none is. What counted
+    last is a fact of the round, kept in the history and in the ledger, so that a resumed run has it.
+
+    >>> from fedmerit.core.criteria import CB
+    >>> Reputation(CB, half_life=5).name
+    'reputation:CB'
+    """
+
+    of: Criterion
+    half_life: float = 10.0
+    family: Family = Family.TRUST
+
+    def __post_init__(self) -> None:
+        if not 0 < self.half_life < np.inf:
+            raise ConfigError(f"half_life is a number of rounds, above 0; got {self.half_life}")
+
+    @property
+    def name(self) -> str:
+        """`reputation:CB` for the criterion CB."""
+        return f"{REPUTATION}{self.of.name}"
+
+    @property
+    def required_facts(self) -> tuple[str, ...]:
+        """Those of the criterion."""
+        return self.of.required_facts
+
+    @property
+    def degree(self) -> bool:
+        """Whether the criterion is a degree."""
+        return self.of.degree
+
+    @property
+    def about(self) -> str:
+        """One line for lists and reports."""
+        return f"reputation by {self.of.name}: its running mean over the rounds that the client took part in"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """The running mean after this round."""
+        if self.name in cohort.facts:
+            return cohort.facts[self.name]
+        return self.observe(cohort, history)[0]
+
+    def observe(self, cohort: Cohort, history: History) -> tuple[Vector, tuple[Note, ...]]:
+        """The running mean after this round, to be remembered."""
+        values = self.of(cohort, history)
+        recent = history.recent.get(self.name, NOTHING)
+        before = np.array([recent[client][-1] if client in recent else np.nan for client in cohort.ids])
+        middle = np.median(values if np.isnan(before).all() else before[~np.isnan(before)])
+        keep = 2.0 ** (-1.0 / self.half_life)
+        return keep * np.where(np.isnan(before), middle, before) + (1 - keep) * values, ()

@@ -1,0 +1,179 @@
+"""A grid: keys of [train] and [recipe] with the values to try, its points, and what lies at its edge."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from itertools import product
+from typing import Any, TypeAlias
+
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import Config, flatten, make_config, parse_value, set_values
+from fedmerit.errors import ConfigError, UserError
+
+Grid: TypeAlias = Mapping[str, Sequence[Any]]
+Point: TypeAlias = Mapping[str, Any]
+"""One value per key of a grid."""
+
+SECTIONS = ("train", "recipe")
+"""What a grid may set: the same as a row of a study."""
+
+MOST_POINTS = 1000
+NUDGE = 1e-6
+"""The relative step with which `edges` asks whether anything lies beyond the end of a grid."""
+
+
+def make_grid(values: Any) -> dict[str, tuple[Any, ...]]:
+    """Check the keys and values of a grid; tables within tables are keys with dots.
+
+    >>> make_grid({"train": {"lr": [0.01, 0.1]}})
+    {'train.lr': (0.01, 0.1)}
+    """
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"a grid is a table of keys and values, such as {{'train.lr' = [0.01, 0.1]}}; got {values!r}")
+    grid = {key: _check_values(key, found) for key, found in flatten(values).items()}
+    for key in grid:
+        _check_key(key)
+    count = math.prod(map(len, grid.values()))
+    if not grid or count < 2:
+        raise ConfigError(
+            "a grid has at least two points, such as train.lr=0.01,0.1; "
+            + (f"got one: {point_name(points(grid)[0])}; set it without a grid" if grid else "got no key")
+        )
+    if count > MOST_POINTS:
+        raise ConfigError(f"a grid has at most {MOST_POINTS:,} points; got {count:,}: name fewer values")
+    return grid
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The grid of a command line: `KEY=VALUE,VALUE,...` per key.
+
+    >>> parse_grid(["train.lr=0.01,0.1", "recipe.normalise=sum,max"])
+    {'train.lr': (0.01, 0.1), 'recipe.normalise': ('sum', 'max')}
+    """
+    grid: dict[str, Any] = {}
+    for text in texts:
+        key, equals, listed = text.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ConfigError(f"--grid takes KEY=VALUE,VALUE,..., for example train.lr=0.01,0.1; got {text!r}")
+        if key in grid:
+            raise ConfigError(f"--grid {key} was given twice: name all of its values in one, {key}=VALUE,VALUE,...")
+        grid[key] = _parse_values(listed)
+    return make_grid(grid)
+
+
+def points(grid: Grid) -> list[dict[str, Any]]:
+    """All points; the last key changes fastest.
+
+    >>> points({"train.lr": [1, 2], "train.epochs": [3]})
+    [{'train.lr': 1, 'train.epochs': 3}, {'train.lr': 2, 'train.epochs': 3}]
+    """
+    return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+
+def point_name(point: Point) -> str:
+    """How tables call a point: keys by their last part where that tells them apart.
+
+    >>> point_name({"train.lr": 0.1, "recipe.step.carry": 0.9})
+    'lr=0.1 carry=0.9'
+    """
+    short = {key: key.rpartition(".")[2] for key in point}
+    names = {key: last if [*short.values()].count(last) == 1 else key for key, last in short.items()}
+    return " ".join(f"{names[key]}={value_text(value)}" for key, value in point.items())
+
+
+def value_text(value: Any) -> str:
+    """A value as people write it: texts without quotes, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def point_slug(point: Point) -> str:
+    """The name as a part of file names: `lr=0.1 carry=0.9` becomes `lr-0.1-carry-0.9`; a sign stays one."""
+    return re.sub(r"[^\w.-]+", "-", point_name(point)).strip("-")
+
+
+def config_of(base: Mapping[str, Any], point: Point, seed: int | None = None) -> Config:
+    """The configuration of a point: the base's settings with the point's values; a seed in place of the base's."""
+    values = deepcopy(dict(base))
+    set_values(values, [*point.items(), *([("run.seed", seed)] if seed is not None else [])])
+    return make_config(values)
+
+
+def check_points(base: Mapping[str, Any], grid: Grid) -> None:
+    """Refuse a point that is no valid configuration, and two points that would share a folder."""
+    slugs: dict[str, Point] = {}
+    for point in points(grid):
+        try:
+            make_recipe(config_of(base, point).recipe)
+        except UserError as error:
+            raise ConfigError(f"grid point {point_name(point)}: {error}") from None
+        other = slugs.setdefault(point_slug(point), point)
+        if other is not point:
+            names = f"{point_name(other)} and {point_name(point)}"
+            raise ConfigError(f"points need names that differ as parts of file names; got {names}")
+
+
+def edges(base: Mapping[str, Any], grid: Grid, point: Point) -> dict[str, str]:
+    """The keys whose value in a point is the end of their grid: `smallest` or `largest`.
+
+    A value that no valid one lies beyond (a carry of 0, one epoch) is no edge; nor are names, or a single value.
+    """
+    return {
+        key: end
+        for key, values in grid.items()
+        if (end := _end(point[key], values)) and _more_beyond(base, point, key, 1 if end == "largest" else -1)
+    }
+
+
+def _end(value: Any, values: Sequence[Any]) -> str:
+    if len(values) < 2 or not all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
+        return ""
+    return "smallest" if value == min(values) else "largest" if value == max(values) else ""
+
+
+def _more_beyond(base: Mapping[str, Any], point: Point, key: str, sign: int) -> bool:
+    """Whether a value beyond the point's is valid: a whole step for counts, or the least bit."""
+    return any(_valid(base, {**point, key: point[key] + sign * by}) for by in (1, NUDGE * abs(point[key])) if by)
+
+
+def _valid(base: Mapping[str, Any], point: Point) -> bool:
+    try:
+        make_recipe(config_of(base, point).recipe)
+    except UserError:
+        return False
+    return True
+
+
+def _check_key(key: str) -> None:
+    section = key.partition(".")[0]
+    if section in SECTIONS:
+        return
+    if key == "run.seed":
+        raise ConfigError(
+            "run.seed cannot be tuned: the best seed is luck; all points share the seeds that tuning is given"
+        )
+    raise ConfigError(
+        f"a grid sets keys of {' and '.join(f'[{name}]' for name in SECTIONS)}, such as train.lr; got {key!r}: points "
+        "are compared in pairs and share data, rounds and the draw of clients"
+    )
+
+
+def _check_values(key: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple):
+        raise ConfigError(f"the grid of {key} is a list of values to try, such as [0.01, 0.1]; got {values!r}")
+    if not values:
+        raise ConfigError(f"the grid of {key} has at least one value; got none")
+    texts = [value_text(value) for value in values]
+    if repeated := sorted({text for text in texts if texts.count(text) > 1}):
+        raise ConfigError(f"the values of a grid differ from each other; {key} has more than once: {repeated[0]}")
+    return tuple(values)
+
+
+def _parse_values(text: str) -> list[Any]:
+    """TOML values, or texts where they are none, so that names need no quotes."""
+    values = parse_value(f"[{text}]")
+    return values if isinstance(values, list) else [parse_value(part.strip()) for part in text.split(",")]

@@ -1,0 +1,220 @@
+"""Steps as candidates: which one is taken, who is asked, what that costs, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import ProbabilisticSoftmax, SoftmaxLearner, random_split, small_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import DS, LD, BoldestFirst, Momentum, Prioritized, Recipe, Run, Task, adaptive, federate, m2f
+from fedmerit.core.mixtures import Mixtures
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.search import Weighting
+from fedmerit.core.steps import Aggregate, HeavyBall
+from fedmerit.core.types import Evaluation
+from fedmerit.errors import ConfigError, UserError
+
+SIZES = (9, 14, 30, 22, 18, 11)
+OWN = Weighting(("DS", "LD"), Prioritized(), "max")
+
+
+def task(learner: Any = None, validation: int = 8) -> Task:
+    made = small_task(SIZES, (8,) * 6, learner or ProbabilisticSoftmax(lr=0.3, epochs=1))
+    return replace(made, federation=replace(made.federation, validation=random_split((validation,) * 6, 3)))
+
+
+def run(recipe: Recipe, rounds: int = 6, **settings: Any) -> Run:
+    return federate(task(), recipe, rounds=rounds, fraction=0.5, seed=3, **settings)
+
+
+@pytest.mark.parametrize(
+    ("accept", "gains", "place"),
+    [
+        (0.0, [0.0, 0.3], 0),
+        (0.0, [-0.1, 0.3, 0.2], 1),
+        (0.5, [0.1, 0.2, 0.3], 1),
+        (1.0, [0.2, 0.3, 0.3], 1),
+        (0.5, [-0.3, -0.1, -0.2], 1),
+        (0.5, [math.nan, 0.1], 1),
+        (0.5, [math.nan, math.nan], 1),
+        (1.0, [0.0, 0.0], 0),
+    ],
+)
+def test_the_boldest_that_keeps_its_share_of_the_best_gain(accept: float, gains: list[float], place: int):
+    assert BoldestFirst(accept=accept).pick(gains) == place
+
+
+gain_lists = st.lists(st.floats(-5, 5), min_size=1, max_size=8)
+
+
+@given(gain_lists, st.floats(0, 1), st.floats(0, 1))
+def test_a_higher_bar_never_takes_a_bolder_step_nor_a_smaller_gain(gains: list[float], one: float, other: float):
+    low, high = (BoldestFirst(accept=accept).pick(gains) for accept in sorted((one, other)))
+    assert low <= high
+    assert gains[low] <= gains[high]
+    assert BoldestFirst(accept=1).pick(gains) == gains.index(max(gains))
+
+
+def test_gains_over_rows_and_the_median_of_clients():
+    sizes, right = np.array([10, 10, 80, 0]), np.zeros(4, np.int64)
+    before = Evaluation(right, sizes, np.array([10.0, 10.0, 80.0, 0.0]))
+    after = Evaluation(right, sizes, np.array([5.0, 5.0, 160.0, 0.0]))
+    assert BoldestFirst().gain(before, after) == pytest.approx(-0.7)
+    assert BoldestFirst(count="median").gain(before, after) == pytest.approx(0.5)
+    nobody = Evaluation(right, np.zeros(4, np.int64), np.zeros(4))
+    assert math.isnan(BoldestFirst().gain(before, nobody))
+
+
+@given(st.floats(-1e6, 1e6))
+def test_one_judge_of_many_moves_a_median_by_no_more_than_a_vote(lie: float):
+    sizes, right = np.full(5, 4), np.zeros(5, np.int64)
+    before = Evaluation(right, sizes, np.full(5, 8.0))
+    honest = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    losses = honest.copy()
+    losses[2] = lie
+    gains = [BoldestFirst(count="median").gain(before, Evaluation(right, sizes, one)) for one in (honest, losses)]
+    assert abs(gains[0] - gains[1]) <= 1 / 4
+
+
+def test_candidates_are_every_step_of_every_order_boldest_first():
+    search = BoldestFirst(((1.0, 0.0), (1.0, 0.9), (2.0, 0.0)), among="orders")
+    visited = search.visit(OWN, search.weightings(OWN), np.random.default_rng(0))
+    assert [way.label(OWN) for way in visited] == [
+        "DS > LD, length 1, carry 0.9",
+        "LD > DS, length 1, carry 0.9",
+        "DS > LD, length 2, carry 0",
+        "LD > DS, length 2, carry 0",
+        "DS > LD, length 1, carry 0",
+        "LD > DS, length 1, carry 0",
+    ]
+
+
+STEPS = ((2.0, 0.9), (1.0, 0.9), (2.0, 0.5), (1.0, 0.5), (1.0, 0.0), (0.5, 0.0))
+SIX = BoldestFirst(STEPS)
+
+
+def test_each_round_tries_the_rungs_next_to_the_last_one():
+    """From the plain step: lengths 0.5, 1, 1.5 with carries 0 and 0.3; then around what was taken."""
+    lengths, carries = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0], [0.0, 0.3, 0.5, 0.7, 0.8, 0.9]
+    ladder = BoldestFirst(tuple(product(lengths, carries)), accept=0.8, rungs=1)
+    ledger = run(adaptive(DS, search=ladder), rounds=8).ledger
+    last = (1.0, 0.0)
+    for index in range(1, 9):
+        results = ledger.candidates(index)
+        tried = [way for result in results for way in (result.weighting, *result.same)]
+        steps = [tuple(float(part.split()[-1]) for part in way.split(", ")[1:]) for way in tried]
+        near = [(a, b) for a in lengths for b in carries if _near(lengths, a, last[0]) and _near(carries, b, last[1])]
+        assert sorted(steps) == near
+        chosen = next(result.weighting for result in results if result.chosen)
+        last = tuple(float(part.split()[-1]) for part in chosen.split(", ")[1:])
+
+
+def _near(rungs: list[float], one: float, other: float) -> bool:
+    return abs(rungs.index(one) - rungs.index(other)) <= 1
+
+
+def test_the_first_round_has_no_last_move_so_that_carries_count_as_one():
+    results = run(adaptive(DS, search=SIX), rounds=2).ledger
+    first, second = results.candidates(1), results.candidates(2)
+    assert [one.weighting for one in first] == [
+        "DS, length 2, carry 0.9",
+        "DS, length 1, carry 0.9",
+        "DS, length 0.5, carry 0",
+    ]
+    assert first[1].same == ("DS, length 1, carry 0.5", "DS, length 1, carry 0")
+    assert len(second) == 6
+
+
+def test_one_exchange_with_those_who_took_part_and_bytes_that_do_not_grow():
+    """Three took part; six candidates and the model before go out as start, aggregate and last move."""
+    rows = run(adaptive(DS, search=SIX), rounds=3).ledger.rounds()
+    few = run(adaptive(DS, search=BoldestFirst(((1.0, 0.5), (0.5, 0.5)))), rounds=3).ledger.rounds()
+    assert [(row["exchanges"], row["evaluations"], row["tests"]) for row in rows] == [
+        (1, 4, 12),
+        (1, 7, 21),
+        (1, 7, 21),
+    ]
+    model = 12 * 4
+    assert [row["bytes_down"] for row in rows] == [3 * model + 3 * 2 * model] + [3 * model + 3 * 3 * model] * 2
+    assert [row["bytes_down"] for row in few] == [row["bytes_down"] for row in rows]
+
+
+def test_the_step_that_is_taken_makes_the_model():
+    """With one candidate nobody is asked, and the recipe is heavy ball with that length and carry."""
+    searched = run(adaptive(DS, search=BoldestFirst(((0.7, 0.6),))))
+    momentum = run(replace(adaptive(DS), search=Recipe((DS,)).search, step=Momentum(0.6, 0.7)))
+    np.testing.assert_allclose(searched.model, momentum.model, rtol=1e-4, atol=1e-6)
+    assert {row["exchanges"] for row in searched.ledger.rounds()} == {0}
+
+
+def test_the_loss_of_what_is_taken_is_the_lowest_when_only_the_best_is_accepted():
+    ledger = run(adaptive(DS, search=replace(adaptive(DS).search, accept=1.0))).ledger
+    for index in range(1, 7):
+        results = ledger.candidates(index)
+        chosen = next(result for result in results if result.chosen)
+        assert chosen.quality == min(result.quality for result in results if result.quality is not None)
+
+
+def test_judges_are_drawn_from_those_who_did_not_take_part():
+    ledger = run(adaptive(DS, search=replace(SIX, judges=2)), rounds=2).ledger
+    assert [row["tests"] for row in ledger.rounds()] == [8, 14]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_same_bits_for_any_number_of_workers(workers: int):
+    assert run(adaptive(LD, DS)).model.tobytes() == run(adaptive(LD, DS), workers=workers).model.tobytes()
+
+
+def test_heavy_ball_is_momentum_when_its_length_stays():
+    updates = np.random.default_rng(1).normal(size=(5, 8)).astype(np.float32)
+    ball, momentum = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    parts: Any = {}
+    other: Any = {}
+    for index, update in enumerate(updates, start=1):
+        ball, parts = HeavyBall(0.5, 0.8)(ball, Aggregate(update), parts, index)
+        momentum, other = Momentum(0.8, 0.5)(momentum, Aggregate(update), other, index)
+    np.testing.assert_allclose(ball, momentum, rtol=1e-5, atol=1e-6)
+
+
+def test_mixtures_are_a_sequence_of_models():
+    start, move = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    models = Mixtures(start, (move,), ((0.0,), (2.0,), (0.5,)))
+    assert [model.tolist() for model in models[1:]] == [[2, 3, 4], [0.5, 1.5, 2.5]]
+    assert models[0] is start
+    assert (len(models), models.nbytes) == (3, 24)
+
+
+def test_a_search_with_steps_is_kept_as_json():
+    recipe = adaptive(LD, DS, search=BoldestFirst(((2.0, 0.9), (1.0, 0.0)), judges=4, count="median"))
+    assert part_from_json(part_to_json(recipe)) == recipe
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BoldestFirst(((0.0, 0.5),)), "length is above 0; got 0.0"),
+        (lambda: BoldestFirst(((math.nan, 0.5),)), "length is above 0; got nan"),
+        (lambda: BoldestFirst(((1.0, 1.0),)), r"carry lies in 0\.\.1, below 1; got 1.0"),
+        (lambda: BoldestFirst(((1.0, 0.0), (1.0, 0.0))), "names each step once"),
+        (lambda: BoldestFirst(by="luck"), "accuracy, loss"),  # type: ignore[arg-type]
+        (lambda: BoldestFirst(count="all"), "mean, median"),  # type: ignore[arg-type]
+        (lambda: BoldestFirst(rungs=1), "how far to climb among search.steps"),
+        (lambda: BoldestFirst(accept=1.5), r"in 0\.\.1; got 1.5"),
+        (lambda: BoldestFirst(judges=0), '"round", or how many clients judge'),
+        (lambda: replace(adaptive(DS), step=Momentum()), "leave out one of the two"),
+        (lambda: replace(m2f(), search=BoldestFirst()), "each has its own"),
+        (lambda: federate(task(SoftmaxLearner()), adaptive(DS)), "needs a learner with a method `predict_proba`"),
+        (lambda: federate(task(validation=0), adaptive(DS)), "task.validation = 0.1"),
+    ],
+)
+def test_bad_settings_name_the_rule(make: Any, message: str):
+    with pytest.raises(UserError, match=message) as caught:
+        make()
+    assert isinstance(caught.value, ConfigError | UserError)

@@ -1,0 +1,105 @@
+"""Caps in a recipe: in each group, for each site, in ledger and explanation; refused where they cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import CannedFleet, CommandLine, small_task
+
+from fedmerit import DS, Recipe, fedavg, federate, load_config, m2f, prioritized, run_config
+from fedmerit.config.recipes import RECIPES, make_recipe
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.errors import ConfigError, FedmeritError
+from fedmerit.flower import Merit
+
+
+def weights_of(recipe: Recipe, samples: list[float], updates: np.ndarray | None = None) -> np.ndarray:
+    rows = np.ones((len(samples), 2), np.float32) if updates is None else updates
+    fleet = CannedFleet(rows, [{"samples": number} for number in samples])
+    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+    assert record.weights is not None
+    return record.weights.weights
+
+
+def test_a_liar_about_its_size_holds_two_equal_shares():
+    samples = [1e8, *[10.0] * 9]
+    assert weights_of(fedavg(), samples)[0] > 0.99
+    assert weights_of(replace(fedavg(), cap=2.0), samples).max() == pytest.approx(0.2)
+
+
+def test_each_group_has_its_own_cap():
+    class Personal(CannedFleet):
+        def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, object]:
+            return {}
+
+    updates = np.array([[1, 0]] * 3 + [[0, 1]] * 3, dtype=np.float32)
+    fleet = Personal(updates, [{"samples": n} for n in (1e6, 1, 1, 1, 1, 1e6)])
+    recipe = replace(m2f(PARTICIPATION, DATA_RATIO, initial=0.0), cap=1.5)
+    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+    assert record.weights is not None
+    assert record.weights.weights == pytest.approx([1 / 2, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 2])
+    assert sorted(note.text[:12] for note in record.weights.notes if note.kind == "cap") == [
+        "group 1 of 2",
+        "group 2 of 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "values", [{"cap": 0.9}, {"cap": float("nan")}, {"cap": float("inf")}, {"cap_group": 0.0}, {"cap_group": 1.1}]
+)
+def test_caps_that_are_none_are_refused(values: dict[str, float]):
+    with pytest.raises(ConfigError, match="cap"):
+        replace(fedavg(), **values)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_takes_a_cap_by_name(name: str):
+    priority = {"prioritized": "DS", "device_aware": "DS,LD", "fedval": "validated:accuracy"}.get(name)
+    changes = [f"recipe.name={name}", "recipe.cap=2.0", "recipe.cap_group=0.5"]
+    made = make_recipe(load_config(None, changes + ([f"recipe.priority={priority}"] if priority else [])).recipe)
+    assert (made.cap, made.cap_group) == (2.0, 0.5)
+
+
+def test_sites_hold_no_more_than_their_share_and_must_be_known():
+    task = small_task((20, 20, 20, 5))
+    recipe = replace(prioritized(DS), cap_group=0.5)
+    with pytest.raises(FedmeritError, match=r"recipe.cap_group needs the site of each of 4 clients, and 0 are known"):
+        federate(task, recipe, rounds=1, fraction=1.0)
+    known = replace(task, federation=replace(task.federation, sites=("a", "a", "a", "b")))
+    earned = federate(known, recipe, rounds=1, fraction=1.0).explain(1)
+    assert [client.weight for client in earned] == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
+    assert [client.facts["site"] for client in earned] == [0, 0, 0, 1]
+    with pytest.raises(ConfigError, match="the recipe needs site, which a Flower strategy cannot know"):
+        Merit(recipe)
+
+
+def test_sites_by_configuration(tmp_path: Path):
+    changes = ["task.clients=4", "run.rounds=1", "run.workers=1", "run.fraction=1.0", "recipe.cap_group=0.4"]
+    config = load_config(None, [*changes, 'task.sites={north=[0, 1], south=["2"]}'])
+    run = run_config(config, tmp_path / "run")
+    assert [client.weight for client in run.explain(1)] == pytest.approx([0.2, 0.2, 0.3, 0.3], abs=0.01)
+    with pytest.raises(FedmeritError, match=r"client in task.sites"):
+        run_config(load_config(None, [*changes, "task.sites={north=[9]}"]), tmp_path / "other")
+    with pytest.raises(FedmeritError, match="names each client once"):
+        run_config(load_config(None, [*changes, "task.sites={north=[1], south=[1]}"]), tmp_path / "other")
+
+
+def test_ledger_and_explain_tell_what_was_cut(cli: CommandLine, tmp_path: Path):
+    changes = ["task.partition=dirichlet", "task.alpha=0.1", "task.clients=5", "run.rounds=1", "run.workers=1"]
+    run = run_config(load_config(None, [*changes, "run.fraction=1.0", "recipe.cap=1.2"]), tmp_path / "run")
+    largest = max(run.explain(1), key=lambda client: client.uncapped or 0)
+    assert largest.earned > largest.weight == pytest.approx(1.2 / 5)
+    told = cli("explain", tmp_path / "run", "--round", "1", "--json").json
+    assert {client["id"]: client["uncapped"] for client in told["clients"]}[largest.id] == largest.earned
+    assert any(note.startswith("the cap cut") for note in told["notes"])
+    assert "uncapped" in cli("explain", tmp_path / "run", "--round", "1").out
+    assert (
+        "cut by the cap to 24.00%" in cli("explain", tmp_path / "run", "--round", "1", "--client", str(largest.id)).out
+    )
+    assert run.frame("weights")["uncapped"].max() == largest.earned

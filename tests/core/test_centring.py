@@ -1,0 +1,62 @@
+"""Sums of clients to one centring: by hand, as numpy over all rows, and against liars."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit.core.centring import Centring, FeatureSums, check_sums, feature_sums, make_centring
+
+
+def test_by_hand():
+    sums = {0: feature_sums(np.array([[1.0, 5.0]])), 1: feature_sums(np.array([[3.0, 5.0], [8.0, 5.0]]))}
+    assert make_centring(sums, "mean").mean.tolist() == [4.0, 5.0]
+    found = make_centring(sums, "standard")
+    assert found.deviation is not None
+    assert found.deviation.tolist() == pytest.approx([np.sqrt((9 + 1 + 16) / 3), 1.0])  # 5 never changes
+    np.testing.assert_allclose(found(np.array([[4.0, 6.0]])), [[0.0, 1.0]])
+
+
+@given(st.lists(st.integers(0, 2500), min_size=1, max_size=4), st.integers(0, 2**32 - 1), st.booleans())
+def test_as_if_all_rows_were_in_one_place(sizes: list[int], seed: int, pictures: bool):
+    random = np.random.default_rng(seed)
+    parts = [random.integers(0, 256, (size, 2, 1, 1)).astype(np.uint8) for size in sizes]
+    parts = parts if pictures else [part.reshape(-1, 2) * 3.5 for part in parts]
+    rows = np.concatenate(parts).reshape(-1, 2).astype(float) / (255 if pictures else 1)
+    good, left_out = check_sums(({place: feature_sums(part) for place, part in enumerate(parts)}, {}), len(rows))
+    assert not left_out
+    assert set(good) == {place for place, size in enumerate(sizes) if size}
+    if len(rows) > 1 and (rows.std(axis=0) > 0).all():
+        found = make_centring(good, "standard")
+        np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(found.deviation, rows.std(axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found(rows).mean(axis=0), 0, atol=1e-9)
+
+
+HONEST = feature_sums(np.array([[1.0, 2.0], [3.0, 4.0]]))
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        (FeatureSums(2, np.array([np.nan, 1.0]), HONEST.squares), "NaN"),
+        (FeatureSums(2, HONEST.sums, np.array([np.inf, 1.0])), "NaN"),
+        (FeatureSums(2, HONEST.sums[:1], HONEST.squares[:1]), "shape"),
+        (FeatureSums(2, HONEST.sums, HONEST.squares[:1]), "shape"),
+        (FeatureSums(99, HONEST.sums, HONEST.squares), "rows"),
+        (FeatureSums(-1, HONEST.sums, HONEST.squares), "rows"),
+        (FeatureSums(2, np.array([1e9, 1e9]), np.array([1e18, 1e18])), "larger than"),
+        (FeatureSums(2, HONEST.sums, np.zeros(2)), "too small"),
+    ],
+)
+def test_who_lies_is_left_out_by_name(lie: FeatureSums, reason: str):
+    good, left_out = check_sums(({0: HONEST, 1: lie, 2: HONEST}, {3: "away"}), rows=10)
+    assert list(good) == [0, 2]
+    assert reason in left_out.pop(1)
+    assert left_out == {3: "away"}
+
+
+def test_a_centring_keeps_the_shape_of_pictures():
+    assert Centring(np.zeros(6))(np.ones((4, 2, 3, 1))).shape == (4, 2, 3, 1)

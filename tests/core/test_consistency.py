@@ -1,0 +1,109 @@
+"""Consistency: claims about labels, balance and rows held against what updates show of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedmerit import CB, DS, federate, load_task, prioritized
+from fedmerit.core.consistency import Consistency, output_biases
+from fedmerit.core.criteria import find_criterion
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError
+
+SPREAD = [3.0, 1.0, 1.0, -5.0]
+"""Three of four classes move up."""
+ONE = [6.0, -2.0, -2.0, -2.0]
+"""One class moves up."""
+
+
+def cohort(biases: list[list[float]], **claims: list[float]) -> Cohort:
+    number = len(biases)
+    labels = claims.pop("labels", [3.0] * number)
+    columns = {
+        "samples": [100.0] * number,
+        "labels": labels,
+        "coverage": [min(1.0, count / 4) for count in labels],
+        "balance": [0.1] * number,
+    } | claims
+    rows = np.array([[0.5, 0.5, *bias] for bias in biases], dtype=np.float32)
+    return Cohort(1, tuple(range(number)), Updates(rows), {k: np.array(v, np.float64) for k, v in columns.items()})
+
+
+def value(of: Cohort, *evidence: str) -> list[float]:
+    return Consistency(evidence or ("labels", "balance", "noise"))(of, History()).tolist()  # type: ignore[arg-type]
+
+
+def test_honest_claims_speak_for_themselves():
+    assert value(cohort([SPREAD] * 4)) == [1.0] * 4
+
+
+def test_more_classes_move_up_than_the_client_claims_to_have():
+    assert value(cohort([SPREAD] * 4, labels=[1.0, 3.0, 3.0, 3.0]), "labels") == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_one_class_moves_up_and_the_client_claims_balance():
+    told = cohort([ONE, SPREAD, SPREAD, SPREAD], labels=[4.0, 3.0, 3.0, 3.0], balance=[1.0, 0.1, 0.1, 0.1])
+    values, notes = Consistency().observe(told, History())
+    assert values.tolist() == pytest.approx([1 / 3.5, 1, 1, 1])
+    assert [(note.kind, note.client) for note in notes] == [("inconsistent", 0)]
+    assert "claims a balance of 1, and its update moves the output bias of few classes up" in notes[0].text
+
+
+def test_what_was_said_is_checked_not_what_counts():
+    told = cohort([ONE, *[SPREAD] * 3])
+    cut = replace(told, facts={**told.facts, "claimed:balance": np.array([1.0, 0.1, 0.1, 0.1])})
+    assert value(cut, "balance")[0] == pytest.approx(1 / 3.5)
+
+
+def test_far_from_the_mean_with_many_rows():
+    rows = [SPREAD] * 5 + [[x * 40 for x in ONE]]
+    assert value(cohort(rows, samples=[100.0] * 5 + [1000.0]), "noise")[5] < 0.5
+    assert value(cohort(rows), "noise") == [1.0] * 6
+
+
+def test_ten_times_the_rows_in_the_same_time():
+    told = cohort([SPREAD] * 4, samples=[100, 100, 100, 1000.0], seconds=[1.0, 1.1, 1.2, 1.0])
+    assert value(told, "seconds") == pytest.approx([1, 1, 1, 2 / 5.5 * 1.0], abs=0.2)
+    assert value(told, "seconds")[3] < 0.5
+
+
+@pytest.mark.parametrize("biases", [[[1.0, 1.0, 1.0, 1.0]] * 3, [[0.0] * 4] * 3], ids=["no softmax", "nothing moved"])
+def test_other_updates_are_no_evidence(biases: list[list[float]]):
+    told = cohort(biases, balance=[1.0] * 3)
+    assert output_biases(told) is None
+    assert value(told, "labels", "balance") == [1.0] * 3
+
+
+def test_a_model_shorter_than_the_classes_is_no_evidence():
+    assert value(cohort([[]] * 3, labels=[40.0] * 3, coverage=[1.0] * 3)) == [1.0] * 3
+
+
+@pytest.mark.parametrize("hostile", [0.0, 1e300, 1e9])
+def test_hostile_claims_give_values_in_0_to_1(hostile: float):
+    names = ("samples", "labels", "seconds")
+    told = cohort([ONE, SPREAD, SPREAD], seconds=[1.0] * 3)
+    for name in names:
+        facts = {**told.facts, name: np.array([max(hostile, 1.0), 3.0, 3.0])}
+        values = np.array(value(replace(told, facts=facts), "labels", "balance", "noise", "seconds"))
+        assert ((values >= 0) & (values <= 1)).all()
+
+
+def test_a_real_federation_has_few_alarms_and_keeps_the_values():
+    task = load_task("digits", partition="dirichlet", alpha=0.5, clients=10, train={"lr": 0.1, "epochs": 1})
+    run = federate(task, prioritized(find_criterion("Consistency"), DS, normalise="max"), rounds=3, fraction=1.0)
+    values = np.array([client.facts["Consistency"] for index in (1, 2, 3) for client in run.explain(index)])
+    assert (values >= 0.5).mean() > 0.9
+    assert values.tolist() == [c.criteria["Consistency"] for index in (1, 2, 3) for c in run.explain(index)]
+
+
+def test_evidence_is_named():
+    with pytest.raises(ConfigError, match="evidence is one or more of labels, balance, noise, seconds"):
+        Consistency(("colour",))  # type: ignore[arg-type]
+    made = prioritized(Consistency(("labels", "seconds")), CB, normalise="max")
+    assert "seconds" in made.client_facts
+    assert part_from_json(part_to_json(made)) == made

@@ -1,0 +1,85 @@
+"""Reputation: a criterion's running mean per client, kept through rounds, absences and resumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmerit import CB, DS, Validated, load_config, prioritized, resume, run_config
+from fedmerit.core.consistency import Consistency
+from fedmerit.core.criteria import find_criterion
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.reputation import Reputation
+from fedmerit.core.state import remember
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
+from fedmerit.core.validation import observe
+from fedmerit.errors import ConfigError, RunStopped, UnknownName
+
+
+def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
+    """The reputation of balance after each round in which these clients claimed these balances."""
+    history, found = History(), []
+    for index, balances in enumerate(rounds, start=1):
+        facts = {"samples": np.ones(len(balances)), "balance": np.array([*balances.values()])}
+        cohort = Cohort(index, tuple(balances), Updates(np.zeros((len(balances), 2), np.float32)), facts)
+        cohort, _ = observe(recipe, cohort, history)
+        assert recipe.criteria[0](cohort, history).tolist() == cohort.facts["reputation:CB"].tolist()
+        found.append(dict(zip(balances, cohort.facts["reputation:CB"].tolist(), strict=True)))
+        history = remember(history, cohort, recipe.remembered_facts)
+    return found, history
+
+
+def test_it_moves_halfway_in_a_half_life_and_newcomers_start_in_the_middle():
+    recipe = prioritized(Reputation(CB, half_life=1), normalise="max")
+    found, history = play(recipe, [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 1.0, 5: 0.0}, {1: 0.0, 5: 0.0}])
+    assert found[0] == pytest.approx({0: 0.3, 1: 0.4, 2: 0.65})  # halfway from the median 0.4
+    assert found[1] == pytest.approx({0: 0.65, 5: 0.15})  # 5 starts at what 0 has, the only one known: 0.3
+    assert found[2] == pytest.approx({1: 0.2, 5: 0.075})
+    assert history.recent["reputation:CB"][2][-1] == pytest.approx(0.65)
+
+
+def test_after_many_rounds_it_is_the_value():
+    recipe = prioritized(Reputation(CB, half_life=2), normalise="max")
+    found, _ = play(recipe, [{0: 0.0, 1: 1.0}] + [{0: 0.8, 1: 0.2}] * 40)
+    assert found[-1] == pytest.approx({0: 0.8, 1: 0.2}, abs=1e-4)
+
+
+def test_by_name_in_json_and_of_any_criterion():
+    made = find_criterion("reputation:CB")
+    assert made == Reputation(CB)
+    assert (made.degree, made.required_facts) == (True, ("balance",))
+    recipe = prioritized(Reputation(Validated(find_objective("accuracy"))), Reputation(Consistency()), DS)
+    assert [one.name for one in recipe.validated] == ["validated:accuracy"]
+    assert [one.name for one in recipe.observed] == [
+        "reputation:validated:accuracy",
+        "Consistency",
+        "reputation:Consistency",
+    ]
+    assert part_from_json(part_to_json(recipe)) == recipe
+    with pytest.raises(UnknownName, match="reputation:CRITERION"):
+        find_criterion("reputation:nothing")
+    with pytest.raises(ConfigError, match="half_life is a number of rounds"):
+        Reputation(CB, half_life=0)
+
+
+def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path: Path):
+    changes = ["task.partition=dirichlet", "task.clients=6", "run.workers=1", "run.fraction=0.5", "run.rounds=4"]
+    changes += ["recipe.name=prioritized", "recipe.priority=reputation:MW,reputation:validated:accuracy,DS"]
+    config = load_config(None, [*changes, "task.server=50", "recipe.server.gate=0.1", "recipe.normalise=max"])
+    whole = run_config(config, tmp_path / "whole")
+
+    def stop(record: Any) -> None:
+        if record.index == 2:
+            raise RunStopped("enough")
+
+    with pytest.raises(RunStopped):
+        run_config(config, tmp_path / "part", stop)
+    again = resume(tmp_path / "part")
+    assert again.model.tobytes() == whole.model.tobytes()
+    assert [c.facts for c in again.explain(4)] == [c.facts for c in whole.explain(4)]
+    assert {"reputation:MW", "reputation:validated:accuracy"} <= set(again.explain(4)[0].facts)

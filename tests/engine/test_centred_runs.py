@@ -1,0 +1,230 @@
+"""task.centre and task.invert through whole runs: what is learned, what is kept, and the same on every fleet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from helpers import small_task
+
+from fedmerit import Run, Task, fedavg, federate, load_config, load_task, m2f, resume, run_config, run_on
+from fedmerit.core.centring import centre_model, feature_sums, make_centring
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.fleet import Server
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower.records import pack
+from fedmerit.learn.models import two_convolutions
+from fedmerit.learn.sgd import TorchLearner
+from fedmerit.tasks.federation import ClientData, Federation, ServerData
+from fedmerit.tasks.registry import make_client, make_server, make_task
+from fedmerit.tasks.task_spec import TaskSpec
+
+SETTINGS = ["task.clients=4", "task.centre=mean", "run.rounds=3", "run.fraction=0.5", "run.workers=1", "train.batch=20"]
+
+
+def digits(**settings: object) -> Task:
+    return load_task("digits", clients=4, train={"epochs": 1, "batch": 20}, **settings)
+
+
+def on_flower(task: Task) -> GridFleet:
+    app = make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
+    fleet = GridFleet(InProcessGrid(app, len(task.federation.names)), task.server())
+    fleet.meet(len(task.federation.names))
+    return fleet
+
+
+@pytest.mark.parametrize("centre", ["mean", "standard"])
+@pytest.mark.parametrize("model", ["digits-mlp", "digits-linear"])
+def test_as_if_the_data_were_centred_before(centre: str, model: str):
+    """A model that carries its centring does with raw rows what one without does with rows centred by hand."""
+    task = digits(centre=centre, model=model)
+    with LocalFleet(task) as fleet:
+        centring = make_centring(fleet.sum_features()[0], centre)  # type: ignore[arg-type]
+    rows = task.federation.samples(0)
+    ready = replace(rows, x=centring(rows.x / 255).astype(np.float32))
+    start = task.learner.start(0)
+    carried = task.learner.centred(start, centring)
+    expected = task.learner.train(start, ready, 7)
+    trained = task.learner.train(carried, rows, 7)
+    np.testing.assert_allclose(trained[: len(start)], expected, atol=2e-5)
+    assert trained[len(start) :].tobytes() == carried[len(start) :].tobytes()
+    together = task.learner.train_batched([carried] * 2, [rows] * 2, [7, 8], [None] * 2)
+    np.testing.assert_allclose(together[0], trained, atol=2e-5)
+    np.testing.assert_allclose(
+        task.learner.predict_proba(trained, rows.x), task.learner.predict_proba(expected, ready.x), atol=1e-4
+    )
+
+
+def test_pictures_for_convolutions_are_centred_pixel_by_pixel():
+    learner = TorchLearner(partial(two_convolutions, 1, 8, 3, 16, 10))
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (12, 8, 8, 1)).astype(np.uint8)
+    centring = make_centring({0: feature_sums(x)}, "mean")
+    start = learner.start(0)
+    ready = centring(x / 255).astype(np.float32)
+    np.testing.assert_allclose(
+        learner.predict_proba(learner.centred(start, centring), x), learner.predict_proba(start, ready), atol=1e-5
+    )
+
+
+def test_the_same_bits_for_every_number_of_workers_and_on_flower(tmp_path: Path):
+    config = load_config(None, SETTINGS)
+    models = []
+    for workers in (1, 2):
+        with LocalFleet(make_task(config), workers) as fleet:
+            models.append(run_on(fleet, config, tmp_path / str(workers)).model)
+    models.append(run_on(on_flower(make_task(config)), config, tmp_path / "flower").model)
+    assert models[0].tobytes() == models[1].tobytes()
+    np.testing.assert_allclose(models[2], models[0], atol=1e-6)  # batched clients differ in rounding
+
+
+def test_a_saved_model_knows_its_centring_and_a_resume_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = load_config(None, SETTINGS)
+    whole = run_config(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "killed", on_record=_stop_after_two)
+    monkeypatch.setattr(LocalFleet, "sum_features", None)  # a resume does not ask again
+    assert resume(tmp_path / "killed").model.tobytes() == whole.model.tobytes()
+    loaded, task = Run.load(tmp_path / "whole"), make_task(config)
+    test = task.federation.test
+    assert (task.learner.predict(loaded.model, test.x) == test.y).mean() == pytest.approx(loaded.accuracy)
+    (note,) = [event for event in loaded.events() if event.kind == "centre"]
+    assert note.round == 0
+    assert "4 clients" in note.text
+
+
+def _stop_after_two(record: object) -> None:
+    if record.index == 2:  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+
+
+def test_clients_with_personal_models_keep_the_centring(tmp_path: Path):
+    recipe = m2f(PARTICIPATION, DATA_RATIO, initial=0.5)
+    task = digits(centre="mean", validation=0.2)
+    run = federate(task, recipe, rounds=3, fraction=1.0)
+    assert run.accuracy > 0.5
+    lengths = {len(task.learner.start(0)) + 64}
+    assert {len(run.model)} == lengths
+    config = load_config(
+        None,
+        [*SETTINGS, "task.validation=0.2", "recipe={name='m2f'}", "run.schedule={epochs=[1, 2]}"],
+    )
+    whole = run_config(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "killed", on_record=_stop_after_two)
+    again = resume(tmp_path / "killed")
+    assert again.accuracy == whole.accuracy
+    other = run_on(on_flower(make_task(config)), config, tmp_path / "flower")
+    assert other.accuracy == pytest.approx(whole.accuracy, abs=0.02)
+
+
+def test_a_client_that_lies_is_left_out_of_the_mean():
+    task = digits(centre="mean")
+    honest = on_flower(task)
+    model = task.learner.start(0)
+    liar = on_flower(task)
+    deliver = liar.grid.deliver  # type: ignore[attr-defined]
+
+    def lie(message: Message) -> Message:
+        reply = deliver(message)
+        if message.metadata.message_type == "query.sum" and message.metadata.dst_node_id == 1002:
+            nans = np.full(64, np.nan)
+            return Message(pack({"sums": nans, "squares": nans}, metrics={"rows": [5]}), reply_to=message)
+        if message.metadata.message_type == "query.sum" and message.metadata.dst_node_id == 1003:
+            return Message(pack({"sums": np.zeros(64, np.int64)}, metrics={"rows": [5]}), reply_to=message)
+        return reply
+
+    liar.grid.deliver = lie  # type: ignore[attr-defined, method-assign]
+    found, left_out, about = centre_model(model, task.learner, liar, "mean", 2000)
+    assert "NaN" in left_out[2]
+    assert "missing" in left_out[3]
+    assert "2 clients" in about
+    sums, _ = honest.sum_features()
+    expected = make_centring({client: sums[client] for client in (0, 1)}, "mean")
+    np.testing.assert_allclose(found[len(model) :], expected.mean, rtol=1e-6)
+
+
+def test_nobody_who_answers_is_told():
+    class Silent:
+        def sum_features(self):
+            return {}, {0: "away"}
+
+    task = digits()
+    with pytest.raises(RunFailed, match="away"):
+        centre_model(task.learner.start(0), task.learner, Silent(), "mean", None)
+
+
+def test_a_learner_that_cannot_is_refused_by_name():
+    task = replace(small_task(), centre="mean")
+    with pytest.raises(ConfigError, match="method `centred`"):
+        federate(task, fedavg(), rounds=1, fraction=1.0)
+
+
+def test_a_centring_that_there_is_not_is_refused_by_name():
+    with pytest.raises(ConfigError, match="mean, standard"):
+        federate(replace(digits(), centre="median"), fedavg(), rounds=1)
+
+
+def test_spellings():
+    assert load_config(None, ["task.centre=true"]).task.centre == "mean"
+    assert load_config(None, ["task.centre=false"]).task.centre == "none"
+    with pytest.raises(ConfigError, match=r"task\.centre.*'mean'.*'standard'"):
+        load_config(None, ["task.centre=median"])
+
+
+def test_inverted_pictures_everywhere():
+    plain, negative = digits(server=50, validation=0.1), digits(server=50, validation=0.1, invert=True)
+    for one, two in zip(_inputs(plain.federation), _inputs(negative.federation), strict=True):
+        assert two.dtype == np.uint8
+        assert (255 - one == two).all()
+
+
+def _inputs(federation: Federation) -> list[np.ndarray]:
+    assert federation.server is not None
+    return [federation.train.x, federation.test.x, federation.validation.x, federation.server.x]
+
+
+def test_halves_that_are_loaded_alone_are_inverted_too(monkeypatch: pytest.MonkeyPatch):
+    whole = load_task("digits", clients=4, server=20).federation
+
+    def load_client(config: object, seed: int, client: int) -> ClientData:
+        return whole.client(client)
+
+    def load_server(config: object, seed: int) -> ServerData:
+        return whole.server_data()
+
+    spec = TaskSpec("own", "", lambda *_: whole, ("digits-mlp",), load_client=load_client, load_server=load_server)
+    monkeypatch.setitem(globals(), "OWN", spec)
+    config = load_config(None, [f"task.data={__name__}:OWN", "task.invert=true", "task.model=digits-mlp"])
+    assert (make_client(config, 1).data.train.x == 255 - whole.client(1).train.x).all()
+    server: Server = make_server(config)
+    assert server.rows is not None
+    assert whole.server is not None
+    assert (server.rows.x == 255 - whole.server.x).all()
+
+
+OWN: TaskSpec
+
+
+def test_tables_cannot_be_inverted(monkeypatch: pytest.MonkeyPatch):
+    spec = TaskSpec("table", "", lambda *_: small_task().federation, ("digits-mlp",))
+    monkeypatch.setitem(globals(), "OWN", spec)
+    with pytest.raises(ConfigError, match=r"task\.invert is for pictures"):
+        make_task(load_config(None, [f"task.data={__name__}:OWN", "task.invert=true"]))
+
+
+def test_play_alone_goes_on_from_a_centred_state():
+    task = digits(centre="mean")
+    with LocalFleet(task) as fleet:
+        model, *_ = centre_model(task.learner.start(0), task.learner, fleet, "mean", None)
+        state, _ = play(State(model), fedavg(), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert state.model[-64:].tobytes() == model[-64:].tobytes()

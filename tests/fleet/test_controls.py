@@ -1,0 +1,210 @@
+"""SCAFFOLD and FedDyn by hand and on every fleet; the learning rate of a round; what goes with neither is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from controlled import Bare, many_goals, task
+from flwr.app import Message
+
+from fedmerit import (
+    DS,
+    LD,
+    Task,
+    device_aware,
+    fedavg,
+    federate,
+    load_config,
+    load_task,
+    m2f,
+    resume,
+    run_config,
+    run_on,
+)
+from fedmerit.config.train import WarmUpLr
+from fedmerit.core.controls import Control, FedDyn, Scaffold
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.core.steps import Momentum
+from fedmerit.errors import ConfigError
+from fedmerit.fleet.client import Job, train_clients
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower.records import pack
+from fedmerit.tasks.registry import make_task
+
+TWO = np.array([[0.0], [6.0]], np.float32)
+
+
+def rounds(made: Task, number: int, workers: int = 1, fraction: float = 1.0) -> tuple[list[State], list[Record]]:
+    with LocalFleet(made, workers) as fleet:
+        return played(fleet, number, fraction)
+
+
+def played(fleet: object, number: int, fraction: float = 1.0) -> tuple[list[State], list[Record]]:
+    state, states, records = State(fleet.server.first_model(0)), [], []  # type: ignore[attr-defined]
+    for _ in range(number):
+        state, record = play(state, fedavg(), fleet, selection=Uniform(fraction), seed=1, evaluate=False)  # type: ignore[arg-type]
+        states.append(state)
+        records.append(record)
+    return states, records
+
+
+def on_flower(made: Task) -> GridFleet:
+    app = make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
+    fleet = GridFleet(InProcessGrid(app, len(made.federation.names)), made.server())
+    fleet.meet(len(made.federation.names))
+    return fleet
+
+
+def values(state: State) -> dict[str, float]:
+    return {"model": state.model.item(), **{name: part.item() for name, part in state.parts.items()}}
+
+
+def test_scaffold_by_hand():
+    """Goals 0 and 6, start 2, two steps of 1/2: client 0 goes 2, 1, 1/2 and client 1 goes 2, 4, 5.
+
+    Their slopes are 3/2 and -3. In round 2 from 11/4 the corrections are -9/4 and 9/4: client 0 goes to 5/2 and 19/8,
+    client 1 to 13/4 and 7/2.
+    """
+    (first, second), records = rounds(task(TWO, control=Scaffold()), 2)
+    assert values(first) == {"model": 2.75, "control": -0.75, "control:0": 1.5, "control:1": -3.0}
+    assert values(second) == {"model": 2.9375, "control": -0.1875, "control:0": 2.625, "control:1": -3.0}
+    assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 16), (16, 16)]
+
+
+def test_feddyn_by_hand():
+    """Goals 0 and 6, alpha 1, start 2, two steps of 1/2: client 0 goes 2, 1, 1 and client 1 goes 2, 4, 4.
+
+    h = -1/2, so the model is 5/2 + 1/2. In round 2 client 0 goes 3, 2, 2 and client 1 goes 3, 7/2, 7/2: h = -1/4, and
+    the model 11/4 + 1/4 stays where both losses together are least.
+    """
+    (first, second), records = rounds(task(TWO, control=FedDyn(1.0)), 2)
+    assert values(first) == {"model": 3.0, "control": -0.5, "control:0": -1.0, "control:1": 2.0}
+    assert values(second) == {"model": 3.0, "control": -0.25, "control:0": -2.0, "control:1": 2.5}
+    assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 8), (16, 8)]
+
+
+def test_both_come_to_rest_whoever_takes_part():
+    """Two of three clients a round: FedAvg goes where those want to that came, both corrections to the mean of all."""
+    goals = np.array([[0.0], [6.0], [6.0]], np.float32)
+
+    def last(control: Control | None) -> list[float]:
+        states, _ = rounds(task(goals, control=control, steps=10, lr=0.2), 60, fraction=0.7)
+        return [state.model.item() for state in states[-10:]]
+
+    assert np.ptp(last(None)) > 2
+    for control in (Scaffold(), FedDyn(0.5)):
+        assert last(control) == pytest.approx([4.0] * 10, abs=0.05)
+
+
+@pytest.mark.parametrize("control", [Scaffold(), FedDyn(0.3)], ids=lambda control: control.name)
+def test_the_same_bits_for_1_2_4_workers_after_a_kill_and_on_flower(control: Control, tmp_path: Path):
+    goals = many_goals()
+    (*_, one), _ = rounds(task(goals, control=control), 5, fraction=0.5)
+    others = [rounds(task(goals, control=control), 5, workers, 0.5)[0][-1] for workers in (2, 4)]
+    flag = tmp_path / "died"
+    others.append(rounds(task(goals, control=control, die_once=flag), 5, 2, 0.5)[0][-1])
+    assert flag.exists()
+    others.append(played(on_flower(task(goals, control=control)), 5, 0.5)[0][-1])
+    for other in others:
+        assert other.model.tobytes() == one.model.tobytes()
+        assert {name: part.tobytes() for name, part in other.parts.items()} == {
+            name: part.tobytes() for name, part in one.parts.items()
+        }
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
+def test_a_resume_has_every_control_to_the_bit(algorithm: str, tmp_path: Path):
+    settings = ["task.data=controlled:SPEC", f"train.algorithm={algorithm}", "run.rounds=4", "run.fraction=0.5"]
+    config = load_config(None, [*settings, "run.workers=1", "train.schedule=cosine"])
+
+    def stop(record: Record) -> None:
+        if record.index == 2:
+            raise KeyboardInterrupt
+
+    whole = run_config(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "killed", on_record=stop)
+    assert resume(tmp_path / "killed").model.tobytes() == whole.model.tobytes()
+
+
+@pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
+def test_torch_clients_on_flower_and_here(algorithm: str, tmp_path: Path):
+    settings = ["task.clients=4", "run.rounds=3", "run.fraction=0.5", "run.workers=1", "train.batch=40"]
+    config = load_config(
+        None, [*settings, f"train.algorithm={algorithm}", "train.schedule=warm-up", "task.centre=mean"]
+    )
+    here = run_config(config, tmp_path / "here")
+    there = run_on(on_flower(make_task(config)), config, tmp_path / "there")
+    np.testing.assert_allclose(there.model, here.model, atol=1e-6)
+    assert here.model[-64:].any()
+    assert [row["bytes_up"] for row in here.ledger.rounds()] == [row["bytes_up"] for row in there.ledger.rounds()]
+
+
+def test_a_vector_beside_the_update_is_checked_too():
+    fleet = on_flower(task(TWO, control=Scaffold()))
+    deliver = fleet.grid.deliver  # type: ignore[attr-defined]
+
+    def lie(message: Message) -> Message:
+        if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1001:
+            vectors = {"update": np.ones(1, np.float32), "extra:slope": np.full(1, np.nan, np.float32)}
+            return Message(pack(vectors, {"personal": 0}, {"samples": 1.0}), reply_to=message)
+        return deliver(message)
+
+    fleet.grid.deliver = lie  # type: ignore[attr-defined, method-assign]
+    (state,), (record,) = played(fleet, 1)
+    assert "slope holds NaN" in record.left_out[1]
+    assert np.isfinite(state.parts["control"]).all()
+    assert "control:1" not in state.parts
+
+
+def test_the_server_says_the_learning_rate_of_a_round():
+    """Goal 6, start 0, one step: lr 1/4, then 1/2 of the rest, then 3/4."""
+    made = task(TWO[1:], lr=1.0, steps=1, begin=0.0, schedule=WarmUpLr(rounds=4))
+    here, _ = rounds(made, 3)
+    assert [state.model.item() for state in here] == [1.5, 3.75, 5.4375]
+    there, _ = played(on_flower(made), 3)
+    assert [state.model.item() for state in there] == [1.5, 3.75, 5.4375]
+
+
+def test_clients_of_one_group_may_have_unlike_learning_rates():
+    made = task(TWO[1:], steps=1)
+    jobs = [Job(np.zeros(1, np.float32), made.federation.samples(0), 0, lr=lr) for lr in (None, 0.25)]
+    assert [answer.update.item() for answer in train_clients(made.learner, jobs, ())] == [3.0, 1.5]
+
+
+def test_a_learner_without_the_methods_is_refused_by_name():
+    for setting, method in (("train.schedule=cosine", "at_rate"), ("train.algorithm=scaffold", "control")):
+        with pytest.raises(ConfigError, match=method):
+            make_task(load_config(None, ["task.data=controlled:BARE", setting]))
+    job = Job(np.zeros(40, np.float32), task(many_goals()).federation.samples(0), 0, lr=0.5)
+    with pytest.raises(ValueError, match="at_rate"):
+        train_clients(Bare(), [job], ())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "recipe", "words"),
+    [
+        ("scaffold", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "personal models"),
+        ("feddyn", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "personal models"),
+        ("feddyn", replace(fedavg(), step=Momentum()), "step of its own"),
+        ("feddyn", device_aware(DS, LD), "a search"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_name(algorithm: str, recipe: object, words: str):
+    made = load_task("digits", clients=4, validation=0.1, train={"algorithm": algorithm})
+    with pytest.raises(ConfigError, match=words) as refused:
+        federate(made, recipe, rounds=1)  # type: ignore[arg-type]
+    assert algorithm in str(refused.value)
+
+
+def test_scaffold_goes_with_a_step_and_a_search():
+    made = load_task("digits", clients=4, validation=0.1, train={"algorithm": "scaffold", "epochs": 1})
+    for recipe in (replace(fedavg(), step=Momentum()), device_aware(DS, LD)):
+        assert federate(made, recipe, rounds=2, fraction=1.0).accuracy > 0.1

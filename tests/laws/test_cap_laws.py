@@ -1,0 +1,114 @@
+"""Caps: weights that sum to 1 within their bounds, in their order, and as they were where nothing is to be cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit.core.caps import cap_weights, water_fill
+from fedmerit.core.weights import shares
+
+EPS = 1e-9
+VALUES = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.floats(0.01, 1))
+CAPS = st.floats(1, 20)
+
+
+@st.composite
+def weights(draw: st.DrawFn, values: st.SearchStrategy[float] = VALUES, least: int = 1) -> np.ndarray:
+    drawn = np.array(draw(st.lists(values, min_size=least, max_size=12)))
+    return shares(drawn if drawn.any() else drawn + 1)
+
+
+@given(weights(), CAPS)
+def test_sum_bound_order_and_once_is_enough(earned: np.ndarray, cap: float):
+    capped = cap_weights(earned, cap)
+    assert capped.sum() == pytest.approx(1)
+    assert capped.max() <= min(1, cap / len(earned)) + EPS
+    assert (capped >= 0).all()
+    order = np.argsort(earned, kind="stable")
+    assert (np.diff(capped[order]) >= -EPS).all()
+    assert cap_weights(capped, cap) == pytest.approx(capped, abs=EPS)
+
+
+@given(weights(), CAPS)
+def test_within_the_cap_nothing_changes(earned: np.ndarray, room: float):
+    cap = max(1.0, earned.max() * len(earned)) * room
+    assert cap_weights(earned, cap).tobytes() == earned.tobytes()
+
+
+@given(weights(st.floats(0.01, 1), least=2), CAPS, st.data())
+def test_a_small_change_of_the_weights_changes_little(earned: np.ndarray, cap: float, data: st.DataObject):
+    moved = shares(
+        earned + np.array(data.draw(st.lists(st.floats(0, 1e-9), min_size=len(earned), max_size=len(earned))))
+    )
+    assert cap_weights(moved, cap) == pytest.approx(cap_weights(earned, cap), abs=1e-6)
+
+
+@given(weights(st.floats(0.01, 1), least=2), CAPS)
+def test_who_is_not_cut_keeps_its_ratio_to_others_that_are_not(earned: np.ndarray, cap: float):
+    capped = cap_weights(earned, cap)
+    free = capped < cap / len(earned) - EPS
+    assert capped[free] / earned[free] == pytest.approx(np.full(free.sum(), (capped[free] / earned[free])[:1]))
+
+
+@given(st.integers(1, 20), CAPS, st.data())
+def test_k_liars_of_n_hold_at_most_k_caps_of_n(number: int, cap: float, data: st.DataObject):
+    liars = data.draw(st.integers(1, number))
+    claims = data.draw(st.lists(st.floats(0, 1e300), min_size=liars, max_size=liars))
+    earned = shares(np.array([*claims, *[1.0] * (number - liars)]) + 1e-300)
+    assert cap_weights(earned, cap)[:liars].sum() <= liars * cap / number + EPS
+
+
+@given(weights(least=2), CAPS, st.data())
+def test_anchors_hold_too_where_they_leave_room(earned: np.ndarray, cap: float, data: st.DataObject):
+    sizes = st.lists(st.floats(1, 1e6), min_size=len(earned), max_size=len(earned))
+    anchors = np.array(data.draw(sizes))
+    capped, bounds = cap_weights(earned, cap, anchors=anchors), 2 * anchors / anchors.sum()
+    assert capped.sum() == pytest.approx(1)
+    assert capped.max() <= cap / len(earned) + EPS or cap >= len(earned)
+    if np.minimum(bounds, cap / len(earned)).sum() >= 1:
+        assert (capped <= bounds + EPS).all()
+
+
+@given(weights(least=2), st.one_of(st.none(), CAPS), st.floats(0.05, 1), st.data())
+def test_no_site_holds_more_than_its_cap_where_there_are_enough(
+    earned: np.ndarray, cap: float | None, cap_group: float, data: st.DataObject
+):
+    number = len(earned)
+    sites = np.array(data.draw(st.lists(st.integers(0, 3), min_size=number, max_size=number)), dtype=np.float64)
+    capped = cap_weights(earned, cap, sites=sites, cap_group=cap_group)
+    assert capped.sum() == pytest.approx(1)
+    assert capped.max() <= (1 if cap is None else min(1, cap / number)) + EPS
+    held = np.array([capped[sites == site].sum() for site in np.unique(sites)])
+    room = np.array([(1 if cap is None else min(1, cap / number)) * (sites == site).sum() for site in np.unique(sites)])
+    if np.minimum(room, cap_group).sum() >= 1:
+        assert held.max() <= cap_group + EPS
+    assert cap_weights(capped, cap, sites=sites, cap_group=cap_group) == pytest.approx(capped, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("earned", "cap", "expected"),
+    [
+        ([0.7, 0.2, 0.1], 1.2, [0.4, 0.4, 0.2]),
+        ([1.0, 0.0, 0.0, 0.0], 2, [1 / 2, 1 / 6, 1 / 6, 1 / 6]),
+        ([0.9, 0.06, 0.04, 0.0], 1, [1 / 4] * 4),
+        ([0.96, 0.02, 0.01, 0.01], 2, [0.5, 0.25, 0.125, 0.125]),
+        ([0.0, 0.0], 2, [0.0, 0.0]),
+        ([1.0], 1, [1.0]),
+        ([1.0 - 3e-310, 1e-310, 2e-310], 1.5, [1 / 2, 1 / 6, 1 / 3]),
+    ],
+)
+def test_by_hand(earned: list[float], cap: float, expected: list[float]):
+    assert cap_weights(np.array(earned), cap) == pytest.approx(expected)
+
+
+def test_a_site_of_three_holds_what_two_clients_alone_may():
+    earned, sites = np.array([0.3, 0.3, 0.2, 0.1, 0.1]), np.array([0.0, 0.0, 0.0, 1.0, 2.0])
+    capped = cap_weights(earned, sites=sites, cap_group=0.4)
+    assert capped == pytest.approx([0.15, 0.15, 0.1, 0.3, 0.3])
+
+
+def test_bounds_may_differ():
+    assert water_fill(np.array([0.5, 0.5]), np.array([0.2, 0.9])) == pytest.approx([0.2, 0.8])

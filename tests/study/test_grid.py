@@ -1,0 +1,115 @@
+"""Grids: their points, what they refuse, and what lies at their edge."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import UserError
+from fedmerit.study.grid import check_points, edges, make_grid, parse_grid, point_name, point_slug, points
+
+MOMENTUM = {"recipe": {"name": "fedavg", "step": {"name": "momentum"}}}
+
+
+def test_tables_within_tables_are_keys_with_dots():
+    nested = {"train": {"lr": [0.1, 0.3]}, "recipe": {"step": {"carry": [0.5]}}}
+    assert make_grid(nested) == {"train.lr": (0.1, 0.3), "recipe.step.carry": (0.5,)}
+    assert make_grid({"train.lr": [0.1, 0.3], "recipe.step.carry": [0.5]}) == make_grid(nested)
+
+
+def test_the_command_line_names_values_without_quotes():
+    grid = parse_grid(
+        ["train.batch=8,full", "recipe.priority=LD > DS,DS > LD", "recipe.search.steps=[[1, 0]],[[2, 0]]"]
+    )
+    assert grid["train.batch"] == (8, "full")
+    assert grid["recipe.priority"] == ("LD > DS", "DS > LD")
+    assert grid["recipe.search.steps"] == ([[1, 0]], [[2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "at least two points, such as train.lr=0.01,0.1; got no key"),
+        (["train.lr"], "--grid takes KEY=VALUE,VALUE"),
+        (["=3"], "--grid takes KEY=VALUE,VALUE"),
+        (["train.lr="], "the grid of train.lr has at least one value; got none"),
+        (["train.lr=0.1"], "got one: lr=0.1; set it without a grid"),
+        (["train.lr=0.1,0.2", "train.lr=0.3"], "--grid train.lr was given twice"),
+        (["train.lr=0.1,0.1"], "train.lr has more than once: 0.1"),
+        (["run.seed=1,2"], "run.seed cannot be tuned: the best seed is luck"),
+        (["run.rounds=10,20"], "a grid sets keys of [train] and [recipe], such as train.lr; got 'run.rounds'"),
+        (["task.alpha=0.1,1"], "got 'task.alpha': points are compared in pairs and share data"),
+        (["lr=0.1,0.2"], "got 'lr'"),
+        (["train.lr=" + ",".join(map(str, range(1, 1002)))], "at most 1,000 points; got 1,001"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(texts: list[str], message: str):
+    with pytest.raises(UserError) as caught:
+        parse_grid(texts)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"train.lrr": [1, 2]}, "grid point lrr=1: unknown key 'train.lrr' (did you mean 'lr'?)"),
+        ({"train.lr": [0.1, -1]}, "grid point lr=-1: train.lr: input should be greater than 0"),
+        ({"recipe.step.carry": [0.5, 1.0]}, "grid point carry=1.0: recipe.step.carry"),
+        ({"recipe.priority": ["LD", "DS"]}, "grid point priority=LD"),
+        ({"train.lr.x": [0.1, 0.2]}, "cannot set train.lr.x: 'lr' is a value, not a section"),
+    ],
+)
+def test_a_point_that_is_no_configuration_is_refused(grid: dict[str, Any], message: str):
+    with pytest.raises(UserError) as caught:
+        check_points(MOMENTUM | {"train": {"lr": 0.1}}, make_grid(grid))
+    assert message in str(caught.value)
+
+
+def test_a_base_is_left_as_it_was():
+    base = {"recipe": {"name": "fedavg", "step": {"name": "momentum", "carry": 0.5}}}
+    check_points(base, {"recipe.step.carry": (0.1, 0.2)})
+    assert base["recipe"]["step"] == {"name": "momentum", "carry": 0.5}
+
+
+def test_keys_are_called_by_their_last_part_where_that_tells_them_apart():
+    point = {"recipe.step.length": 1.0, "recipe.search.length": -2, "train.batch": "full"}
+    assert point_name(point) == "recipe.step.length=1.0 recipe.search.length=-2 batch=full"
+    assert point_slug({"train.lr": -0.5}) != point_slug({"train.lr": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("grid", "point", "at"),
+    [
+        ({"train.lr": [0.1, 0.2, 0.3]}, {"train.lr": 0.2}, {}),
+        ({"train.lr": [0.3, 0.1, 0.2]}, {"train.lr": 0.3}, {"train.lr": "largest"}),
+        ({"train.lr": [0.1, 0.2]}, {"train.lr": 0.1}, {"train.lr": "smallest"}),
+        ({"train.lr": [1, 2]}, {"train.lr": 1}, {"train.lr": "smallest"}),
+        ({"train.epochs": [1, 2]}, {"train.epochs": 1}, {}),  # nothing is below one epoch
+        ({"train.epochs": [2, 4]}, {"train.epochs": 2}, {"train.epochs": "smallest"}),
+        ({"recipe.step.carry": [0.0, 0.9]}, {"recipe.step.carry": 0.0}, {}),
+        ({"recipe.step.carry": [0.0, 0.9]}, {"recipe.step.carry": 0.9}, {"recipe.step.carry": "largest"}),
+        ({"train.batch": [8, "full"]}, {"train.batch": 8}, {}),
+        ({"recipe.step.nesterov": [True, False]}, {"recipe.step.nesterov": True}, {}),
+        (
+            {"train.lr": [0.1], "train.epochs": [1, 2]},
+            {"train.lr": 0.1, "train.epochs": 2},
+            {"train.epochs": "largest"},
+        ),
+    ],
+)
+def test_an_edge_is_an_end_of_the_grid_that_could_be_further_out(
+    grid: dict[str, Any], point: dict[str, Any], at: dict[str, str]
+):
+    assert edges(MOMENTUM, make_grid(grid), point) == at
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True), min_size=1, max_size=3))
+def test_points_are_all_combinations_once(values: list[list[int]]):
+    grid = {f"train.k{i}": column for i, column in enumerate(values)}
+    found = points(grid)
+    assert len({point_slug(point) for point in found}) == len(found)
+    assert {tuple(point.values()) for point in found} == set(product(*values))
