@@ -10,8 +10,7 @@ function whyTexts() {
   const of = shareOf(run, state.round, mine.group);
   const reason = reasonOf(run, run.places.get(state.round), peersOf(rows, mine), mine);
   if (reason) return [[name, ` ${reasonSentence(reason, of)}`], ...reasonLines(reason)];
-  const own = `; its score of ${numberText(mine.score)} is one that does not explain itself.`;
-  return [[name, ` got ${percentText(mine.weight)} of ${of}${own}`]];
+  return [[name, ` got ${percentText(mine.weight)} of ${of} by its score of ${numberText(mine.score)}.`]];
 }
 
 function absence(run) {

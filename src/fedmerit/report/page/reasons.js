@@ -53,7 +53,8 @@ function standingOf(values, mine) {
   return mine === Math.min(...values) ? `${among}lowest` : null;
 }
 
-// { weight, kept, equal, clients, parts, decided, changes, zero, ordered }; null where the score is not one of ours.
+// { weight, kept, equal, clients, parts, decided, changes, zero, ordered }; null where the score is not one of ours, or
+// where the page's digits do not give the weight again.
 function reasonOf(run, place, peers, mine) {
   const score = run.rounds.scores[run.rounds.scored[place]];
   if (!score || !peers.length) return null;
@@ -65,12 +66,14 @@ function reasonOf(run, place, peers, mine) {
   const scores = scoresOf(score, normalisedTable(raw, rule.normalise));
   if (scores.some((value) => !Number.isFinite(value))) return null;
   const weight = weightsBy(rule, raw)[me];
+  if (Math.abs(weight - mine.earned) > KEPT_DIGITS * weight + ALIKE) return null; // the page has too few digits
+  const kept = run.rounds.uncapped[place] === null ? weight : mine.weight;
   const equal = 1 / peers.length;
   const parts = rule.priority.map((name, i) => partOf(run, rule, raw, me, i, name, mine));
   const pull = ({ alike }) => Math.sign(weight - equal) * (weight - alike);
   const zero = scores.some(Boolean) ? "" : zeroText(run);
   const decided = zero ? null : decider(parts, weight, pull);
-  const found = { weight, kept: mine.weight, equal, clients: peers.length, parts, pull, decided, zero };
+  const found = { weight, kept, equal, clients: peers.length, parts, pull, decided, zero };
   const changes = peers.length > 1 ? changesOf(rule, raw, me, decided, samples, parts, weight) : [];
   return { ...found, changes, ordered: isOrdered(rule) };
 }
@@ -159,7 +162,8 @@ function reasonSentence(reason, of) {
   const got = `got ${percentText(reason.kept)} of ${of}`;
   if (reason.clients === 1) return `${got}: it was the only client.`;
   const above = reason.kept - reason.equal;
-  const than = Math.abs(above) < KEPT_DIGITS * reason.equal ? "the same as" : above > 0 ? "more than" : "less than";
+  const near = reason.kept === reason.weight ? ALIKE : KEPT_DIGITS * reason.equal;
+  const than = Math.abs(above) < near ? "the same as" : above > 0 ? "more than" : "less than";
   const compared = `${got}, ${than} an equal share (${percentText(reason.equal)})`;
   if (reason.zero) return `${compared}: every score was 0, so ${reason.zero}.`;
   const by = (sign) => reason.parts.filter((part) => sign * reason.pull(part) > ALIKE);
