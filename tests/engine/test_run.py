@@ -82,6 +82,13 @@ def test_the_best_model_is_kept_beside_the_last(tmp_path: Path):
     assert (task.learner.predict(best, test.x) == test.y).mean() == pytest.approx(max(accuracies))
 
 
+def test_a_notebook_shows_the_run_and_its_reasons(digits: Task):
+    run = federate(digits, fedavg(), rounds=1, fraction=1.0)
+    page = run._repr_html_()
+    assert "&lt;Run: 1 rounds, 6 clients" in page
+    assert page.count("<li>client") == 6
+
+
 def test_a_folder_that_exists_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match="exists"):
         run_config(digits_config(), tmp_path)

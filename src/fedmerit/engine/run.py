@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +167,11 @@ class Run:
     def events(self) -> list[Event]:
         """Who was left out and why, and the notes on the weights."""
         return self.ledger.events()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the run in a line, and why each client of the last round got its weight."""
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.why().splitlines())
+        return f"<p>{html.escape(repr(self))}</p><ul>{lines}</ul>"
 
     def __repr__(self) -> str:
         rounds, clients = self.ledger.last_round(), len(self.ledger.names())
