@@ -41,6 +41,8 @@ RECIPES: Mapping[str, Mapping[str, object]] = {
     "fedavg": {"name": "fedavg"},
     "prioritized": {"name": "prioritized", "priority": ["DS", "LD", "MW"], "normalise": "max"},
     "device_aware": {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max"},
+    "momentum": {"name": "fedavg", "step": {"name": "momentum", "carry": 0.5}},
+    "adaptive": {"name": "adaptive", "priority": ["LD", "DS"]},
     "m2f, keep": M2F,
     "m2f, reset": M2F | {"reward": {"training": "reset"}},
     "fedval": {"name": "fedval", "priority": ["validated:accuracy", "validated:balanced_accuracy"]},

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
@@ -36,6 +37,8 @@ from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
 from fedmerit.core.reputation import Reputation
+from fedmerit.core.suspects import EVIDENCE
+from fedmerit.study.attack_plan import AttackPlan, Bounds
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.tuning import TuneConfig
 
@@ -161,14 +164,16 @@ def keys_of(name: str, section: type[Section]) -> dict[str, str]:
     defaults = {key: field.default for key, field in section.model_fields.items()}
     shown = {key: value.name if isinstance(value, ScoreConfig) else value for key, value in defaults.items()}
     shown = {key: list(value) if isinstance(value, tuple) else value for key, value in shown.items()}
-    return {f"{name}.{key}": "(see meaning)" if value is None else f"`{value}`" for key, value in shown.items()}
+    texts = {key: "(see meaning)" if value is None else f"`{value}`" for key, value in shown.items()}
+    required = {key: "(required)" for key, field in section.model_fields.items() if field.is_required()}
+    return {f"{name}.{key}": text for key, text in (texts | required).items()}
 
 
 def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
-    sections |= {"recipe.search": SearchConfig, "recipe.server": ServerConfig}
+    sections |= {"task.attack": AttackConfig, "recipe.search": SearchConfig, "recipe.server": ServerConfig}
     sections |= {"recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))
@@ -186,6 +191,13 @@ def test_the_options_of_every_partition_are_documented() -> None:
         assert f"| `{partition}` | {code(options)} |" in page
 
 
+def test_every_kind_of_attack_is_documented_with_its_strength() -> None:
+    lines = table(chapter("docs/configuration.md", "[task.attack]: clients that attack."))
+    cells = [line.strip("| ").split(" | ") for line in lines if "task.attack" not in line.split(" | ")[0]]
+    wanted = {f"`{kind}`": str(DEFAULT_STRENGTH.get(kind, "none")) for kind in KINDS}
+    assert {kind: strength for kind, strength, _ in cells} == wanted
+
+
 def test_every_key_of_a_study_is_documented() -> None:
     page = (ROOT / "docs/configuration.md").read_text().partition("## A study")[2]
     named = re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
@@ -193,6 +205,18 @@ def test_every_key_of_a_study_is_documented() -> None:
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
+
+
+def test_every_key_of_an_attack_grid_is_documented() -> None:
+    page = chapter("docs/suspects.md", "Attack every recipe")
+    keys = {field.alias or key for key, field in AttackPlan.model_fields.items()}
+    assert keys == set(re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page)))) - {"bounds."}
+    assert {f"| `bounds.{key}` | `{field.default}` |" in page for key, field in Bounds.model_fields.items()} == {True}
+
+
+def test_every_kind_of_evidence_is_documented() -> None:
+    cells = " ".join(line.split(" |")[0] for line in table(chapter("docs/suspects.md", "Who stands out")))
+    assert re.findall(r"`(\w+)`", cells) == list(EVIDENCE)
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -69,6 +69,25 @@ def test_the_example_of_a_study_is_valid() -> None:
     assert {row.name: plan.config(row, 3).train.epochs for row in plan.rows}["FedAvg, 2 epochs"] == 2
 
 
+def test_a_data_scientists_way(
+    importable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of eight hospitals and a torch module: a study, a page and a reason, in at most 25 lines."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "tasks"))
+    import hospitals
+    from hospital_table import write_hospitals
+
+    file = write_hospitals(tmp_path / "hospitals.parquet")
+    hospitals.main(str(file), str(tmp_path / "study"), seeds=2, rounds=2)
+    printed = capsys.readouterr().out
+    assert "balance first" in printed
+    assert "hospital 3 has " in printed
+    assert (tmp_path / "study" / "page.html").stat().st_size > 100_000
+    source = (EXAMPLES / "hospitals.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
+    lines = [line for line in source.splitlines() if line.strip() and '"""' not in line]
+    assert len(lines) <= 25
+
+
 def test_the_example_of_a_tuned_study_tunes_every_row() -> None:
     plan = load_plan(EXAMPLES / "study-tuned.toml")
     assert plan.tuned == list(plan.rows)

@@ -10,6 +10,8 @@ FedmeritError
 ├── RunStopped       somebody asked the run to stop; it can be resumed; the command line exits with 130
 └── RunFailed        the run itself could not continue; the command line exits with 1
 
+NoteWarning (a UserWarning) is not an error: what a run in Python has to say of its weights and of who was left out.
+
 Every message says the rule, what was received and the way out.
 """
 
@@ -72,6 +74,10 @@ class RunStopped(FedmeritError):
 
 class RunFailed(FedmeritError):
     """The run could not continue."""
+
+
+class NoteWarning(UserWarning):
+    """What a user should know of a run that goes on: a note on its weights, or a client that was left out."""
 
 
 def did_you_mean(got: str, valid: Iterable[str]) -> str:

@@ -13,6 +13,8 @@ import pytest
 from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
 from opened_report import Opened
 
+from fedmerit import run_config
+from fedmerit.config.schema import make_config
 from fedmerit.core.criteria import about_criterion, spelt_out
 from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
@@ -218,3 +220,21 @@ def test_unfinished_runs_and_other_versions_are_told(browse: Browse, runs: Path,
     opened.choose("weights-run", "fresh")
     opened.page.locator("#weights-empty", has_text="fresh has no round yet").wait_for()
     assert "fresh has no round yet" in opened.text("explain-says")
+
+
+def test_what_the_cap_cut_is_told(browse: Browse, tmp_path: Path) -> None:
+    task = {"partition": "dirichlet", "alpha": 0.1, "clients": 5}
+    recipe = {"cap": 1.2, "claims": {"k": 1.0}}
+    config = make_config({"task": task, "recipe": recipe, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}})
+    run = run_config(config, tmp_path / "capped")
+    cut = max(run.explain(1), key=lambda client: client.earned - client.weight)
+    claim = next(event for event in run.events() if event.kind == "claim-cut")
+    run.ledger.close()
+    write_report([tmp_path / "capped"], tmp_path / "capped.html")
+    opened = browse(tmp_path / "capped.html")
+    opened.page.locator("#explain-all summary").click()
+    table = opened.page.locator("#explain-all table")
+    assert "uncapped" in table.inner_text().lower()
+    table.get_by_role("button", name=f"client {cut.id}", exact=True).click()
+    assert "cut by the cap to 24" in opened.text("explain-body")
+    assert claim.text in opened.text("explain-body")

@@ -17,7 +17,7 @@ from fedmerit.tasks.registry import TASKS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
 LISTS = {
-    "tasks": ("task", set(TASKS)),
+    "tasks": ("task", {*TASKS, "table:FILE"}),
     "recipes": ("recipe", set(RECIPES)),
     "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE", "reputation:CRITERION"}),
     "objectives": ("objective", {*OVERALL, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),

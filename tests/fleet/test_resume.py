@@ -201,6 +201,17 @@ def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: 
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 
+def test_what_clients_said_of_steps_survives_a_stop_to_the_bit(tmp_path: Path) -> None:
+    """The last move, and the step taken last, around which the next is looked for."""
+    search = {"adjust_on": "test", "by": "accuracy", "rungs": 1, "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
+    config = settings().model_dump() | {"recipe": {"name": "adaptive", "search": search}}
+    run_config(make_config(config), tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(make_config(config), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
+    resume(tmp_path / "run", make_config(config | {"run": config["run"] | {"workers": 2}}))
+    assert digest(tmp_path / "run") == digest(tmp_path / "whole")
+
+
 @pytest.mark.parametrize("package", ["fedmerit", "numpy", "torch", "code"])
 def test_another_version_is_refused_by_name(tmp_path: Path, package: str) -> None:
     run_config(settings(), tmp_path / "run")

@@ -19,7 +19,9 @@ def tasks(as_json: Json = False) -> None:
     """List the tasks: data, partitions, models."""
     from fedmerit.tasks.registry import TASKS, find_task
 
-    rows = [(k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in map(find_task, TASKS)]
+    rows = [
+        (k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in map(find_task, [*TASKS, "table:FILE"])
+    ]
     _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
 
 

@@ -39,9 +39,10 @@ def run(
     CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
     round; --resume continues it, to the very bits of a run that was never stopped.
     """
+    from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
-    from fedmerit.report.screen import json_line, progress
+    from fedmerit.report.screen import json_line
     from fedmerit.store.run_folder import CONFIG, open_ledger
 
     folder = out or resume
@@ -62,6 +63,9 @@ def run(
             return
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
+    for event in ended.ledger.events(0):
+        if event.kind == "data":
+            out_console.print(f"data: {event.text}", markup=False)
     out_console.print(
         f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
     )

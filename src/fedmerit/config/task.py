@@ -14,6 +14,7 @@ from pydantic import (
     model_serializer,
 )
 
+from fedmerit.config.attack import Attacks
 from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
 from fedmerit.errors import ConfigError
 
@@ -35,6 +36,11 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
 OF_KINDS = ("attribute", "against")
 """The options that planted kinds of clients take, whatever the partition."""
 
+TABLE = "table:"
+"""What `task.data` begins with where it names a file."""
+OF_TABLES = ("client", "label", "attributes", "features", "missing", "standardise")
+"""The keys that only a table takes."""
+
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
 
 
@@ -50,7 +56,9 @@ class TaskConfig(Section):
     `check_options`.
     """
 
-    data: str = Field("digits", description="a task of `fedmerit tasks`, or module:attribute of your own")
+    data: str = Field(
+        "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), or module:attribute"
+    )
     source: str = Field(
         "folder",
         description="`folder` (FEDMERIT_DATA), `hub` or hub:NAME for another data set; "
@@ -68,6 +76,7 @@ class TaskConfig(Section):
         {},
         description="share of the clients of each planted kind: imbalanced, biased, poisoned, poor, free_rider",
     )
+    attack: Attacks = Field((), description="clients that attack, see [task.attack]")
     shards: Count = Field(2, description="shards per client")
     alpha: Positive = Field(0.5, description="concentration of the Dirichlet draw: smaller is more unlike")
     groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group")
@@ -84,10 +93,10 @@ class TaskConfig(Section):
     against: Annotated[int, Field(ge=0, strict=True)] = Field(
         0, description="the value of the attribute whose rows are the disadvantaged group"
     )
-    test: Literal["default", "slices", "matched"] = Field(
+    test: Literal["default", "slices", "matched"] | Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         "default",
         description="`slices` of the test set in file order, or `matched` to each client's labels; "
-        "`default`: as the task has it",
+        "`default`: as the task has it; of a table also the share of each client's rows",
     )
     server: Annotated[int, Field(ge=0, strict=True)] = Field(
         0, description="training rows that the server keeps to validate models on, and no client has"
@@ -96,6 +105,16 @@ class TaskConfig(Section):
         0.0,
         description="share of each client's training rows kept for validation: "
         "what a search or an acceptance test asks about",
+    )
+    client: str = Field("", description="of a table: the column that says to which client a row belongs")
+    label: str = Field("", description="of a table: the column to predict")
+    attributes: tuple[str, ...] = Field((), description="of a table: columns of groups, for criteria and fairness")
+    features: tuple[str, ...] = Field((), description="of a table: the columns to learn from; none: all the others")
+    missing: Literal["impute", "drop"] = Field(
+        "impute", description="of a table: gaps in numbers get the client's median, or their rows are dropped"
+    )
+    standardise: Literal["client", "none"] = Field(
+        "client", description="of a table: numbers standardised by each client's own training rows, or left as they are"
     )
     sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
         {}, description="clients, by name or number, of each site, for recipe.cap_group; who is not listed is one alone"
@@ -110,6 +129,14 @@ class TaskConfig(Section):
         False, description="pictures as negatives, 255 - x: for ink on white paper"
     )
 
+    @field_validator(*OF_TABLES, mode="before")
+    @classmethod
+    def _of_a_table(cls, value: Any, info: ValidationInfo) -> Any:
+        data = info.data.get("data", TABLE)
+        if not data.startswith(TABLE):
+            raise foreign(f"task.{info.field_name} is for tables, task.data = 'table:FILE'; got task.data = {data!r}")
+        return value
+
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
     @classmethod
     def _belongs(cls, value: Any, info: ValidationInfo) -> Any:
@@ -122,7 +149,8 @@ class TaskConfig(Section):
     def _without_foreign_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """So that dumps load again: of the options, those that belong; with `default`, those that were given."""
         kept = _taken(self.partition, self.kinds) if self.partition != "default" else self.model_fields_set
-        return {key: value for key, value in dump(self).items() if key not in OPTIONS or key in kept}
+        foreign_keys = {*OPTIONS} - {*kept} | ({*OF_TABLES} if not self.data.startswith(TABLE) else set())
+        return {key: value for key, value in dump(self).items() if key not in foreign_keys}
 
 
 def check_options(config: TaskConfig) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedmerit.core.facts import SAMPLES, Fact, find_fact
 from fedmerit.core.types import NOTHING, ClientId, Cohort, Replies
+from fedmerit.core.weights import Note
 
 Known: TypeAlias = Mapping[str, Mapping[ClientId, float]]
 """Facts of the server's own, by name and client; they need no check."""
@@ -48,6 +49,26 @@ def check(
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
     extras = {name: rows.keep(places) for name, rows in replies.extras.items()}
     return Cohort(index, ids, replies.updates.keep(places), columns, extras), left_out
+
+
+def nobody_trained(cohort: Cohort, left_out: Mapping[ClientId, str]) -> tuple[Note, ...]:
+    """The note on a round in which all who came were left out; none on any other.
+
+    >>> from fedmerit.core.updates import Updates
+    >>> nobody = Cohort(1, (), Updates(np.empty((0, 2), np.float32)), {})
+    >>> nobody_trained(nobody, {4: "no training samples"})[0].text
+    'all 1 clients of the round were left out and the model stays; client 4: no training samples'
+    """
+    if cohort.ids or not left_out:
+        return ()
+    text = f"all {len(left_out)} clients of the round were left out and the model stays; {first_reason(left_out)}"
+    return (Note("nobody-trained", "all", text),)
+
+
+def first_reason(left_out: Mapping[ClientId, str]) -> str:
+    """The first client that was left out, and why."""
+    client = min(left_out)
+    return f"client {client}: {left_out[client]}"
 
 
 def _wrong_update(norm: float, received: int, length: int) -> str | None:

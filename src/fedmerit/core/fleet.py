@@ -52,6 +52,7 @@ class Server:
     limits   the most that a client may claim, by fact: what the federation knows of it
     centre   how inputs are centred before round 1, see `core.centring`; None where they are left as they are
     faster   another way to ask models about `rows` with the same answers, for example on several cores
+    notes    what was done to the data before the run, for the ledger
     sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
 
     >>> from fedmerit import load_task
@@ -67,6 +68,7 @@ class Server:
     limits: Limits = field(default_factory=dict)
     centre: Centre | None = None
     faster: Predict | None = None
+    notes: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
 
     def first_model(self, seed: int) -> Model:

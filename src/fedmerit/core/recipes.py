@@ -22,6 +22,7 @@ from fedmerit.core.criteria import (
     Criterion,
     LossPower,
     Validated,
+    find_criterion,
 )
 from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
@@ -203,7 +204,7 @@ def fedavg() -> Recipe:
 
 
 def prioritized(
-    *criteria: Criterion,
+    *criteria: Criterion | str,
     score: Score = PRIORITIZED,
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
@@ -211,16 +212,17 @@ def prioritized(
     """Criteria in the order of their priority, prioritized scoring unless another score is given [PMCFL].
 
     With `normalise="sum"` (the paper) a priority hardly moves weights among many clients; "max" makes it count.
+    Criteria are values, or their names as configurations take them.
 
     >>> from fedmerit import DS, LD
-    >>> prioritized(LD, DS, normalise="max").priority
-    ('LD', 'DS')
+    >>> prioritized(LD, DS, normalise="max") == prioritized("LD", "DS", normalise="max")
+    True
     """
-    return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero)
+    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero)
 
 
 def device_aware(
-    *criteria: Criterion,
+    *criteria: Criterion | str,
     search: Backtracking = BACKTRACKING,
     score: Score = PRIORITIZED,
     normalise: Normalise = "sum",
@@ -232,7 +234,7 @@ def device_aware(
     >>> list(device_aware(DS, LD).weightings)
     ['DS > LD', 'LD > DS']
     """
-    return Recipe(criteria=criteria, score=score, normalise=normalise, when_zero=when_zero, search=search)
+    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero, search=search)
 
 
 def adaptive(
@@ -255,7 +257,7 @@ def adaptive(
 
 
 def m2f(
-    *criteria: Criterion,
+    *criteria: Criterion | str,
     grouping: Grouping = BY_COSINE,
     reward: Reward = TOP_SHARE,
     personal: Personal = "keep",
@@ -274,7 +276,7 @@ def m2f(
     ('Participation', 'Computation', 'DataRatio')
     """
     return Recipe(
-        criteria=criteria or (PARTICIPATION, COMPUTATION, DATA_RATIO),
+        criteria=_by_name(criteria) or (PARTICIPATION, COMPUTATION, DATA_RATIO),
         score=Product(),
         normalise="max",  # the product's shares are the same for any scale of a column
         grouping=grouping,
@@ -283,6 +285,10 @@ def m2f(
         acceptance=acceptance,
         initial=initial,
     )
+
+
+def _by_name(criteria: Sequence[Criterion | str]) -> tuple[Criterion, ...]:
+    return tuple(find_criterion(one) if isinstance(one, str) else one for one in criteria)
 
 
 def fedval(

@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check
+from fedmerit.core.check import Known, Limits, check, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.controls import Control, apply_control
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
+from fedmerit.core.observations import observe_updates
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import generator
@@ -106,8 +107,10 @@ def settle(
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
+    observations = observe_updates(cohort.updates)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    notes += nobody_trained(cohort, left_out)
     cohort, seen = observe(recipe, cohort, state.history)
     clock.lap("check")
 
@@ -135,7 +138,7 @@ def settle(
     history = remember(state.history, cohort, recipe.remembered_facts)
     parts = {**aggregation.parts, **controls}
     after = State(model, parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen))
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen), observations)
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

@@ -9,6 +9,7 @@ from time import perf_counter
 from fedmerit.core.aggregation import Aggregation
 from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
 from fedmerit.core.groups import Groups, PairDistances
+from fedmerit.core.observations import Observations
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards
 from fedmerit.core.search import SearchState
@@ -42,6 +43,7 @@ class Settled:
     aggregation: Aggregation
     rewards: SentRewards
     notes: tuple[Note, ...]
+    observations: Observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Record:
     rewards: SentRewards = field(default_factory=SentRewards)
     notes: tuple[Note, ...] = ()
     audit: Audit = field(default_factory=dict)
+    observations: Observations | None = None
 
 
 def make_record(
@@ -92,6 +95,7 @@ def make_record(
         settled.rewards,
         settled.notes,
         audited,
+        settled.observations,
     )
 
 

@@ -64,11 +64,20 @@ class Updates:
             kept.__dict__["norms"] = self.norms[places]
         return kept
 
+    def renewed(self) -> Updates:
+        """The same rows, with nothing remembered of what was in them: for who wrote to them."""
+        return Updates(self._rows, self._places, self._release)
+
     @cached_property
     def norms(self) -> Vector:
         """Euclidean length of each row; infinite or NaN where a value is."""
         rows = [self._rows[place] for place in self._places]
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
+
+    def dots(self, vector: NDArray[np.float32]) -> Vector:
+        """The product of each row with a vector, row by row: equal rows give equal bits."""
+        each = self._each(lambda place: _dot(self.row(place), vector), range(len(self)))
+        return np.fromiter(each, dtype=np.float64)
 
     def cosines(self) -> Matrix:
         """The cosine of every pair of updates; 0 where one of them is zero."""
@@ -90,6 +99,17 @@ class Updates:
         for _ in self._each(fill, self._columns()):
             pass
         return sums
+
+    def by_columns(self, work: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> NDArray[np.float32]:
+        """One vector made block by block: `work` turns all rows of some columns (n, c) into c values."""
+        made = np.empty(self.length, dtype=np.float32)
+
+        def fill(columns: slice) -> None:
+            made[columns] = work(self._block(columns))
+
+        for _ in self._each(fill, self._columns()):
+            pass
+        return made
 
     def _columns(self) -> list[slice]:
         return [slice(start, start + COLUMNS) for start in range(0, self.length, COLUMNS)]
@@ -113,7 +133,12 @@ class Updates:
 
 
 def _square(row: NDArray[np.float32]) -> float:
-    """The sum of squares: single precision within a block, double over the blocks."""
+    """The sum of squares."""
+    return _dot(row, row)
+
+
+def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
+    """The sum of products: single precision within a block, double over the blocks."""
     with np.errstate(over="ignore", invalid="ignore"):
-        parts = (row[start : start + SQUARED] for start in range(0, len(row), SQUARED))
-        return float(sum(float(np.dot(part, part)) for part in parts))
+        blocks = (slice(start, start + SQUARED) for start in range(0, len(one), SQUARED))
+        return float(sum(float(np.dot(one[block], two[block])) for block in blocks))

@@ -24,6 +24,7 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "nobody-trained",
     "cap",
     "claim-cut",
     "claim-changed",
@@ -33,7 +34,10 @@ NoteKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the user should know about how the weights of a round came about; of one client, or of all."""
+    """Something that the user should know about how the weights of a round came about, or why there are none.
+
+    It is of one client, or of all.
+    """
 
     kind: NoteKind
     subject: str

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias
 
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.centring import centre_model
+from fedmerit.core.check import first_reason
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
@@ -23,10 +24,12 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed, RunStopped
+from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
+from fedmerit.tasks.attackers import find_attackers
 
 OnRecord: TypeAlias = Callable[[Record], None]
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -60,7 +63,8 @@ class Stopping:
 def play_rounds(
     fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
 ) -> Iterator[tuple[State, Record]]:
-    """The states and records of the rounds after a state, one by one."""
+    """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails."""
+    reason = ""
     objectives = [find_objective(name) for name in settings.audit]
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
@@ -74,11 +78,18 @@ def play_rounds(
             objectives=objectives,
             rounds=settings.rounds,
         )
+        reason = reason or (first_reason(record.left_out) if record.left_out else "")
         yield state, record
+    if not state.history.participations:
+        raise RunFailed(
+            f"nobody trained in {settings.rounds} rounds, so there is no model; "
+            f"{reason or 'the events of the run say why'}"
+        )
 
 
 def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
+    fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
         state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
@@ -112,6 +123,8 @@ def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> Stat
     model, trained = begin(recipe, fleet, model, seed)
     if recipe.initial:
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    for text in fleet.server.notes:
+        ledger.note(Event(0, None, "data", text))
     return State(model)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
@@ -73,6 +74,7 @@ def _check_control(control: Control | None, recipe: Recipe) -> None:
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:
     """The clients have the rows that the recipe needs; otherwise all would be left out, or could not answer."""
+    try_model(task)
     data, probabilities = task.federation, isinstance(task.learner, ProbabilisticLearner)
     largest = data.client(int(data.test.sizes.argmax())).test
     try_objectives(find_objectives(audits), largest, probabilities=probabilities)
@@ -80,6 +82,7 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
     if not len(clients):
         raise DataError("no client has a training row")
     measure(data.samples(int(clients[0])), recipe.client_facts)
+    _check_lies(task.attackers, recipe)
     if recipe.personal and not len(data.validation.y):
         raise ConfigError(
             "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
@@ -91,6 +94,31 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
         )
     if recipe.search.asks == "test" and not len(data.test.y):
         raise DataError("the search asks clients about their test rows, and no client has any")
+
+
+def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
+    """Liars lie about something that the recipe asks."""
+    for coalition in attackers.coalitions:
+        attack = coalition.attack
+        if isinstance(attack, Liar) and not attack.factors.keys() & set(recipe.client_facts):
+            raise ConfigError(
+                f"task.attack: liars claim {', '.join(attack.factors)}, and the recipe asks clients for "
+                f"{', '.join(recipe.client_facts)} alone; let them claim one of these"
+            )
+
+
+def try_model(task: Task) -> None:
+    """The first model can read a row of the data and knows all classes; else no client could train it."""
+    data, learner = task.federation, task.learner
+    row, model = data.train.x[:1], learner.start(0)
+    shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
+    try:
+        learner.predict(model, row)
+        known = learner.predict_proba(model, row) if isinstance(learner, ProbabilisticLearner) else None
+    except Exception as error:  # whatever a user's module raises
+        raise DataError(f"the model cannot read {shape}: {type(error).__name__}: {error}".splitlines()[0]) from error
+    if known is not None and known.shape[1] < data.classes:
+        raise DataError(f"the model tells {known.shape[1]} classes apart, and the data has {data.classes}")
 
 
 def find_objectives(names: Sequence[str]) -> list[Objective]:

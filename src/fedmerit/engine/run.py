@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
+from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.trained import (
     check_shared,
     epochs_of,
@@ -37,13 +39,15 @@ from fedmerit.engine.trained import (
     write_onnx,
 )
 from fedmerit.errors import FolderError
+from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.files import check_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints
+from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints, write_model
 from fedmerit.store.reasons import why
 from fedmerit.store.run_folder import (
+    LEDGER,
     MODEL,
     check_new,
     config_to_resume,
@@ -57,6 +61,8 @@ from fedmerit.tasks.registry import Task, make_task
 Load: TypeAlias = Callable[[Config], Task]
 """How a run comes by its task; runs that share data may share its loading."""
 GIB = 2**30
+FEWEST = 10
+"""Clients that `federate` draws for a round where nobody says how many."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -183,41 +189,78 @@ def federate(
     recipe: Recipe,
     *,
     rounds: int = 20,
-    fraction: float = 0.1,
+    fraction: float | None = None,
     seed: int = 0,
     workers: int = 1,
     evaluate_every: int = 1,
     audit: Sequence[str] = (),
     selection: Selection | None = None,
     on_record: OnRecord | None = None,
+    out: Path | str | None = None,
+    progress: bool = False,
 ) -> Run:
-    """Run a recipe on a task on this machine, with its ledger in memory.
+    """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
 
-    fraction        the share of the clients that take part in a round; a `selection` stands for it
+    fraction        the share of the clients that take part in a round; default: a tenth, but no fewer than ten clients
+                    where there are as many, else all. A `selection` stands for it
     workers         processes; 1 means this one. The bits do not depend on it
     evaluate_every  test the model on all clients every k rounds, and always after the last
     audit           objectives to write down of the model, for example ["parity:sex"]
     on_record       called with the record of every round
+    out             a new folder for ledger and model, for `fedmerit report`, `show` and `explain`; such a run, whose
+                    task is made in Python, is not resumed
+    progress        show a bar, or a line per round where there is no terminal
+
+    What is to be known of the weights and of who was left out comes as a `NoteWarning`, each kind once.
 
     >>> from fedmerit import DS, LD, load_task, prioritized
     >>> run = federate(load_task("digits", clients=4), prioritized(LD, DS, normalise="max"), rounds=1, fraction=0.5)
     >>> len(run.explain(1))
     2
     """
-    settings = {"rounds": rounds, "fraction": fraction, "seed": seed, "evaluate_every": evaluate_every}
+    names = task.federation.names
+    share = default_fraction(len(names)) if fraction is None else fraction
+    settings = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
-    meta = {"recipe": part_to_json(recipe), "epochs": str(epochs_of(task.learner))}
-    ledger = Ledger.create(None, task.federation.names, environment() | meta)
-    with LocalFleet(task, workers) as fleet:
+    ledger = _new_ledger(out, recipe, config, names, epochs_of(task.learner))
+    warn = Warner(names, stacklevel=4)  # where `federate` is called
+    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
+        fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)
         for after, record in play_rounds(fleet, recipe, chosen, config.run, state):
             state = after
             ledger.append(record)
+            warn(record)
+            advance(record)
             if on_record:
                 on_record(record)
-    return Run(ledger, state.model, task.learner)
+    if out is None:
+        return Run(ledger, state.model, task.learner)
+    ledger.close()
+    write_model(Path(out) / MODEL, state.model, rounds, named=task.server().name_tensors(state.model))
+    return Run.load(out, task.learner)
+
+
+def default_fraction(clients: int) -> float:
+    """A tenth of the clients, but at least ten of them, or all: of eight hospitals all eight take part.
+
+    >>> default_fraction(8), default_fraction(20), default_fraction(1000)
+    (1.0, 0.5, 0.1)
+    """
+    return max(0.1, min(1.0, FEWEST / clients))
+
+
+def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int) -> Ledger:
+    """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
+    form = part_to_json(recipe)
+    if out is None:
+        return Ledger.create(None, names, environment() | {"recipe": form, "epochs": str(epochs)})
+    settings = {"recipe": json.loads(form), "run": config.run.model_dump(mode="json", exclude={"workers", "memory"})}
+    settings["train"] = {"epochs": epochs}
+    make_folder(Path(out), json.dumps(settings), names, form)
+    return Ledger.open(Path(out) / LEDGER, write=True)
 
 
 def run_config(config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task) -> Run:

@@ -40,7 +40,7 @@ def example_rows(ledger: Ledger) -> NDArray[Any]:
 
 def _config(ledger: Ledger, unknown: str) -> Config:
     kept = json.loads(ledger.meta().get("config", "null"))
-    if not kept:
+    if not kept or "task" not in kept:
         raise ConfigError(f"a run of Python objects does not keep {unknown}")
     return make_config(kept)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.attacks import AnswerAttack, Coalition
 from fedmerit.core.facts import LOSS, SECONDS, measure
 from fedmerit.core.learner import (
     LEAST_PROBABILITY,
@@ -18,7 +19,8 @@ from fedmerit.core.learner import (
     ProbabilisticLearner,
     ScheduledLearner,
 )
-from fedmerit.core.types import Model, Samples
+from fedmerit.core.seeds import generator
+from fedmerit.core.types import ClientId, Model, Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
         )
         for job, (model, extras), loss in zip(jobs, models, losses, strict=True)
     ]
+
+
+def deceive(
+    answer: Answer, coalition: Coalition | None, client: ClientId, classes: int, seed: int, index: int
+) -> Answer:
+    """What a client sends in place of its answer, where it attacks by itself; every draw derives from the seed."""
+    if coalition is None or index < coalition.from_round or not isinstance(coalition.attack, AnswerAttack):
+        return answer
+    random = generator(seed, "attack", index, client)
+    update, facts = coalition.attack.answer(answer.update, answer.facts, classes, random)
+    return replace(answer, update=update, facts=facts)
 
 
 def mean_loss(learner: Learner, job: Job) -> float:

@@ -49,6 +49,7 @@ class LocalFleet:
     def __init__(self, task: Task, workers: int = 1, memory: int | None = None, spill_to: Path | None = None) -> None:
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
+        self._attackers = task.attackers
         self._server = replace(task.server(), faster=self._predict_server)
         self._train = SharedSplit.of(task.federation.train)
         self._asked = {
@@ -346,6 +347,7 @@ class LocalFleet:
                 right=Block(tested, np.bool_),
                 losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
+                attackers=self._attackers,
             )
             self._pool.equip(worker)
             self._worker = worker

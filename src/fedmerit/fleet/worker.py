@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, train_clients
-from fedmerit.tasks.federation import Federation, Split
+from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
 """In place of a model's row: the client's personal model."""
@@ -69,6 +70,7 @@ class Worker:
     losses: Block | None = None
     personal: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
+    attackers: Attackers = NOBODY
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -89,11 +91,10 @@ class Worker:
         PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
         """
         train = self.train.split()
-        federation = Federation((), train, train, self.classes)
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                federation.samples(place.client),
+                train.samples(place.client, self.classes),
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
@@ -101,7 +102,10 @@ class Worker:
             )
             for place in places
         ]
-        answers = train_clients(self.learner, jobs, facts)
+        answers = [
+            deceive(answer, self.attackers.of(place.client), place.client, self.classes, seed=seed, index=index)
+            for place, answer in zip(places, train_clients(self.learner, jobs, facts), strict=True)
+        ]
         for place, answer in zip(places, answers, strict=True):
             self.updates.array[place.row] = answer.update
             for name, vectors in self.extras.items():

@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import make_config
 from fedmerit.core.state import Record
+from fedmerit.core.suspects import Watch
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
@@ -78,12 +79,21 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     fleet = GridFleet(grid, half, timeout=timeout)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, config, out, _say)
+    done = run_on(fleet, config, out, Told())
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
 
 
-def _say(record: Record) -> None:
-    tested = record.evaluation
-    accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
-    left_out = f", left out: {dict(record.left_out)}" if record.left_out else ""
-    log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)
+class Told:
+    """What the log says of each round: who came, how well the model does, who was left out, who stands out."""
+
+    def __init__(self) -> None:
+        self._watch = Watch()
+
+    def __call__(self, record: Record) -> None:
+        """One line per round, and one for each client that is suspected from then on."""
+        tested = record.evaluation
+        accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
+        left_out = f", left out: {dict(record.left_out)}" if record.left_out else ""
+        log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)
+        for suspect in self._watch(record):
+            log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)

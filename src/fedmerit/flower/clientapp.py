@@ -16,7 +16,7 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import Model, Samples
-from fedmerit.fleet.client import Job, train_clients
+from fedmerit.fleet.client import Job, deceive, train_clients
 from fedmerit.flower.records import (
     ARRAYS,
     EXTRA,
@@ -104,6 +104,7 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
     job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras, lr or None)
     (answer,) = train_clients(half.learner, [job], facts)
+    answer = deceive(answer, half.coalition, half.data.id, half.data.train.classes, seed=seed, index=index)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif own == "reset" and sent:

@@ -24,6 +24,7 @@ from fedmerit.core.objectives import Predictions
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import settle
 from fedmerit.core.state import Clock, Record, State, make_record
+from fedmerit.core.suspects import Watch
 from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, Samples, SplitName
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
@@ -86,6 +87,7 @@ class Merit(FedAvg):
         super().__init__(**settings)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
+        self._watch = Watch()
         self._state: State | None = None
         self._messages: list[Message] = []
         self._candidate_bytes = 0
@@ -130,6 +132,8 @@ class Merit(FedAvg):
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))
+        for suspect in self._watch(self.records[-1]):
+            log.warning("\t> node %d stands out %s", suspect.client, suspect.summary)
         self._state = settled.state
         if settled.aggregation.candidate is None:
             return None, None

@@ -8,6 +8,7 @@ from pathlib import Path
 import tomli_w
 
 from fedmerit.config.schema import Config, dump_config
+from fedmerit.config.task import TABLE
 from fedmerit.errors import FolderError
 
 README = """# A Flower app made by fedmerit
@@ -31,10 +32,23 @@ def write_app(folder: Path, config: Config, out: Path) -> None:
     )
 
 
+def located(config: Config) -> Config:
+    """With the whole path of a table: Flower's processes run in folders of their own."""
+    if not config.task.data.startswith(TABLE):
+        return config
+    path = Path(config.task.data.removeprefix(TABLE)).expanduser().absolute()
+    return config.model_copy(update={"task": config.task.model_copy(update={"data": f"{TABLE}{path}"})})
+
+
 def project(config: Config, out: Path) -> dict[str, object]:
     """pyproject.toml of the app."""
     components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
-    settings = {"out": str(out.absolute()), "timeout": 600.0, "patience": 120.0, "fedmerit": dump_config(config)}
+    settings = {
+        "out": str(out.absolute()),
+        "timeout": 600.0,
+        "patience": 120.0,
+        "fedmerit": dump_config(located(config)),
+    }
     return {
         "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
         "project": {

@@ -20,7 +20,7 @@ from fedmerit.engine.preflight import check_task
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
-from fedmerit.flower.new import write_app
+from fedmerit.flower.new import located, write_app
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
@@ -87,7 +87,7 @@ def on_simulation(config: Config, out: Path) -> None:
 
     os.environ |= QUIET
     clients = _checked_clients(config)
-    server, client = apps_for(dump_config(config), out.absolute())
+    server, client = apps_for(dump_config(located(config)), out.absolute())
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():

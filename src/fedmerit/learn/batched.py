@@ -81,7 +81,7 @@ def _side_by_side(samples: Sequence[Samples]) -> tuple[Tensor, Tensor, list[int]
     """All clients' rows one after the other, flattened, and where each client's begin."""
     x = torch.from_numpy(np.concatenate([part.x.reshape(len(part), -1) for part in samples]))
     y = torch.from_numpy(np.concatenate([part.y for part in samples]))
-    x = x.float().div_(255) if x.dtype == torch.uint8 else x
+    x = x.float().div_(255) if x.dtype == torch.uint8 else x.float() if x.is_floating_point() else x
     return x, y, [0, *np.cumsum([len(part) for part in samples])[:-1].tolist()]
 
 

@@ -46,6 +46,8 @@ class Inputs:
         x = self.x[rows]
         if x.dtype == torch.uint8:
             x = x.float().div_(255)
+        elif x.is_floating_point():
+            x = x.float()  # as modules are; whole numbers stay, for embeddings
         if len(self.tail):
             x = centre(x.flatten(1), torch.from_numpy(self.tail)).view(x.shape)
         return x.permute(0, 3, 1, 2) if x.dim() == 4 else x

@@ -45,6 +45,11 @@ def dense(*widths: int) -> nn.Module:
     return glorot(nn.Sequential(*layers[:-1]))
 
 
+def one_hidden(inputs: int, classes: int) -> nn.Module:
+    """One hidden layer of 32."""
+    return dense(inputs, 32, classes)
+
+
 def glorot(module: nn.Module) -> nn.Module:
     """Weights from N(0, 2 / (inputs + outputs)), biases zero, as in the code of the authors of [PMCFL]."""
     for layer in module.modules():
@@ -68,6 +73,10 @@ MODELS: Mapping[str, Build] = MappingProxyType(
         "adult-linear": partial(dense, 91, 2),
         "compas-mlp": partial(dense, 15, 10, 2),
         "compas-linear": partial(dense, 15, 2),
+        "heart-linear": partial(dense, 13, 1),
+        "heart-mlp": partial(dense, 13, 16, 2),
+        "medpar-linear": partial(dense, 6, 1),
+        "medpar-mlp": partial(dense, 6, 16, 2),
         "celeba-cnn": partial(two_convolutions, channels=3, side=64, kernel=3, hidden=512, outputs=1),
         "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
         "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
@@ -75,6 +84,22 @@ MODELS: Mapping[str, Build] = MappingProxyType(
     }
 )
 """The closed table: what makes each model."""
+
+
+SIZED: Mapping[str, Callable[[int, int], nn.Module]] = MappingProxyType(
+    {
+        "mlp": one_hidden,
+        "linear": dense,
+    }
+)
+"""Models whose size depends on the data: made of the number of inputs and of classes."""
+
+
+def find_sized_model(name: str) -> Callable[[int, int], nn.Module]:
+    """The function that makes the model called so of inputs and classes."""
+    if name not in SIZED:
+        raise UnknownName("model", name, SIZED)
+    return SIZED[name]
 
 
 def find_model(name: str) -> Build:

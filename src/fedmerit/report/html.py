@@ -25,7 +25,7 @@ STYLES = (
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("notes", "settings", "tuning", "report"),
+    *("notes", "suspects", "settings", "tuning", "report"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
@@ -46,10 +46,10 @@ def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> 
     """The page; its policy lets only our two scripts run and forbids every request."""
     script = _join(SCRIPTS)
     hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (plotly, script))
-    return Template(_read(PAGE)).substitute(
+    return Template(read_part(PAGE)).substitute(
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
         f"style-src 'unsafe-inline'; script-src {hashes}",
-        style="\n".join(map(_read, STYLES)),
+        style="\n".join(map(read_part, STYLES)),
         data=embed(data),
         details="\n".join(DETAIL.format(place, text) for place, text in details.items()),
         plotly=deflate(plotly),
@@ -93,8 +93,9 @@ def called_at_once(script: str) -> str:
 
 def _join(names: Sequence[str]) -> str:
     """The scripts in one async scope, so that they can wait for data."""
-    return '"use strict";\n(async () => {\n' + "\n".join(_read(f"{name}.js") for name in names) + "})();\n"
+    return '"use strict";\n(async () => {\n' + "\n".join(read_part(f"{name}.js") for name in names) + "})();\n"
 
 
-def _read(name: str) -> str:
+def read_part(name: str) -> str:
+    """A file that pages are made of."""
     return (files("fedmerit.report") / "page" / name).read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
+from fedmerit.report.suspects import suspects_dict
 from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
 from fedmerit.study.fairness import Account, fairness_of
 
@@ -35,6 +36,7 @@ def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str,
         "rewards": _rewards(ledger.rewards()),
         "accounts": _accounts(ledger, rounds, weights),
         "audits": _audits(ledger, len(names)),
+        "suspects": _suspects(ledger),
         **_rules(kept_recipe(ledger)),
     }
 
@@ -43,6 +45,17 @@ def _rules(recipe: Recipe | None) -> dict[str, Any]:
     """What reasons need to know of the recipe: what weights follow where every score is 0, and the gates."""
     gates = [[one.name, one.gate.least] for one in (recipe.validated if recipe else ()) if one.gate is not None]
     return {"when_zero": recipe.when_zero if recipe else "samples", "gates": gates}
+
+
+def _suspects(ledger: Ledger) -> dict[str, Any]:
+    """Suspects with what was seen in words; single sightings stay in `fedmerit suspects`."""
+    found = suspects_dict(ledger)
+    short = [
+        {key: one[key] for key in ("client", "since", "answered", "summary")}
+        | {"odd": len({seen["round"] for seen in one["evidence"]})}
+        for one in found["suspects"]
+    ]
+    return found | {"suspects": short}
 
 
 def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:

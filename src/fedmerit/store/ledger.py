@@ -185,6 +185,11 @@ class Ledger:
             for client, facts, raw, table, *rest in self._db.execute(query, (index,))
         ]
 
+    def observations(self) -> list[tuple[int, int, float, float | None]]:
+        """(round, client, norm of its update, its cosine with the others' directions), by round and client."""
+        query = "SELECT round, client, norm, cosine FROM observations ORDER BY round, client"
+        return self._db.execute(query).fetchall()
+
     def contributions(self) -> dict[int, tuple[int, float]]:
         """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs).
 

@@ -132,6 +132,15 @@ def distance_rows(record: Record) -> list[Row]:
     return [{"clients": np.array(record.ids, dtype=np.int64).tobytes(), "pairs": pairs.tobytes()}]
 
 
+def observation_rows(record: Record) -> list[Row]:
+    """NaN becomes NULL by SQLite's own rule."""
+    seen = record.observations
+    if seen is None:
+        return []
+    lines = zip(record.ids, seen.norms.tolist(), seen.cosines.tolist(), strict=True)
+    return [{"client": client, "norm": norm, "cosine": cosine} for client, norm, cosine in lines]
+
+
 def event_rows(record: Record) -> list[Row]:
     """Who was left out or refused, and the notes."""
     events: list[tuple[int | None, str, str]] = [
@@ -155,6 +164,7 @@ TABLES: Mapping[str, Callable[[Record], list[Row]]] = {
     "distances": distance_rows,
     "audits": audit_rows,
     "candidates": candidate_rows,
+    "observations": observation_rows,
     "events": event_rows,
 }
 """The tables that a round writes to."""

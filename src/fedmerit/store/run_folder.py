@@ -38,8 +38,11 @@ def check_new(out: Path) -> None:
         )
 
 
-def make_folder(out: Path, config: Config, names: Sequence[str], recipe: str) -> None:
-    """A folder with configuration and empty ledger; it appears whole or not at all."""
+def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: str) -> None:
+    """A folder with configuration and empty ledger; it appears whole or not at all.
+
+    A run of a task that is made in Python has no configuration file, but settings as JSON.
+    """
     check_new(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -47,8 +50,10 @@ def make_folder(out: Path, config: Config, names: Sequence[str], recipe: str) ->
     except (NotADirectoryError, FileExistsError, PermissionError) as error:
         raise FolderError(f"cannot make the folder {out}: {error.strerror}; choose another --out") from None
     try:
-        (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
-        meta = environment() | {"recipe": recipe, "config": config.model_dump_json()}
+        if isinstance(config, Config):
+            (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
+        settings = config if isinstance(config, str) else config.model_dump_json()
+        meta = environment() | {"recipe": recipe, "config": settings}
         Ledger.create(part / LEDGER, names, meta).close()
         part.chmod(0o777 & ~_umask())
         part.rename(out)

@@ -60,6 +60,11 @@ CREATE TABLE candidates (            -- the weightings that a search thought of,
     quality REAL, exchange INTEGER, chosen INTEGER NOT NULL,   -- NULL where nobody was asked
     PRIMARY KEY (round, place)
 ) WITHOUT ROWID;
+CREATE TABLE observations (          -- what the server saw of each update by itself
+    round INTEGER NOT NULL, client INTEGER NOT NULL,
+    norm REAL NOT NULL, cosine REAL,   -- its length; its cosine with the sum of the others' directions, NULL: unknown
+    PRIMARY KEY (round, client)
+) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
 """
 
@@ -76,6 +81,9 @@ ALTER TABLE candidates RENAME COLUMN way TO weighting;
 """,
         6: """
 ALTER TABLE weights ADD COLUMN uncapped REAL;
+CREATE TABLE observations (
+    round INTEGER NOT NULL, client INTEGER NOT NULL, norm REAL NOT NULL, cosine REAL, PRIMARY KEY (round, client)
+) WITHOUT ROWID;
 """,
     }
 )

@@ -20,7 +20,7 @@ from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.registry import Task, centre_of, make_federation, make_learner
+from fedmerit.tasks.registry import Task, make_federation, make_task
 
 STOP = "stop"
 """A message: end the run after its current round."""
@@ -80,11 +80,13 @@ class TaskLoader:
 
     def __call__(self, config: Config) -> Task:
         """The task of a run, with a new learner."""
-        learner, seed = make_learner(config.task, config.train), config.run.seed
-        if self._data is None or self._data[:2] != (config.task, seed):
+        return make_task(config, self._federation)
+
+    def _federation(self, config: TaskConfig, seed: int) -> Federation:
+        if self._data is None or self._data[:2] != (config, seed):
             self._data = None  # two federations need not fit into memory
-            self._data = config.task, seed, make_federation(config.task, seed)
-        return Task(self._data[2], learner, centre_of(config.task))
+            self._data = config, seed, make_federation(config, seed)
+        return self._data[2]
 
 
 def work(connection: Connection) -> None:

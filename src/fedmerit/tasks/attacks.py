@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def plant(federation: Federation, shares: Mapping[str, float], attribute: str, v
         {name: column[rows] for name, column in train.attributes.items()},
     )
     names = tuple(f"{name} {kinds[i]}" if i in kinds else name for i, name in enumerate(federation.names))
-    return Federation(names, changed, federation.test, federation.classes, federation.validation, federation.server)
+    return replace(federation, names=names, train=changed)
 
 
 def assign(clients: int, shares: Mapping[str, float], seed: int) -> dict[int, str]:

@@ -25,6 +25,13 @@ def build_federation(
     With `random_share`, `slices` of a client's own rows are that share of them at random, not the first fifth.
     """
     config = settle(config, spec)
+    return planted(spread(train, test, config, spec, seed, random_share), config, seed)
+
+
+def spread(
+    train: Raw, test: Raw | None, config: TaskConfig, spec: TaskSpec, seed: int, random_share: float | None = None
+) -> Federation:
+    """The rows with the clients, as settled settings ask for it; nobody is planted."""
     train, server = _set_apart(train, config, seed)
     parts = partition(train.y, train.ids, config, _clients(train, config, spec), seed, train.attributes)
     if test is None:
@@ -33,7 +40,7 @@ def build_federation(
         labels = [train.y[rows] for rows in parts.rows]
         trained, tested = parts.rows, common_test_rows(labels, test.y, _test_way(config), seed)
     trained, validated = validation_rows(trained, config.validation, seed)
-    federation = Federation(
+    return Federation(
         names=parts.names,
         train=_split(train, trained),
         test=_split(train if test is None else test, tested),
@@ -41,6 +48,10 @@ def build_federation(
         validation=_split(train, validated),
         server=server,
     )
+
+
+def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation:
+    """The federation with the kinds of clients that [task] plants."""
     if not config.kinds:
         return federation
     from fedmerit.tasks.attacks import plant  # few runs plant clients
@@ -58,6 +69,8 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
             f"task.sample draws writers as LEAF does, for these tasks only: {names_of(lambda other: other.sampled)}; "
             f"got task.sample = {config.sample:g} for task {spec.name!r}; leave it at 1"
         )
+    if not isinstance(config.test, str):
+        raise ConfigError(f"task.test is a share for tables alone; got {config.test:g} for task {spec.name!r}")
     chosen = spec.partitions[0] if config.partition == "default" else config.partition
     if chosen not in spec.partitions:
         if chosen == "natural":

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
+from fedmerit.tasks.checks import (
+    as_array,
+    as_labels,
+    check_columns,
+    check_federation,
+    check_names,
+    check_samples,
+    check_split,
+)
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.table_files import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,7 @@ class Raw:
             columns[f"{self.ids.word} ids"] = self.ids.values
         if self.for_test is not None:
             columns["marks of test rows"] = self.for_test
-        for name, column in columns.items():
-            if len(column) != len(self.x):
-                raise DataError(f"every column needs one value per row: {len(self.x)} rows, {len(column)} {name}")
+        check_columns(len(self.x), columns)
         if len(self.x) == 0:
             raise DataError("a data set needs at least one row; got none")
 
@@ -73,7 +84,8 @@ class Raw:
 class Split:
     """The rows of all clients, one after the other; client i owns rows `offsets[i]:offsets[i + 1]`.
 
-    Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features).
+    Images are uint8 of shape (N, height, width, channels); tabular rows are float32 of shape (N, features). Lists and
+    tensors become arrays. Lengths are checked here, values when a `Federation` is made of it.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> rows.sizes.tolist(), rows.samples(1, classes=2).y.tolist()
@@ -84,6 +96,14 @@ class Split:
     y: NDArray[np.int64]
     offsets: NDArray[np.int64]
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", as_array(self.x, "inputs"))
+        object.__setattr__(self, "y", as_labels(self.y))
+        object.__setattr__(self, "offsets", as_array(self.offsets, "offsets"))
+        columns = {name: as_array(column, name) for name, column in self.attributes.items()}
+        object.__setattr__(self, "attributes", columns)
+        check_split(self)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -115,6 +135,10 @@ class ClientData:
     test: Samples
     validation: Samples
 
+    def __post_init__(self) -> None:
+        for which, samples in {"training": self.train, "test": self.test, "validation": self.validation}.items():
+            check_samples(samples, f"{which} rows of {self.name}")
+
     def copied(self) -> ClientData:
         """The same with arrays of its own, so that those of the other clients can be let go."""
         train, test, validation = map(_copied, (self.train, self.test, self.validation))
@@ -126,6 +150,7 @@ class ServerData:
     """The server half of a federation: the clients' names and the server's own rows, but no row of a client.
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
+    `report` says what was done to the data on its way in.
     `sites` names the site of each client, where it is known.
     """
 
@@ -134,6 +159,19 @@ class ServerData:
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
+    report: tuple[DataNote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataNote:
+    """What was done to a column, or to rows, before anybody learned from them."""
+
+    kind: Literal["dropped", "imputed", "encoded", "standardised"]
+    subject: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -145,7 +183,9 @@ class Federation:
     """Who the clients are and what each holds: rows to train on, to be tested on, and for validation.
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
-    that only the server has, to score models on. `sites` names the site of each client, where it is known.
+    that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
+    says what was done to the data on its way in. Tables, files, arrays and pictures come in by `from_frame`,
+    `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and `from_image_folder`; everything is checked.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
@@ -159,10 +199,96 @@ class Federation:
     validation: Split = NO_ROWS
     server: Samples | None = None
     sites: tuple[str, ...] = ()
+    report: tuple[DataNote, ...] = ()
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
             object.__setattr__(self, "validation", self.train.emptied())
+        check_names(self.names)
+        object.__setattr__(self, "names", tuple(self.names))
+        check_federation(self)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        label: str,
+        client: str = "",
+        attributes: Sequence[str] = (),
+        features: Sequence[str] = (),
+        test: float = 0.2,
+        server: int = 0,
+        validation: float = 0.0,
+        missing: Literal["impute", "drop"] = "impute",
+        standardise: Literal["client", "none"] = "client",
+        seed: int = 0,
+        **settings: Any,
+    ) -> Federation:
+        """A frame of pandas or polars, or an Arrow table; the keys are those of a table in [task] (docs/data.md).
+
+        client      the column that says to which client a row belongs; without it `partition` and `clients` deal out
+        attributes  columns of groups, for criteria and fairness; they are inputs too unless `features` leaves them out
+        test        the share of each client's rows to test on, drawn in proportion to its labels
+        server      rows that the server keeps and no client has
+        """
+        from fedmerit.tasks.formats.table_files import read_frame
+
+        keys: dict[str, Any] = {
+            "label": label,
+            "client": client,
+            "attributes": tuple(attributes),
+            "features": tuple(features),
+        }
+        keys |= {"test": test, "server": server, "validation": validation}
+        return _table(read_frame(frame), seed, keys | {"missing": missing, "standardise": standardise} | settings)
+
+    @classmethod
+    def from_csv(cls, path: Path | str, *, label: str, seed: int = 0, **settings: Any) -> Federation:
+        """A CSV file with a header, parted by commas, semicolons or tabs; settings as in `from_frame`."""
+        from fedmerit.tasks.formats.table_files import read_table
+
+        return _table(read_table(Path(path), "csv"), seed, {"label": label, "test": 0.2} | settings)
+
+    @classmethod
+    def from_parquet(cls, path: Path | str, *, label: str, seed: int = 0, **settings: Any) -> Federation:
+        """A Parquet file; settings as in `from_frame`."""
+        from fedmerit.tasks.formats.table_files import read_table
+
+        return _table(read_table(Path(path), "parquet"), seed, {"label": label, "test": 0.2} | settings)
+
+    @classmethod
+    def from_clients(
+        cls,
+        clients: Mapping[str, Any],
+        *,
+        classes: int | None = None,
+        test: float | Mapping[str, Any] = 0.2,
+        seed: int = 0,
+        **settings: Any,
+    ) -> Federation:
+        """Arrays by client, {name: (x, y)} or {name: (x, y, attributes)}; `test` is a share, or arrays by client."""
+        from fedmerit.tasks.own_data import clients_of
+
+        return clients_of(clients, classes, test, seed, settings)
+
+    @classmethod
+    def from_dataset(
+        cls, rows: Any, *, client: str, label: str, image: str = "", test: float = 0.2, seed: int = 0, **settings: Any
+    ) -> Federation:
+        """A datasets.Dataset: pictures of its column `image`, or of the first that has any; else its table."""
+        from fedmerit.tasks.own_data import dataset_of
+
+        return dataset_of(rows, client, label, image, test, seed, settings)
+
+    @classmethod
+    def from_image_folder(
+        cls, folder: Path | str, *, size: int | None = None, test: float = 0.2, seed: int = 0, **settings: Any
+    ) -> Federation:
+        """Pictures in folders, CLIENT/CLASS/name.png; with `size` each is cropped to a square and scaled to it."""
+        from fedmerit.tasks.own_data import pictures_of
+
+        return pictures_of(Path(folder), size, test, seed, settings)
 
     def samples(self, client: ClientId) -> Samples:
         """A view of the client's training rows."""
@@ -178,7 +304,13 @@ class Federation:
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.sites)
+        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
+
+
+def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
+    from fedmerit.tasks.own_data import table_of
+
+    return table_of(table, seed, settings)
 
 
 def _rows_of(

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
+from fedmerit.config.task import TABLE
+from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
-from fedmerit.tasks.task_spec import TaskSpec, import_spec
+from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,17 +34,23 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
+        "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
 
+TABLE_SPEC = "fedmerit.tasks.datasets.table:TABLE"
+"""That of any table, which `task.data = "table:FILE"` names."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientHalf:
-    """What one client of a task needs: it holds no row of another."""
+    """What one client of a task needs: it holds no row of another; and the coalition of one that attacks."""
 
     data: ClientData
     learner: Learner
+    coalition: Coalition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +64,11 @@ class Task:
     federation: Federation
     learner: Learner
     centre: Centre | None = None
+    attackers: Attackers = NOBODY
 
     def client(self, client: ClientId) -> ClientHalf:
         """One client's half, as views of its rows."""
-        return ClientHalf(self.federation.client(client), self.learner)
+        return ClientHalf(self.federation.client(client), self.learner, self.attackers.of(client))
 
     def server(self) -> Server:
         """The server's half: it holds no row of a client."""
@@ -65,9 +76,11 @@ class Task:
 
 
 def find_task(name: str) -> TaskSpec:
-    """The task of that name, or the user's own that `module:attribute` names."""
+    """The task of that name, a table's, or the user's own that `module:attribute` names."""
+    if name.startswith(TABLE):
+        return import_spec(TABLE_SPEC)
     if name not in TASKS and ":" not in name:
-        raise UnknownName("task", name, [*TASKS, "module:attribute"])
+        raise UnknownName("task", name, [*TASKS, "table:FILE", "module:attribute"])
     return import_spec(TASKS.get(name, name))
 
 
@@ -90,10 +103,15 @@ def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = Non
     return make_task(make_config(values))
 
 
-def make_task(config: Config) -> Task:
-    """The task that a configuration names: its data spread over clients, and its learner."""
+def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | None = None) -> Task:
+    """The task that a configuration names: its data spread over clients, its learner, and who attacks.
+
+    `load` stands for `make_federation`, for runs that share data.
+    """
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    return Task(make_federation(config.task, config.run.seed), learner, centre_of(config.task))
+    federation = (load or make_federation)(config.task, config.run.seed)
+    attackers = find_attackers(config.task, len(federation.names), config.run.seed)
+    return Task(federation, learner, centre_of(config.task), attackers)
 
 
 def make_server(config: Config) -> Server:
@@ -109,7 +127,8 @@ def make_server(config: Config) -> Server:
 
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
-    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites)
+    notes = tuple(map(str, data.report))
+    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -121,18 +140,26 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
-    data = load(config.task, seed, client) if load else make_federation(config.task, seed).client(client).copied()
-    if load and config.task.invert:
-        data = inverted_client(data)
-    return ClientHalf(data, learner)
+    if load is None:
+        federation = make_federation(config.task, seed)
+        attackers = find_attackers(config.task, len(federation.names), seed)
+        return ClientHalf(federation.client(client).copied(), learner, attackers.of(client))
+    if config.task.attack:
+        raise ConfigError(
+            f"task.attack draws attackers from all clients and task {config.task.data!r} loads each client's rows "
+            "alone; run it on this machine (fedmerit run), or leave task.attack out"
+        )
+    data = load(config.task, seed, client)
+    return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
-    """The data of a task, spread over clients."""
+    """The data of a task, spread over clients; attackers that poison rows have done so."""
     data = find_task(config.data).load(config, seed)
     data = inverted_federation(data) if config.invert else data
     sites = sites_of(config, data.names)
-    return replace(data, sites=sites) if sites else data
+    data = replace(data, sites=sites) if sites else data
+    return poison(data, find_attackers(config, len(data.names), seed), seed)
 
 
 def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
@@ -156,10 +183,15 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
 def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     """The learner of a task, with the model that the configuration names."""
     spec = find_task(config.data)
-    if config.model != "default" and config.model not in spec.models:
-        raise UnknownName(f"model of task {spec.name}", config.model, spec.models)
+    own = spec.shape is not None and ":" in config.model
+    if config.model != "default" and config.model not in spec.models and not own:
+        valid = [*spec.models, *(["module:function"] if spec.shape else [])]
+        raise UnknownName(f"model of task {spec.name}", config.model, valid)
     model = spec.models[0] if config.model == "default" else config.model
-    learner = (spec.learner or _torch_learner)(model, train)
+    if spec.learner is not None:
+        learner = spec.learner(model, train)
+    else:
+        learner = _torch_learner(model, train, spec.shape(config) if spec.shape else None)
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -169,10 +201,13 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     return learner
 
 
-def _torch_learner(model: str, train: TrainConfig) -> Learner:
+def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None) -> Learner:
     try:
-        from fedmerit.learn.models import find_model
+        from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
-    return TorchLearner(find_model(model), train)
+    if shape is None:
+        return TorchLearner(find_model(model), train)
+    own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
+    return TorchLearner(partial(own or find_sized_model(model), *shape), train)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.learner import Learner
@@ -35,6 +35,7 @@ class TaskSpec:
     test: how clients are tested by default.
     load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
         the clients. Without them both load the whole federation and keep their half of it.
+    shape: inputs and classes of the data, for models whose size depends on them.
 
     >>> from fedmerit.tasks.registry import find_task
     >>> find_task("digits").partitions[0], find_task("digits").models[0]
@@ -52,21 +53,27 @@ class TaskSpec:
     test: Literal["slices", "matched"] = "slices"
     load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
     load_server: Callable[[TaskConfig, int], ServerData] | None = None
+    shape: Callable[[TaskConfig], tuple[int, int]] | None = None
+
+
+def import_own(kind: str, name: str, wanted: str) -> Any:
+    """What `module:attribute` names in a user's module; `wanted` says in an error what it should be."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"a {kind} of your own is written module:attribute; got {name!r}")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{kind} {name!r}: {error}; is its folder on PYTHONPATH?") from None
+    except AttributeError as error:
+        raise ConfigError(f"{kind} {name!r}: {error}; name {wanted} that the module defines") from None
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise ConfigError(f"{kind} {name!r}: importing {module} failed: {type(error).__name__}: {error}") from error
 
 
 def import_spec(name: str) -> TaskSpec:
     """The TaskSpec that `module:attribute` names."""
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ConfigError(f"a task of your own is written module:attribute; got {name!r}")
-    try:
-        spec = getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"task {name!r}: {error}; is its folder on PYTHONPATH?") from None
-    except AttributeError as error:
-        raise ConfigError(f"task {name!r}: {error}; name a TaskSpec that the module defines") from None
-    except Exception as error:  # a user's module may raise anything while it is imported
-        raise ConfigError(f"task {name!r}: importing {module} failed: {type(error).__name__}: {error}") from error
+    spec = import_own("task", name, "a TaskSpec")
     if not isinstance(spec, TaskSpec):
         raise ConfigError(f"task {name!r} must be a fedmerit.TaskSpec; got {type(spec).__name__}")
     return spec

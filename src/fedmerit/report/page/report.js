@@ -21,7 +21,7 @@ async function choose(wanted) {
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  [showWeights, showExplanation, showSearch, showGroups, showRewards, showNotes].forEach((show) => show());
+  [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes].forEach((show) => show());
 }
 
 // What changes when another round or client of the same run is chosen.
@@ -43,7 +43,7 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const RUN_SELECTS = ["weights", "explain", "search", "groups", "rewards", "notes"].map((panel) => $(`${panel}-run`));
+const RUN_SELECTS = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"].map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
   const run = RUNS[state.run];

@@ -1,0 +1,121 @@
+"""[task.attack]: clients that attack, which share of the federation they are, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeAlias, get_args
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from fedmerit.config.sections import Count, Positive, Section
+from fedmerit.core.attacks import (
+    Attack,
+    Backdoor,
+    Coalition,
+    FreeRider,
+    Gauss,
+    InnerProduct,
+    LabelFlip,
+    Liar,
+    LittleIsEnough,
+    Mimic,
+    Scale,
+    SignFlip,
+)
+from fedmerit.core.facts import ATTRIBUTE, FACTS
+from fedmerit.errors import UnknownName
+
+Kind: TypeAlias = Literal[
+    "sign-flip", "scale", "gauss", "label-flip", "alie", "ipm", "mimic", "backdoor", "free-rider", "liar"
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+STRONG: Mapping[str, Callable[[float], Attack]] = {
+    "sign-flip": SignFlip,
+    "scale": Scale,
+    "gauss": Gauss,
+    "label-flip": LabelFlip,
+    "alie": LittleIsEnough,
+    "ipm": InnerProduct,
+    "backdoor": Backdoor,
+}
+"""The kinds that take a strength."""
+DEFAULT_STRENGTH: Mapping[str, float] = {
+    name: attack.__dataclass_fields__["strength"].default  # type: ignore[attr-defined]
+    for name, attack in STRONG.items()
+}
+OF_ROWS = ("label-flip", "backdoor")
+"""Kinds that change rows, once, when they are loaded; their strength is the share of the rows."""
+CLAIMED = tuple(name for name, fact in FACTS.items() if fact.source == "client")
+
+
+class AttackConfig(Section):
+    """[task.attack]: clients that attack; [[task.attack]] several times: several coalitions, none in two."""
+
+    kind: Kind = Field(description="what they do, see the kinds below")
+    share: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
+        0.2, description="share of the federation's clients that attack, drawn from the seed"
+    )
+    strength: Positive | None = Field(None, description="how hard, see the kinds below")
+    facts: dict[str, Positive] = Field(
+        {}, description="what a liar claims: by which factor it multiplies each fact, `{ samples = 100 }`"
+    )
+    target: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="the label that a backdoor's trigger stands for"
+    )
+    from_round: Count = Field(1, description="the first round in which they attack; before it they are honest")
+
+    @field_validator("facts")
+    @classmethod
+    def _are_claims(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in CLAIMED and not name.startswith(ATTRIBUTE):
+                raise ValueError(str(UnknownName("fact that clients claim", name, [*CLAIMED, f"{ATTRIBUTE}NAME"])))
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """No key that the kind does not take."""
+        takers = {
+            "strength": (self.strength is not None, tuple(STRONG)),
+            "facts": (bool(self.facts), ("liar",)),
+            "target": (self.target != 0, ("backdoor",)),
+            "from_round": (self.from_round != 1, tuple(kind for kind in KINDS if kind not in OF_ROWS)),
+        }
+        for key, (given, kinds) in takers.items():
+            if given and self.kind not in kinds:
+                raise ValueError(f"kind {self.kind} does not take {key!r}; kinds that take it: {', '.join(kinds)}")
+        if self.kind == "liar" and not self.facts:
+            raise ValueError("a liar needs facts, what it claims: facts = { samples = 100 }")
+        if self.kind in OF_ROWS and self.strength is not None and self.strength > 1:
+            raise ValueError(f"the strength of {self.kind} is a share of the attacker's rows, above 0 and up to 1")
+        return self
+
+
+def _as_list(value: Any) -> Any:
+    """Accept one table where several coalitions are expected."""
+    return (value,) if isinstance(value, Mapping | AttackConfig) else value
+
+
+Attacks: TypeAlias = Annotated[tuple[AttackConfig, ...], BeforeValidator(_as_list)]
+
+
+def make_coalitions(attacks: Sequence[AttackConfig]) -> list[Coalition]:
+    """The coalitions that [task.attack] asks for.
+
+    >>> make_coalitions([AttackConfig(kind="scale", share=0.4)])
+    [Coalition(attack=Scale(strength=10.0), share=0.4, from_round=1)]
+    """
+    return [Coalition(_make_attack(attack), attack.share, attack.from_round) for attack in attacks]
+
+
+def _make_attack(config: AttackConfig) -> Attack:
+    match config.kind:
+        case "liar":
+            return Liar(dict(config.facts))
+        case "mimic":
+            return Mimic()
+        case "free-rider":
+            return FreeRider()
+    strength = DEFAULT_STRENGTH[config.kind] if config.strength is None else config.strength
+    return Backdoor(strength, config.target) if config.kind == "backdoor" else STRONG[config.kind](strength)

@@ -1,0 +1,119 @@
+"""Progress of a run: a bar or lines on a console, and its notes as Python warnings."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fedmerit.core.state import Record
+from fedmerit.core.weights import Note
+from fedmerit.engine.loop import OnRecord
+from fedmerit.errors import NoteWarning
+
+
+@contextmanager
+def progress(
+    console: Console, rounds: int, label: str = "", done: int = 0, every: int = 1, *, notes: bool = True
+) -> Iterator[OnRecord]:
+    """A bar on a terminal, a plain line every so many rounds elsewhere; each kind of note is shown once."""
+    teller: OnRecord = _Notes(console) if notes else lambda record: None
+    if not console.is_terminal:
+        yield lambda record: _line(console, teller, record, label or f"of {rounds}", every)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
+    with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(escape(label or "round"), total=rounds, completed=done, state="")
+
+        def advance(record: Record) -> None:
+            teller(record)
+            bar.advance(task)
+            if record.evaluation is not None:
+                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}{_order(record)}")
+
+        yield advance
+
+
+@contextmanager
+def progress_bar(rounds: int, *, shown: bool) -> Iterator[OnRecord]:
+    """`progress` on the standard output, without the notes, which come as warnings; or nothing at all."""
+    if not shown:
+        yield lambda record: None
+        return
+    with progress(Console(), rounds, notes=False) as advance:
+        yield advance
+
+
+class Warner:
+    """Tells what users of Python should know as a `NoteWarning`: each kind of note once, and the first left out."""
+
+    def __init__(self, names: Sequence[str], stacklevel: int) -> None:
+        self._names, self._stacklevel, self._seen = names, stacklevel, set[str]()
+
+    def __call__(self, record: Record) -> None:
+        """Warn of what is new in this round."""
+        for note in _notes(record):
+            who = "" if note.client is None else f"{self._names[note.client]} "
+            self._tell(note.kind, f"round {record.index}: {who}{note.text}")
+        for client, reason in record.left_out.items():
+            self._tell("left-out", f"round {record.index}: {self._names[client]} was left out: {reason}")
+
+    def _tell(self, kind: str, text: str) -> None:
+        if kind not in self._seen:
+            self._seen.add(kind)
+            warnings.warn(text, NoteWarning, stacklevel=self._stacklevel)
+
+
+def _notes(record: Record) -> tuple[Note, ...]:
+    return (*record.notes, *(record.weights.notes if record.weights else ()))
+
+
+class _Notes:
+    """Shows a note the first time its kind and subject occur."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._seen = console, set[tuple[str, str]]()
+
+    def __call__(self, record: Record) -> None:
+        for client, reason in record.left_out.items():
+            self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
+        for client, verdict in record.rewards.verdicts.items():
+            if verdict.reason:
+                text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
+                self._console.print(f"[yellow]{escape(text)}[/]")
+        for note in _notes(record):
+            if self._new(note):
+                who = "" if note.client is None else f"client {note.client} "
+                self._console.print(f"[yellow]round {record.index}: {who}{escape(note.text)}[/]")
+
+    def _new(self, note: Note) -> bool:
+        key = (note.kind, note.subject)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def _line(console: Console, teller: OnRecord, record: Record, label: str, every: int) -> None:
+    teller(record)
+    if record.index % every:
+        return
+    accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
+    seconds = f"{sum(record.seconds.values()):.1f} s"
+    console.print(f"round {record.index} {label}{accuracy}{_order(record)}  {seconds}", markup=False)
+
+
+def _order(record: Record) -> str:
+    """The order that a search took and how many models were tested for it; or groups, and what became of rewards."""
+    if verdicts := record.rewards.verdicts.values():
+        groups = len(record.groups.members) if record.groups else 1
+        taken = sum(verdict.accepted for verdict in verdicts)
+        return f"  {groups} group{'s' * (groups > 1)}, {taken} of {len(verdicts)} rewards taken"
+    aggregation = record.aggregation
+    if aggregation is None or not aggregation.results or aggregation.candidate is None:
+        return ""
+    return f"  {aggregation.candidate.label} ({aggregation.evaluations} tested)"

@@ -1,0 +1,44 @@
+"""Suspects of a run, read from its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedmerit.core.suspects import Looked, RoundSeen, Suspect, find_suspects, is_refusal, look
+from fedmerit.store.ledger import Event, Ledger
+
+SILENT = ("left-out", "refused")
+"""Events about one client that are no note on its answer: why it was left out, and rewards that it refused."""
+
+
+def suspects_of(ledger: Ledger) -> list[Suspect]:
+    """Who is suspected after the last round, by client; nobody in ledgers that kept no observations."""
+    return find_suspects(looked_at(ledger))
+
+
+def looked_at(ledger: Ledger) -> list[Looked]:
+    """Every round, with what was odd in it."""
+    return [look(seen) for seen in _rounds(ledger)]
+
+
+def _rounds(ledger: Ledger) -> Iterator[RoundSeen]:
+    observed: dict[int, dict[int, tuple[float, float]]] = {}
+    for index, client, norm, cosine in ledger.observations():
+        observed.setdefault(index, {})[client] = norm, np.nan if cosine is None else cosine
+    events: dict[int, list[Event]] = {}
+    for event in ledger.events():
+        events.setdefault(event.round, []).append(event)
+    for row in ledger.rounds():
+        index = row["round"]
+        weights, seen = ledger.weights(index), observed.get(index, {})
+        ids = tuple(client.id for client in weights if client.id in seen)
+        pairs = np.array([seen[client] for client in ids], dtype=np.float64).reshape(-1, 2)
+        kept = [client.facts for client in weights if client.id in seen]
+        names = kept[0] if kept else ()
+        facts = {name: np.array([of[name] for of in kept], dtype=np.float64) for name in names}
+        about = [(event.client, event.kind, event.text) for event in events.get(index, []) if event.client is not None]
+        refused = {client: text for client, kind, text in about if kind == "left-out" and is_refusal(text)}
+        notes = tuple(note for note in about if note[1] not in SILENT)
+        yield RoundSeen(index, ids, pairs[:, 0], pairs[:, 1], facts, refused, notes)

@@ -1,0 +1,137 @@
+"""Tables of any make as plain columns: CSV and Parquet files, frames of pandas and polars, Arrow tables."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.errors import DataError
+from fedmerit.tasks.source import need
+
+NOTHING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none")
+"""How CSV files write that a value is missing."""
+CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of one length: numbers as float64 with NaN where missing, words as text with None.
+
+    `others` are the columns that are neither, with their types: dates, lists, bytes.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    others: Mapping[str, str]
+    source: str
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+
+def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Table:
+    """The table in a file, by its ending or as said; a relative path starts at the folder in which the command runs."""
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise DataError(f"no table {path.absolute()} ({error.strerror}); paths start at the current folder") from None
+    name = path.name.lower()
+    chosen = form or ("parquet" if name.endswith(PARQUET) else "csv" if name.endswith(CSV) else None)
+    if chosen is None:
+        raise DataError(f"a table is a file that ends in {', '.join((*CSV, *PARQUET))}; got {path}")
+    return _read(path.absolute(), chosen, state.st_mtime_ns)
+
+
+def read_frame(frame: Any, source: str = "the frame") -> Table:
+    """The columns of a pandas or polars frame, or of an Arrow table."""
+    narwhals = need("narwhals.stable.v2")
+    try:
+        known = narwhals.from_native(frame, eager_only=True)
+        names = known.columns
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"a table is a frame of pandas or polars, or an Arrow table; got {reason:.200}") from None
+    if not len(known):
+        raise DataError(f"{source} has no rows")
+    columns: dict[str, NDArray[Any]] = {}
+    others: dict[str, str] = {}
+    for name in names:
+        values = _values(known[name], narwhals)
+        if values is None:
+            others[str(name)] = str(known[name].dtype)
+        else:
+            columns[str(name)] = values
+    return Table(columns, others, source)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, form: str, changed: int) -> Table:
+    """Read once for the model's size and its rows: `changed` tells another version of the file."""
+    return read_frame(_parquet(path) if form == "parquet" else _csv(path), str(path))
+
+
+def _parquet(path: Path) -> Any:
+    parquet, arrow = need("pyarrow.parquet"), need("pyarrow")
+    try:
+        return parquet.read_table(path)
+    except (OSError, arrow.ArrowException) as error:
+        raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)})") from None
+
+
+def _csv(path: Path) -> Any:
+    csv, arrow = need("pyarrow.csv"), need("pyarrow")
+    try:
+        with arrow.input_stream(str(path)) as stream:
+            start = stream.read(65536).decode("utf-8", errors="replace")
+        header = start.partition("\n")[0]
+        delimiter = max(",;\t", key=header.count)
+        # Where semicolons part the values, commas may stand for the decimal point.
+        point = "," if delimiter == ";" and re.search(r"\d,\d", start) else "."
+        return csv.read_csv(
+            path,
+            parse_options=csv.ParseOptions(delimiter=delimiter),
+            convert_options=csv.ConvertOptions(
+                null_values=list(NOTHING), strings_can_be_null=True, decimal_point=point, include_missing_columns=False
+            ),
+        )
+    except (OSError, arrow.ArrowException) as error:
+        raise DataError(f"{path} is not a readable CSV file with a header ({_first_line(error)})") from None
+
+
+def _values(series: Any, narwhals: Any) -> NDArray[Any] | None:
+    """Numbers, words, or None where the column is neither."""
+    kind = series.dtype
+    if kind.is_numeric() or kind == narwhals.Boolean:
+        if not series.null_count():
+            return np.asarray(series.to_numpy(), dtype=np.float64)
+        return _numbers(series.to_list())
+    if kind not in (narwhals.String, narwhals.Categorical, narwhals.Enum, narwhals.Object):
+        return None if kind != narwhals.Unknown or series.null_count() < len(series) else _numbers(series.to_list())
+    cells = [None if _is_missing(cell) else cell for cell in series.to_list()]
+    known = [cell for cell in cells if cell is not None]
+    if known and all(isinstance(cell, bool | int | float | np.number | np.bool_) for cell in known):
+        return _numbers(cells)
+    if not all(isinstance(cell, str) for cell in known):
+        return None
+    words = np.empty(len(cells), dtype=object)
+    words[:] = [None if cell is None or cell.strip() in NOTHING else cell.strip() for cell in cells]
+    return words
+
+
+def _numbers(cells: list[Any]) -> NDArray[np.float64]:
+    return np.array([math.nan if _is_missing(cell) else float(cell) for cell in cells], dtype=np.float64)
+
+
+def _is_missing(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or type(cell).__name__ == "NAType"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

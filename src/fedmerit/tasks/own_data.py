@@ -1,0 +1,151 @@
+"""Data of one's own in Python: arrays, pictures and data sets as a federation; `Federation.from_...` calls these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.config.schema import TaskConfig, validate
+from fedmerit.config.task import TABLE as PREFIX
+from fedmerit.errors import DataError
+from fedmerit.tasks.build import build_federation, settle
+from fedmerit.tasks.checks import as_array, as_labels, check_columns, check_labels, check_values
+from fedmerit.tasks.datasets.table import TABLE
+from fedmerit.tasks.federation import Federation, Ids, Raw, Split
+from fedmerit.tasks.formats.images import decode, face
+from fedmerit.tasks.formats.table_files import Table, read_frame
+from fedmerit.tasks.source import need
+from fedmerit.tasks.table import table_federation
+
+Arrays: TypeAlias = tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]
+"""A client's inputs and labels, and attributes where there are any."""
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
+    """The federation of a table, with the keys of [task] as settings."""
+    config = validate(TaskConfig, {"data": f"{PREFIX}{table.source}", **_plain(settings)}, "task")
+    return table_federation(table, config, TABLE, seed)
+
+
+def clients_of(
+    clients: Mapping[str, Arrays],
+    classes: int | None,
+    test: float | Mapping[str, Arrays],
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Federation:
+    """The federation of arrays by client; a share of each one's rows is for testing, or rows of their own are."""
+    if not clients:
+        raise DataError("a federation has at least one client; got none")
+    parts = {str(name): _arrays(str(name), arrays) for name, arrays in clients.items()}
+    raw = _joined(parts, classes)
+    if not isinstance(test, Mapping):
+        return _dealt(raw, test, seed, settings)
+    if set(test) != set(clients):
+        raise DataError(f"test rows are of the same clients; {', '.join(sorted(set(test) ^ set(clients)))} differ")
+    federation = _dealt(raw, 0.0, seed, settings)
+    tests = _joined({name: _arrays(name, test[name]) for name in federation.names}, raw.classes)
+    sizes = [len(test[name][1]) for name in federation.names]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    rows = Split(tests.x, tests.y, offsets, tests.attributes)
+    return Federation(federation.names, federation.train, rows, raw.classes, federation.validation, federation.server)
+
+
+def dataset_of(
+    rows: Any, client: str, label: str, image: str, test: float, seed: int, settings: Mapping[str, Any]
+) -> Federation:
+    """The federation of a datasets.Dataset: its table, or the pictures of its column `image`."""
+    features = getattr(rows, "features", None)
+    if features is None or not hasattr(rows, "with_format"):
+        raise DataError(f"a data set is a datasets.Dataset (one split of it); got {type(rows).__name__}")
+    missing = [name for name in (client, label) if name not in features]
+    if missing:
+        raise DataError(f"the data set has no column {', '.join(missing)}; it has {', '.join(features)}")
+    pictured = image or next((name for name, kind in features.items() if type(kind).__name__ == "Image"), "")
+    if not pictured:
+        table = read_frame(rows.with_format("arrow")[:], "the data set")
+        return table_of(table, seed, {"client": client, "label": label, "test": test, **settings})
+    owners, kinds = [str(name) for name in rows[client][:]], _numbered(rows[label][:])
+    x = _stacked((picture.convert("RGB") for picture in rows[pictured]), [f"row {i}" for i in range(len(owners))])
+    return _dealt(_owned(x, kinds, owners), test, seed, settings)
+
+
+def pictures_of(folder: Path, size: int | None, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
+    """The federation of pictures in folders, CLIENT/CLASS/picture.png; with `size` they are cropped and scaled."""
+    paths = sorted(path for path in folder.glob("*/*/*") if path.suffix.lower() in PICTURES)
+    if not paths:
+        raise DataError(f"{folder} holds no pictures as CLIENT/CLASS/name.png; endings: {', '.join(PICTURES)}")
+    pictures = (decode(path.read_bytes(), str(path)).convert("RGB") for path in paths)
+    scaled = pictures if size is None else (face(picture, size) for picture in pictures)
+    x = _stacked(scaled, [str(path) for path in paths])
+    owners = [path.parents[1].name for path in paths]
+    return _dealt(_owned(x, _numbered([path.parent.name for path in paths]), owners), test, seed, settings)
+
+
+def _dealt(raw: Raw, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
+    config = settle(validate(TaskConfig, {"data": PREFIX, "test": "matched", **_plain(settings)}, "task"), TABLE)
+    if not 0 <= test < 1:
+        raise DataError(f"test is the share of each client's rows to test on, from 0 to below 1; got {test}")
+    return build_federation(raw, None, config, TABLE, seed, random_share=test)
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As TOML would have them: a list is no tuple for strict sections, and None is not given."""
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _arrays(name: str, arrays: Any) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]:
+    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
+        raise DataError(f"a client is (inputs, labels), or (inputs, labels, attributes); {name!r} is {arrays!r:.60}")
+    x, y, *rest = arrays
+    inputs, labels = as_array(x, f"inputs of {name}"), as_labels(y)
+    attributes = {key: as_array(column, key) for key, column in (rest[0] if rest else {}).items()}
+    if inputs.ndim < 2 or labels.ndim != 1 or not len(inputs):
+        raise DataError(
+            f"a client has rows (N, ...) and labels (N,), at least one of each; {name!r} has "
+            f"{inputs.shape} and {labels.shape}"
+        )
+    check_columns(len(inputs), {f"labels of {name}": labels, **attributes})
+    check_values(inputs, labels, int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2, f"rows of {name}")
+    return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, labels, attributes
+
+
+def _joined(
+    parts: Mapping[str, tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]], classes: int | None
+) -> Raw:
+    shapes = {x.shape[1:] for x, _, _ in parts.values()}
+    known = {frozenset(attributes) for _, _, attributes in parts.values()}
+    if len(shapes) > 1 or len(known) > 1:
+        raise DataError(f"all clients have rows of one shape and the same attributes; got {shapes or known}")
+    y = np.concatenate([labels for _, labels, _ in parts.values()])
+    number = len(np.unique(y)) if classes is None else classes
+    check_labels(y, number, "clients")
+    attributes = {name: np.concatenate([part[2][name] for part in parts.values()]) for name in next(iter(known))}
+    owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
+    x = np.concatenate([x for x, _, _ in parts.values()])
+    return Raw(x, y, number, attributes, Ids("client", owners, tuple(parts)))
+
+
+def _owned(x: NDArray[Any], labels: NDArray[np.int64], owners: list[str]) -> Raw:
+    names, values = np.unique(np.array(owners), return_inverse=True)
+    return Raw(x, labels, int(labels.max()) + 1, {}, Ids("client", values.astype(np.int64), tuple(map(str, names))))
+
+
+def _numbered(labels: Iterable[Any]) -> NDArray[np.int64]:
+    return np.unique(np.array(list(labels)), return_inverse=True)[1].astype(np.int64)
+
+
+def _stacked(pictures: Iterable[Any], names: list[str]) -> NDArray[np.uint8]:
+    """Pictures of one size as (N, height, width, 3)."""
+    need("PIL.Image")
+    arrays: list[NDArray[np.uint8]] = []
+    for name, picture in zip(names, pictures, strict=True):
+        arrays.append(np.asarray(picture))
+        if arrays[-1].shape != arrays[0].shape:
+            raise DataError(f"pictures are of one size, {arrays[0].shape}; {name} is {arrays[-1].shape}; give `size`")
+    return np.stack(arrays)

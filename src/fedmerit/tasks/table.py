@@ -1,0 +1,319 @@
+"""From a table to a federation: who owns which row, what is predicted, and every column as numbers.
+
+What is imputed, encoded, dropped or standardised is written down in `Federation.report`. Whatever a client's rows are
+filled in or standardised with comes from its own training rows, so that nobody needs another's data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.config.schema import TaskConfig
+from fedmerit.errors import ConfigError, DataError, UnknownName
+from fedmerit.tasks.build import planted, settle, spread
+from fedmerit.tasks.federation import DataNote, Federation, Ids, Raw, Split
+from fedmerit.tasks.formats.table_files import Table
+from fedmerit.tasks.splits import TEST_SHARE
+from fedmerit.tasks.task_spec import TaskSpec
+
+Rows: TypeAlias = NDArray[np.int64]
+MOST_WORDS = 50
+"""A column with more different words names things rather than describes them, and is left out."""
+MOST_GROUPS = 50
+MOST_CLASSES = 1000
+MISSING = "(missing)"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A column to learn from: numbers, or words with an indicator for each kind."""
+
+    name: str
+    values: NDArray[Any]
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Inputs that it becomes."""
+        return len(self.kinds) or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A table with the parts of its columns assigned, and what was done for it."""
+
+    rows: Raw
+    features: tuple[Feature, ...]
+    report: tuple[DataNote, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Inputs and classes, for models whose size depends on them."""
+        return sum(feature.width for feature in self.features), self.rows.classes
+
+
+def prepare(table: Table, config: TaskConfig) -> Prepared:
+    """Rows with an owner and a label, and the columns to learn from."""
+    _check_names(table, config)
+    table, report = _complete_rows(table, config)
+    labels, classes, told = _labels(config.label, table.columns[config.label])
+    groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
+    features, dropped = _features(table, config)
+    rows = Raw(
+        np.arange(len(table))[:, np.newaxis],  # the place of each row: encoded once it is known who owns it
+        labels,
+        classes,
+        {name: codes for name, (codes, _) in groups.items()},
+        _owners(config.client, table.columns[config.client]) if config.client else None,
+    )
+    notes = [*report, *told, *(note for _, known in groups.values() for note in known), *dropped]
+    return Prepared(rows, features, tuple(notes))
+
+
+def table_federation(
+    table: Table, config: TaskConfig, spec: TaskSpec, seed: int, for_test: NDArray[np.bool_] | None = None
+) -> Federation:
+    """The federation that [task] asks for: rows dealt out, then each party's encoded by its own training rows.
+
+    `for_test` marks rows that the makers of the data test on, where no row of the table can be dropped.
+    """
+    if not config.client and config.partition in ("default", "natural"):
+        raise ConfigError(
+            f"task.client names the column that says whose each row is; {table.source} has "
+            f"{', '.join(table.columns)}; or set task.partition and task.clients to deal the rows out"
+        )
+    share = TEST_SHARE if isinstance(config.test, str) else config.test
+    settled = settle(config.model_copy(update={} if isinstance(config.test, str) else {"test": "matched"}), spec)
+    prepared = prepare(table, config)
+    dealt = spread(replace(prepared.rows, for_test=for_test), None, settled, spec, seed, share)
+    _check_everybody_is_there(prepared.rows, dealt, settled)
+    return planted(_encoded(prepared, dealt, config.standardise == "client"), settled, seed)
+
+
+def _encoded(prepared: Prepared, dealt: Federation, standardise: bool) -> Federation:
+    """The federation with inputs in place of the numbers of rows."""
+    features = prepared.features
+    fallback = {feature.name: _median_of_medians(feature, dealt.train) for feature in features if not feature.kinds}
+    splits = (dealt.train, dealt.test, dealt.validation)
+    inputs = [np.zeros((len(split.y), prepared.shape[0]), np.float32) for split in splits]
+    for client in range(len(dealt.names)):
+        fitted = _places(dealt.train, client)
+        for split, x in zip(splits, inputs, strict=True):
+            x[split.rows(client)] = _encode(features, fitted, _places(split, client), fallback, standardise)
+    server = dealt.server
+    if server is not None:
+        rows = server.x[:, 0]
+        server = replace(server, x=_encode(features, rows, rows, fallback, standardise))
+    train, test, validation = (replace(split, x=x) for split, x in zip(splits, inputs, strict=True))
+    report = (*prepared.report, *_imputed(features, dealt), *_standardised(features, standardise))
+    return replace(dealt, train=train, test=test, validation=validation, server=server, report=report)
+
+
+def _encode(
+    features: Sequence[Feature], fitted: Rows, rows: Rows, fallback: Mapping[str, float], standardise: bool
+) -> NDArray[np.float32]:
+    """Inputs of these rows; medians, means and deviations are those of the `fitted` ones."""
+    parts: list[NDArray[Any]] = []
+    for feature in features:
+        if feature.kinds:
+            parts += [feature.values[rows] == kind for kind in feature.kinds]
+            continue
+        known = feature.values[fitted]
+        median = fallback[feature.name] if np.isnan(known).all() else float(np.nanmedian(known))
+        known, values = (np.where(np.isnan(part), median, part) for part in (known, feature.values[rows]))
+        parts.append((values - known.mean()) / (known.std() or 1.0) if standardise else values)
+    return np.column_stack(parts).astype(np.float32)
+
+
+def _median_of_medians(feature: Feature, train: Split) -> float:
+    """Over the clients that know the column: for those that have no value of it at all."""
+    known = [feature.values[_places(train, client)] for client in range(len(train.sizes))]
+    medians = [float(np.nanmedian(values)) for values in known if not np.isnan(values).all()]
+    return float(np.median(medians)) if medians else 0.0
+
+
+def _places(split: Split, client: int) -> Rows:
+    return np.asarray(split.x[split.rows(client), 0], dtype=np.int64)
+
+
+def _check_names(table: Table, config: TaskConfig) -> None:
+    """Every column that is named is there, and each has one part."""
+    if not config.label:
+        raise ConfigError(f"task.label names the column to predict; {table.source} has {', '.join(table.columns)}")
+    named = {"client": [config.client] if config.client else [], "label": [config.label]}
+    for part, names in {**named, "attributes": config.attributes, "features": config.features}.items():
+        for name in names:
+            if name in table.others and part != "features":
+                raise DataError(f"column {name!r} holds {table.others[name]}; task.{part} takes numbers or words")
+            if name not in table.columns and name not in table.others:
+                raise UnknownName(f"column for task.{part}", name, table.columns)
+    if config.client == config.label or {config.client, config.label} & set(config.features):
+        raise ConfigError("client and label are columns of their own, and no features: the model would be told both")
+
+
+def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNote]]:
+    """Rows with label and owner, and with every feature where rows with gaps are to be dropped."""
+    keep, report = np.ones(len(table), dtype=np.bool_), []
+    named = [config.label, *([config.client] if config.client else [])]
+    gaps = _feature_names(table, config) if config.missing == "drop" else []
+    for name in [*named, *gaps]:
+        lost = keep & _is_missing(table.columns[name])
+        if lost.any():
+            report.append(DataNote("dropped", name, f"{_count(int(lost.sum()), 'row')} without {name} dropped"))
+        keep &= ~lost
+    if not keep.any():
+        raise DataError(f"no row of {table.source} has {' and '.join([*named, *gaps])}")
+    return replace(table, columns={name: values[keep] for name, values in table.columns.items()}), report
+
+
+def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], int, list[DataNote]]:
+    """Classes 0..C-1: whole numbers from 0 as they are, all others in their order."""
+    kinds = _kinds(values)
+    fractions = [kind for kind in kinds if isinstance(kind, float) and not kind.is_integer()]
+    if len(kinds) > MOST_CLASSES or (fractions and len(kinds) > MOST_GROUPS):
+        raise DataError(
+            f"the label is one of a few classes; {name} has {len(kinds)} different values such as {kinds[-1]}: "
+            "cut it into classes first"
+        )
+    if len(kinds) < 2:
+        raise DataError(f"the label has at least two classes; every row has {name} = {kinds[0]}")
+    codes = _codes(values, kinds)
+    if kinds == [float(place) for place in range(len(kinds))]:
+        return codes, len(kinds), []
+    return codes, len(kinds), [_coded(name, "label", kinds)]
+
+
+def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[DataNote]]:
+    """An attribute's groups by number: whole numbers from 0 as they are, all others in their order."""
+    missing, kinds = _is_missing(values), _kinds(values)
+    if len(kinds) + missing.any() > MOST_GROUPS:
+        raise DataError(f"an attribute has few groups; {name} has {len(kinds)} different values: cut it into groups")
+    codes = _codes(values, kinds)
+    codes[missing] = len(kinds)
+    shown = [*kinds, *([MISSING] if missing.any() else [])]
+    plain = kinds == [float(place) for place in range(len(kinds))] and not missing.any()
+    return codes.astype(np.uint8), [] if plain else [_coded(name, "attribute", shown)]
+
+
+def _owners(name: str, values: NDArray[Any]) -> Ids:
+    """The clients: words as they are, numbers with the column's name before them; 2 comes before 10."""
+    kinds = sorted(_kinds(values), key=_natural_order) if values.dtype == object else _kinds(values)
+    names = [kind if isinstance(kind, str) else f"{name} {kind:g}" for kind in kinds]
+    return Ids(name, _codes(values, kinds), tuple(names))
+
+
+def _feature_names(table: Table, config: TaskConfig) -> list[str]:
+    names = config.features or [name for name in table.columns if name not in (config.client, config.label)]
+    return [name for name in names if name in table.columns]
+
+
+def _features(table: Table, config: TaskConfig) -> tuple[tuple[Feature, ...], list[DataNote]]:
+    """The columns to learn from, and why others are left out."""
+    features, report = [], []
+    for name, kind in table.others.items():
+        if name in config.features or not config.features:
+            report.append(DataNote("dropped", name, f"column {name} left out: it holds {kind}"))
+    for name in _feature_names(table, config):
+        values = table.columns[name]
+        if reason := _useless(values):
+            report.append(DataNote("dropped", name, f"column {name} left out: {reason}"))
+        elif values.dtype != object:
+            features.append(Feature(name, values))
+        else:
+            gaps = _is_missing(values)
+            kinds = (*_kinds(values), *([MISSING] if gaps.any() else []))
+            features.append(Feature(name, np.where(gaps, MISSING, values), kinds))
+            text = f"column {name} became {len(kinds)} indicators: {_shown(kinds)}"
+            report.append(DataNote("encoded", name, text))
+    if not features:
+        raise DataError(f"{table.source} has no column to learn from: {'; '.join(note.text for note in report)}")
+    return tuple(features), report
+
+
+def _useless(values: NDArray[Any]) -> str:
+    gaps = _is_missing(values)
+    if gaps.all():
+        return "it has no value in any row"
+    if values.dtype != object and np.isinf(values).any():
+        raise DataError(f"values are finite or missing; row {int(np.flatnonzero(np.isinf(values))[0])} holds infinity")
+    different = len(set(values[~gaps].tolist()))
+    if different == 1 and not gaps.any():
+        return "it has the same value in every row"
+    return (
+        f"{different} different words name rows and do not describe them"
+        if (values.dtype == object and different > MOST_WORDS)
+        else ""
+    )
+
+
+def _imputed(features: Sequence[Feature], dealt: Federation) -> list[DataNote]:
+    report = []
+    for feature in features:
+        gaps = 0 if feature.kinds else int(np.isnan(feature.values).sum())
+        if not gaps:
+            continue
+        text = f"{gaps} of {len(feature.values)} values of {feature.name} missing: the client's median instead"
+        empty = [
+            name
+            for client, name in enumerate(dealt.names)
+            if np.isnan(feature.values[_places(dealt.train, client)]).all()
+        ]
+        if empty:
+            text += f"; {_shown(empty)} had none at all, and got the median of the others' medians"
+        report.append(DataNote("imputed", feature.name, text))
+    return report
+
+
+def _standardised(features: Sequence[Feature], standardise: bool) -> list[DataNote]:
+    names = [feature.name for feature in features if not feature.kinds]
+    if not standardise or not names:
+        return []
+    text = f"{_shown(names)} standardised by each client's own training rows"
+    return [DataNote("standardised", ", ".join(names), text)]
+
+
+def _check_everybody_is_there(rows: Raw, dealt: Federation, config: TaskConfig) -> None:
+    """The server's rows are drawn from everybody's; nobody may vanish by that."""
+    if rows.ids is None or config.partition != "natural" or config.clients is not None:
+        return
+    lost = [name for name in rows.ids.names or () if name not in dealt.names]
+    if lost:
+        raise DataError(f"task.server = {config.server} takes all rows of {_shown(lost)}; lower it, or leave them out")
+
+
+def _kinds(values: NDArray[Any]) -> list[Any]:
+    """The different values, in order, without the missing."""
+    return sorted(set(values[~_is_missing(values)].tolist()))
+
+
+def _codes(values: NDArray[Any], kinds: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of each value among the kinds; 0 where it is missing."""
+    places = {kind: place for place, kind in enumerate(kinds)}
+    return np.array([places.get(value, 0) for value in values.tolist()], dtype=np.int64)
+
+
+def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.array([value is None for value in values]) if values.dtype == object else np.isnan(values)
+
+
+def _natural_order(text: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _coded(name: str, part: str, kinds: Sequence[Any]) -> DataNote:
+    pairs = [f"{kind if isinstance(kind, str) else f'{kind:g}'} = {place}" for place, kind in enumerate(kinds)]
+    return DataNote("encoded", name, f"{part} {name}: {_shown(pairs)}")
+
+
+def _shown(words: Sequence[str]) -> str:
+    return ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"

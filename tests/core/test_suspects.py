@@ -1,0 +1,117 @@
+"""Suspects: what is odd in a round, and that nobody is suspected for one number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from fedmerit.core.suspects import LEAST_ROUNDS, SUPPORTING, Evidence, Looked, RoundSeen, find_suspects, look
+
+IDS = tuple(range(6))
+PLAIN = RoundSeen(
+    1,
+    IDS,
+    norms=np.array([1.0, 1.1, 0.9, 1.2, 0.8, 1.05]),
+    cosines=np.array([0.4, 0.5, 0.45, 0.3, 0.35, 0.42]),
+    facts={"samples": np.array([10.0, 12, 9, 30, 8, 11])},
+)
+
+
+def changed(values: np.ndarray, place: int, value: float) -> np.ndarray:
+    copy = values.copy()
+    copy[place] = value
+    return copy
+
+
+def kinds(seen: RoundSeen) -> list[tuple[int, str]]:
+    return [(one.client, one.kind) for one in look(seen).evidence]
+
+
+def test_an_ordinary_round_is_not_odd() -> None:
+    assert kinds(PLAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("norm", "kind"), [(0.0, "zero"), (0.1, "short"), (5.0, "long"), (1e30, "long"), (2.5, None), (0.4, None)]
+)
+def test_lengths(norm: float, kind: str | None) -> None:
+    seen = replace(PLAIN, norms=changed(PLAIN.norms, 2, norm))
+    assert kinds(seen) == ([] if kind is None else [(2, kind)])
+
+
+def test_zeros_are_seen_even_where_most_send_them() -> None:
+    seen = replace(PLAIN, norms=np.array([0.0, 0, 0, 0, 1, 1.1]))
+    assert kinds(seen) == [(client, "zero") for client in range(4)]
+
+
+@pytest.mark.parametrize(("cosine", "odd"), [(-0.6, True), (-0.1, False), (float("nan"), False)])
+def test_directions(cosine: float, odd: bool) -> None:
+    assert kinds(replace(PLAIN, cosines=changed(PLAIN.cosines, 1, cosine))) == ([(1, "against")] if odd else [])
+
+
+def test_where_all_disagree_nobody_points_away() -> None:
+    assert kinds(replace(PLAIN, cosines=np.array([-0.5, 0.5, -0.4, 0.4, -0.3, 0.3]))) == []
+
+
+def test_the_same_update_from_two_clients() -> None:
+    norms, cosines = changed(PLAIN.norms, 4, 1.0), changed(PLAIN.cosines, 4, 0.4)
+    assert kinds(replace(PLAIN, norms=norms, cosines=cosines)) == [(0, "twin"), (4, "twin")]
+    assert kinds(replace(PLAIN, norms=norms)) == []
+
+
+def test_scores_at_the_server() -> None:
+    scores = np.array([0.8, 0.82, 0.79, 0.1, 0.81, 0.8])
+    assert kinds(replace(PLAIN, facts={"validated:accuracy": scores})) == [(3, "score")]
+    assert kinds(replace(PLAIN, facts={"validated:accuracy": np.array([0.8, 0.3, 0.5, 0.1, 0.9, 0.2])})) == []
+
+
+def test_claims_refusals_and_notes() -> None:
+    seen = replace(
+        PLAIN,
+        facts={"samples": changed(PLAIN.facts["samples"], 3, 900)},
+        refused={9: "fact labels lies in 0..10: 99"},
+        notes=((0, "cap", "its weight was cut"), (1, "inconsistent", "labels"), (3, "claim-cut", "counts as 10")),
+    )
+    assert kinds(seen) == [(0, "noted"), (1, "inconsistent"), (3, "claim"), (9, "refused")]
+    assert look(seen).answered == {*IDS, 9}
+
+
+def test_few_clients_or_nothing_known_is_not_odd() -> None:
+    few = RoundSeen(1, (0, 1), np.array([1.0, 99]), np.array([-1.0, -1]), {})
+    unknown = replace(PLAIN, norms=np.full(6, np.nan), cosines=np.full(6, np.nan))
+    assert kinds(few) == kinds(unknown) == kinds(RoundSeen(1, (), np.empty(0), np.empty(0), {})) == []
+
+
+def rounds(odd: list[str | None]) -> list[Looked]:
+    """Client 0 answers in every round; what is odd of it in each."""
+    return [
+        Looked(index, frozenset({0, 1}), () if kind is None else (Evidence(index, 0, kind, "something"),))  # type: ignore[arg-type]
+        for index, kind in enumerate(odd, start=1)
+    ]
+
+
+def test_since_when_and_how_often() -> None:
+    (suspect,) = find_suspects(rounds([None, "long", "long", None, "against", "long"]))
+    assert (suspect.client, suspect.since, suspect.answered) == (0, 5, 6)
+    assert suspect.kinds == {"long": [2, 3, 6], "against": [5]}
+    assert suspect.summary.startswith("in 3 of its 6 rounds: something (round 2); in 1 of its 6")
+
+
+def test_suspicion_passes_where_it_was_early_days() -> None:
+    assert find_suspects(rounds(["long"] * 3 + [None] * 4)) == []
+
+
+@given(st.lists(st.sampled_from([None, "claim", "noted"]), max_size=30))
+def test_claims_alone_never_suffice(odd: list[str | None]) -> None:
+    assert set(odd) - {None} <= set(SUPPORTING)
+    assert find_suspects(rounds(odd)) == []
+
+
+@given(st.lists(st.sampled_from([None, "zero", "long", "claim", "twin"]), max_size=30))
+def test_nobody_is_suspected_for_less_than_three_rounds_or_half(odd: list[str | None]) -> None:
+    counted = sum(kind in ("zero", "long", "twin") for kind in odd)
+    assert bool(find_suspects(rounds(odd))) == (counted >= max(LEAST_ROUNDS, len(odd) / 2))

@@ -1,0 +1,48 @@
+"""Suspects of a run for readers: in words, with the truth where attackers were planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import Answer
+
+from fedmerit import run_config
+from fedmerit.config.schema import make_config
+from fedmerit.report.run_detail import run_detail
+from fedmerit.store.run_folder import open_ledger
+
+
+def play(folder: Path, attack: dict[str, object] | None) -> Path:
+    task = {"clients": 8, "model": "digits-linear"} | ({"attack": attack} if attack else {})
+    run = {"rounds": 4, "fraction": 1.0, "workers": 1, "evaluate_every": 4}
+    run_config(make_config({"task": task, "train": {"epochs": 1}, "run": run}), folder)
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "seen"), [("free-rider", "zero"), ("scale", "long"), ("ipm", "twin")])
+def test_attackers_are_named_with_what_was_seen(
+    kind: str, seen: str, cli: Callable[..., Answer], tmp_path: Path
+) -> None:
+    folder = play(tmp_path / "run", {"kind": kind, "share": 0.25})
+    found = cli("suspects", folder, "--json").json
+    assert found["planted"]["precision"] == found["planted"]["recall"] == 1
+    for suspect in found["suspects"]:
+        assert suspect["client"] in found["planted"]["clients"]
+        assert suspect["since"] == 3
+        assert suspect["kinds"][seen] == [1, 2, 3, 4]
+        assert "in 4 of its 4 rounds: its update" in suspect["summary"]
+    shown = cli("suspects", folder).out
+    assert "2 of 8 clients are suspected" in shown
+    assert "no proof" in shown
+    with open_ledger(folder) as ledger:
+        detail = run_detail(ledger, ledger.rounds())["suspects"]
+    assert [one["odd"] for one in detail["suspects"]] == [4, 4]
+
+
+def test_of_honest_clients_nobody_is_suspected(cli: Callable[..., Answer], tmp_path: Path) -> None:
+    folder = play(tmp_path / "run", None)
+    assert cli("suspects", folder, "--json").json["suspects"] == []
+    assert "nobody of 8 clients is suspected" in cli("suspects", folder).out
+    assert cli("suspects", tmp_path).code == 2
