@@ -66,6 +66,12 @@ def run(
     for event in ended.ledger.events(0):
         if event.kind == "data":
             out_console.print(f"data: {event.text}", markup=False)
+    clients = len(ended.ledger.names())
+    if clients > 1 and settings.run.schedule is None and round(settings.run.fraction * clients) <= 1:
+        err_console.print(
+            f"hint: run.fraction = {settings.run.fraction:g} draws one of {clients} clients for a round, and that one "
+            "has all the weight; raise it"
+        )
     out_console.print(
         f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
     )

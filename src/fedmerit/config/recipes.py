@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
 from fedmerit.config.claims import AnyClaims
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
@@ -186,9 +187,14 @@ class ServerConfig(Section):
         0.0, description="models below this accuracy score 0 in every objective: a constant one looks fair"
     )
 
+    marginal: bool = Field(
+        False, description="count only what a client adds to the global model's score, so that a zero update earns 0"
+    )
+
     def gated(self, criterion: Validated) -> Validated:
-        """The criterion with this gate, where one is set."""
-        return Validated(Gated(criterion.objective, self.gate)) if self.gate else criterion
+        """The criterion with this gate, where one is set, and by its gain, where that counts."""
+        objective = Gated(criterion.objective, self.gate) if self.gate else criterion.objective
+        return Validated(objective, marginal=self.marginal)
 
 
 class RecipeConfig(Section):
@@ -226,6 +232,10 @@ class OneModelConfig(RecipeConfig):
     step: AnyStep | None = Field(
         None, description="how the server moves the model, by name or as a table, see [recipe.step]; default: `plain`"
     )
+    aggregate: AnyAggregate | None = Field(
+        None, description="how updates become one, by name or as a table, see [recipe.aggregate]; default: `mean`"
+    )
+    clip: ClipConfig | None = Field(None, description="cut long updates, see [recipe.clip]; default: none are")
 
 
 class FedAvgConfig(OneModelConfig):
@@ -389,7 +399,27 @@ class FedValConfig(OneModelConfig):
             top=0.5 if score.top is None else score.top,
             normalise=self.normalise,
             rho=server.rho,
+            marginal=server.marginal,
         )
+
+
+class GuardedConfig(OneModelConfig):
+    """[recipe] against attackers."""
+
+    name: Literal["guarded"] = "guarded"
+    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
+    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.aggregate is not None:
+            refuse_idle(self, ("share",), "with an aggregate of your own; set recipe.aggregate.share, or leave it out")
+        return self
+
+    def make(self) -> Recipe:
+        """Weights by agreement and usual length."""
+        return recipes.guarded(*(find_priority(self.priority) if self.priority else ()), share=self.share)
 
 
 class QFFLConfig(OneModelConfig):
@@ -423,6 +453,7 @@ AnyRecipe: TypeAlias = Annotated[
     | AdaptiveConfig
     | M2FConfig
     | FedValConfig
+    | GuardedConfig
     | QFFLConfig
     | AgnosticConfig,
     Field(discriminator="name"),
@@ -436,7 +467,13 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its caps, claims and step."""
+    """The recipe that a configuration names, with its caps, claims, step, aggregator and clip."""
     recipe = config.guarded(config.make())
-    step = config.step if isinstance(config, OneModelConfig) else None
-    return recipe if step is None else replace(recipe, step=step.make())
+    if not isinstance(config, OneModelConfig):
+        return recipe
+    return replace(
+        recipe,
+        step=config.step.make() if config.step else recipe.step,
+        aggregate=config.aggregate.make() if config.aggregate else recipe.aggregate,
+        clip=config.clip.make() if config.clip else recipe.clip,
+    )

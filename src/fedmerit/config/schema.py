@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
 from fedmerit.config.recipes import (
     RECIPES,
@@ -31,6 +32,7 @@ from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_k
 from fedmerit.errors import ConfigError
 
 __all__ = [
+    "ClipConfig",
     "Config",
     "GroupsConfig",
     "PrioritizedConfig",
@@ -114,6 +116,7 @@ def dump_config(config: Config) -> str:
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
+    "recipe.aggregate.name": {name: section.model_fields for name, section in AGGREGATES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
     "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
     "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.caps import apply_caps
+from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
@@ -142,12 +144,16 @@ def aggregate(
     state: SearchState,
     judges: Judges,
     random: np.random.Generator,
+    seed: int = 0,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
+    A recipe may clip the updates, and aggregate them in another way than by that sum; `seed` is for what that draws.
+
     Nothing is retrained: a search compares what the same updates give under other weights.
     """
-    search, updates = recipe.search, cohort.updates
+    search, updates = recipe.search, clipped(cohort)
+    combine = partial(recipe.aggregate, updates, seed=seed)
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 
@@ -159,7 +165,7 @@ def aggregate(
         rows = updates.combine(groups.spread(candidates[0].weights.weights))
         return Aggregation(candidates[0], model, state, aggregates=rows)
     if search.asks is None:
-        stepped, remembered = step(candidates[0], updates.combine(candidates[0].weights.weights))
+        stepped, remembered = step(candidates[0], combine(candidates[0].weights.weights))
         return Aggregation(candidates[0], stepped, state, parts=remembered)
     steps = [candidate.weighting.step or recipe.step for candidate in candidates]
     linear = [pair for one in steps if (pair := coefficients_of(one)) is not None]
@@ -168,7 +174,7 @@ def aggregate(
         search.asks,
         model,
         np.stack([candidate.weights.weights for candidate in candidates]),
-        updates.combine,
+        combine,
         random,
         took_part=cohort.ids,
         step=lambda place, update: step(candidates[place], update)[0],

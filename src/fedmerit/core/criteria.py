@@ -14,9 +14,10 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from fedmerit.core.consistency import Consistency
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
@@ -212,6 +213,7 @@ class Validated:
 
     The fact of its name is what was measured. A gate, where the objective has one, is applied here: so the ledger
     keeps both what a model scored and what it counted.
+    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)). A zero update adds 0.
 
     >>> from fedmerit.core.objectives import find_objective
     >>> Validated(find_objective("parity:sex")).name
@@ -221,6 +223,7 @@ class Validated:
     objective: Objective
     family: Family = Family.TARGET
     degree: bool = True
+    marginal: bool = False
 
     @property
     def name(self) -> str:
@@ -229,13 +232,20 @@ class Validated:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The fact of the same name, and with a gate the accuracy by which it opens."""
-        return (self.name,) if self.gate is None else tuple(dict.fromkeys((self.name, VALIDATED_ACCURACY)))
+        """The fact of the same name; where the gain counts, what the model has without the client; the gate's."""
+        gain = (self.without,) if self.marginal else ()
+        gate = () if self.gate is None else (VALIDATED_ACCURACY,)
+        return tuple(dict.fromkeys((self.name, *gain, *gate)))
 
     @property
     def gate(self) -> Gated | None:
         """The gate before its objective; None where there is none."""
         return self.objective if isinstance(self.objective, Gated) else None
+
+    @property
+    def without(self) -> str:
+        """The fact that says what the model has without the client."""
+        return f"{self.name}{WITHOUT}"
 
     @property
     def about(self) -> str:
@@ -246,7 +256,9 @@ class Validated:
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """0..1, higher is better."""
         values = cohort.facts[self.name]
-        return values if self.gate is None else self.gate.shut(values, cohort.facts[VALIDATED_ACCURACY])
+        if self.gate is not None:
+            values = self.gate.shut(values, cohort.facts[VALIDATED_ACCURACY])
+        return np.maximum(values - cohort.facts[self.without], 0.0) if self.marginal else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +314,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Consistency(),
+    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

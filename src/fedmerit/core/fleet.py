@@ -41,6 +41,8 @@ from fedmerit.errors import ConfigError
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Ask models about the server's own rows."""
+Train: TypeAlias = Callable[[Model, int], Model]
+"""Train a model on the server's own rows, with this seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,12 @@ class Server:
     def predict(self) -> Predict | None:
         """How models are asked about the server's rows; None where it has none."""
         return None if self.rows is None else self.faster or self._one_by_one
+
+    @property
+    def train(self) -> Train | None:
+        """How a model is trained on the server's rows; None where it has none."""
+        rows = self.rows
+        return None if rows is None else lambda model, seed: self.learner.train(model, rows, seed)
 
     def _one_by_one(self, models: Iterable[Model]) -> Predictions:
         assert self.rows is not None  # `predict` asks before

@@ -8,10 +8,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.aggregators import NNM, Aggregator, Mean, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import STEPS, BoldestFirst
-from fedmerit.core.caps import check_caps
+from fedmerit.core.caps import OUR_CAP, check_caps
 from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
@@ -24,15 +26,16 @@ from fedmerit.core.criteria import (
     Validated,
     find_criterion,
 )
-from fedmerit.core.facts import SAMPLES, SITE, find_fact
+from fedmerit.core.facts import ALIGNMENT, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
+from fedmerit.core.robust_criteria import Agreement, NormShare
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
-from fedmerit.core.steps import Plain, Step
+from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
@@ -48,6 +51,7 @@ WHOLE = Whole()
 TOP_SHARE = TopShare()
 ACCEPTANCE = Acceptance()
 PLAIN_STEP = Plain()
+MEAN = Mean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Recipe:
     cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
     cap_group   the share of the weight that all clients of one site may hold together; None: no cap
     claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
+    aggregate   how weighted updates become one: their mean, median, trimmed mean ...
+    clip        updates longer than this are cut to it before; None: none are
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -90,6 +96,8 @@ class Recipe:
     cap: float | None = None
     cap_group: float | None = None
     claims: Claims | None = None
+    aggregate: Aggregator = MEAN
+    clip: Clip | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -100,6 +108,11 @@ class Recipe:
             self._check(weighting)
         self._check_personal()
         check_caps(self.cap, self.cap_group)
+        if isinstance(self.step, Extrapolated) and self.aggregate != MEAN:
+            raise ConfigError(
+                "the extrapolated step goes by the spread of the updates, which one client can stretch, and so cannot "
+                f"go with {self.aggregate!r}; use another step, or the mean with clip"
+            )
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -108,9 +121,16 @@ class Recipe:
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
+        if self.personal and ALIGNMENT in self.required_facts:
+            raise ConfigError("Alignment compares updates of one model, and here each client has a personal one")
         if self.personal and self.step != PLAIN_STEP:
             raise ConfigError(
                 "a step moves the one model, and here each client has a personal one; leave out the step, or personal"
+            )
+        if self.personal and (self.aggregate != MEAN or self.clip):
+            raise ConfigError(
+                "rewards are parts of the weighted mean of a group's updates: clients with personal models take no "
+                f"other aggregate and no clip; got {self.aggregate!r}, {self.clip!r}; leave them out, or personal"
             )
         if self.step != PLAIN_STEP and any(weighting.step for weighting in self.weightings.values()):
             raise ConfigError(
@@ -298,6 +318,7 @@ def fedval(
     top: float = 0.5,
     normalise: Normalise = "none",
     rho: Rho = 0.5,
+    marginal: bool = False,
 ) -> Recipe:
     """p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server [FedVal, eq. 2].
 
@@ -305,6 +326,7 @@ def fedval(
     gamma       their importances; none: all alike
     rank, top   put ranks in place of the scores, see `Ranked`
     rho         the client's part in the merged model that is scored
+    marginal    count only what the client adds to the global model's score; where nobody adds any, the model is kept
 
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
@@ -312,11 +334,36 @@ def fedval(
     validated = [find_objective(one) if isinstance(one, str) else one for one in objectives]
     score: Score = WeightedMean(shares_of(gamma, len(validated)))
     return Recipe(
-        criteria=tuple(Validated(objective) for objective in validated),
+        criteria=tuple(Validated(objective, marginal=marginal) for objective in validated),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
-        when_zero="uniform",
+        when_zero="keep" if marginal else "uniform",
         rho=rho,
+    )
+
+
+def guarded(*criteria: Criterion, share: float = 0.4) -> Recipe:
+    """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
+
+    A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
+    (`NormShare`). It reads no claim of a client, so there is nothing to gain by lying. No weight is above 2 equal
+    shares, updates are cut to the median length, and the rest is NNM and trimmed mean by weight. What that holds off,
+    and its price where all are honest: docs/results/robust.md.
+
+    criteria    more criteria, multiplied into the score
+    share       the share of the weight that is not trusted, below 0.5
+
+    >>> guarded().client_facts, guarded().cap
+    (('samples',), 2.0)
+    """
+    return Recipe(
+        criteria=(Agreement(), NormShare(), *criteria),
+        score=Product(),
+        normalise="max",
+        when_zero="uniform",
+        aggregate=NNM(TrimmedMean(share), share),
+        clip=Clip(),
+        cap=OUR_CAP,
     )
 
 

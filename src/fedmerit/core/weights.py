@@ -24,11 +24,12 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
-    "nobody-trained",
+    "nobody",
     "cap",
     "claim-cut",
     "claim-changed",
     "inconsistent",
+    "clipped",
 ]
 
 

@@ -25,6 +25,7 @@ from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.progress import Warner, progress_bar
+from fedmerit.engine.stopping import Stop, check_stop
 from fedmerit.engine.trained import (
     check_shared,
     epochs_of,
@@ -198,6 +199,7 @@ def federate(
     on_record: OnRecord | None = None,
     out: Path | str | None = None,
     progress: bool = False,
+    stop: Stop | None = None,
 ) -> Run:
     """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
 
@@ -206,10 +208,13 @@ def federate(
     workers         processes; 1 means this one. The bits do not depend on it
     evaluate_every  test the model on all clients every k rounds, and always after the last
     audit           objectives to write down of the model, for example ["parity:sex"]
-    on_record       called with the record of every round
+    on_record       called with the `Record` of every round (`fedmerit.core.state`); what it returns is not used, and
+                    what it raises ends the run
     out             a new folder for ledger and model, for `fedmerit report`, `show` and `explain`; such a run, whose
                     task is made in Python, is not resumed
     progress        show a bar, or a line per round where there is no terminal
+    stop            called after every round with the accuracies on all validation rows so far; True ends the run:
+                    `fedmerit.engine.stopping.EarlyStopping(patience=5)`, or any function
 
     What is to be known of the weights and of who was left out comes as a `NoteWarning`, each kind once.
 
@@ -224,7 +229,9 @@ def federate(
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
+    check_stop(stop, task, recipe, evaluate_every)
     ledger = _new_ledger(out, recipe, config, names, epochs_of(task.learner))
+    validated: list[float] = []
     warn = Warner(names, stacklevel=4)  # where `federate` is called
     with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
         fleet = attacked(local, task.attackers)
@@ -236,10 +243,18 @@ def federate(
             advance(record)
             if on_record:
                 on_record(record)
+            if stop is None:
+                continue
+            validated.append(fleet.evaluate([state.model], on="validation")[0].accuracy)
+            if state.history.participations and record.index < rounds and stop(validated):
+                about = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+                ledger.note(Event(record.index, None, "stopped", about))
+                break
     if out is None:
         return Run(ledger, state.model, task.learner)
     ledger.close()
-    write_model(Path(out) / MODEL, state.model, rounds, named=task.server().name_tensors(state.model))
+    named = task.server().name_tensors(state.model)
+    write_model(Path(out) / MODEL, state.model, state.history.rounds, named=named)
     return Run.load(out, task.learner)
 
 

@@ -158,7 +158,7 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
 
 def _config(meta: Mapping[str, str]) -> Settings:
     """The settings the run was started with; empty for a ledger that keeps none."""
-    config = json.loads(meta.get("config", "{}"))
+    config = json.loads(meta.get("config") or meta.get("settings", "{}"))
     return config if isinstance(config, dict) else {}
 
 

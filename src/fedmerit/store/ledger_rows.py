@@ -149,10 +149,10 @@ def event_rows(record: Record) -> list[Row]:
     verdicts = sorted(record.rewards.verdicts.items())
     events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]
     events += [(note.client, note.kind, note.text) for note in record.notes]
-    if record.weights is None:
-        events.append((None, "nobody", "no client could be weighed; the model was kept"))
-    else:
+    if record.weights is not None:
         events += [(note.client, note.kind, note.text) for note in record.weights.notes]
+    elif all(kind != "nobody" for _, kind, _ in events):
+        events.append((None, "nobody", "no client could be weighed; the model was kept"))
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
 
 

@@ -52,6 +52,8 @@ def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
         measured, accuracy = mine.facts.get(criterion.name), mine.facts.get(VALIDATED_ACCURACY)
         if criterion.gate is None or measured is None or accuracy is None or criterion.name not in mine.criteria:
             continue
+        if criterion.marginal:
+            measured = max(measured - mine.facts.get(criterion.without, 0.0), 0.0)
         if accuracy < criterion.gate.least:
             gates[criterion.name] = Gate(measured, accuracy, criterion.gate.least)
     return gates

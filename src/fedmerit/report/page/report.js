@@ -21,7 +21,8 @@ async function choose(wanted) {
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes].forEach((show) => show());
+  const panels = [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes];
+  panels.forEach((show) => show());
 }
 
 // What changes when another round or client of the same run is chosen.
@@ -43,7 +44,8 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const RUN_SELECTS = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"].map((panel) => $(`${panel}-run`));
+const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"];
+const RUN_SELECTS = OF_ONE_RUN.map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
   const run = RUNS[state.run];
