@@ -15,20 +15,17 @@ from opened_report import Opened
 
 from fedmerit import run_config
 from fedmerit.config.schema import make_config
+from fedmerit.core.criteria import about_criterion, spelt_out
+from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger
 
 Browse = Callable[..., Opened]
 PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")
 SPECIAL = ("search", "groups")
-LAST = ("rewards", "notes", "settings")
+LAST = ("rewards", "notes", "settings", "glossary")
 CHARTS = ("accuracy", "fairness", "final", "weights", "explain", "rewards")
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-
-
-def weight_text(share: float) -> str:
-    """As the page writes weights."""
-    return f"{float(f'{share * 100:.4g}'):.4g}"
 
 
 def widths(opened: Opened) -> tuple[int, int]:
@@ -72,10 +69,12 @@ def test_a_click_on_a_client_explains_its_weight(opened: Opened, runs: Path) -> 
         earned, way = ledger.weights(2), ledger.rounds()[1]["priority"]
     mine = min(earned, key=lambda row: row.weight)
     opened.point("weights-plot", 2, mine.id)
-    says = f"client {mine.id} got {weight_text(mine.weight)}"
+    says = f"client {mine.id} got {percent(mine.weight)} of round 2, less than an equal share"
     opened.page.locator("#explain-says", has_text=says).wait_for()
-    assert f"of round 2: place {len(earned)} of {len(earned)}" in opened.text("explain-says")
-    assert opened.page.locator("#explain-body tbody th").all_inner_texts() == way
+    assert opened.text("reason-says") == opened.text("explain-says")
+    assert opened.page.locator("#explain-body tbody th abbr").all_inner_texts() == way
+    assert opened.page.locator("#explain-body tbody th small").first.inner_text() == spelt_out(way[0])
+    assert opened.page.locator("#explain-body tbody th abbr").first.get_attribute("title") == about_criterion(way[0])
     assert f"{mine.facts['samples']:.0f}" in opened.text("explain-body")
     absent = next(client for client in range(CLIENTS) if client not in {row.id for row in earned})
     opened.point("weights-plot", 2, absent)

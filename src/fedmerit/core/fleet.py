@@ -15,7 +15,15 @@ import numpy as np
 from fedmerit.core.centring import Centre, SummingClients
 from fedmerit.core.check import Limits
 from fedmerit.core.controls import Control
-from fedmerit.core.learner import ControlledLearner, LayeredLearner, Learner, ProbabilisticLearner, ScheduledLearner
+from fedmerit.core.learner import (
+    ControlledLearner,
+    LayeredLearner,
+    Learner,
+    NamedLearner,
+    NamedTensors,
+    ProbabilisticLearner,
+    ScheduledLearner,
+)
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -97,6 +105,10 @@ class Server:
             )
         numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
         return {client: numbers[site] for client, site in enumerate(self.sites)}
+
+    def name_tensors(self, model: Model) -> NamedTensors | None:
+        """The model's tensors by the names of its library; None where the learner does not know them."""
+        return self.learner.name_tensors(model) if isinstance(self.learner, NamedLearner) else None
 
     @property
     def predict(self) -> Predict | None:

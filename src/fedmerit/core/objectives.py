@@ -132,8 +132,11 @@ class Gated:
 
     def __call__(self, predictions: Predictions) -> Vector:
         """0 below the gate."""
-        values = self.objective(predictions)
-        return np.where(np.isnan(values) | (accuracy(predictions) >= self.least), values, 0.0)
+        return self.shut(self.objective(predictions), accuracy(predictions))
+
+    def shut(self, values: Vector, accuracies: Vector) -> Vector:
+        """The values of models that are accurate enough, 0 for the others; what is unknown stays so."""
+        return np.where(np.isnan(values) | (accuracies >= self.least), values, 0.0)
 
 
 def accuracy(predictions: Predictions) -> Vector:

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.fleet import Fleet, Predict, Train
-from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
+from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note
@@ -28,6 +29,7 @@ Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
 def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None) -> tuple[Cohort, tuple[Note, ...]]:
     """The cohort with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
 
+    Facts are what was measured: a gate is the criterion's own affair, and the accuracy that it asks for comes along.
     For criteria by gain, also what the model has by itself. An objective that the server's rows cannot tell is 0 for
     everybody, which is no information; and that is said.
     """
@@ -43,7 +45,10 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
     for criterion in recipe.validated:
         if criterion.marginal and before is not None:
             facts[criterion.without] = np.nan_to_num(np.repeat(criterion.objective(before), len(cohort.ids)))
-        values = criterion.objective(predictions)
+        gate = criterion.gate
+        if gate is not None:
+            facts[VALIDATED_ACCURACY] = accuracy(predictions)
+        values = (gate.objective if gate is not None else criterion.objective)(predictions)
         if np.isnan(values).any():
             values = np.zeros(len(values))
             text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"

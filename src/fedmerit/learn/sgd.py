@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.centring import Centring
 from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
+from fedmerit.core.learner import NamedTensors
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, train_batched
@@ -27,6 +28,8 @@ from fedmerit.learn.optimizers import make_optimizer
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Outputs of a module and the labels of a batch -> the mean loss of the batch."""
 
+CENTRED_BY = "fedmerit.centring"
+"""The name of what inputs are centred by, in files of models that carry it."""
 GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
@@ -136,6 +139,18 @@ class TorchLearner:
         """The lengths of the module's parameters and buffers, as they lie in the vector."""
         with _quiet_torch(0):
             return _flat(self.build).lengths
+
+    def name_tensors(self, model: Model) -> NamedTensors:
+        """The module's `state_dict`, as torch names it."""
+        with _quiet_torch(0):
+            flat = _flat(self.build)
+            flat.load(torch.from_numpy(model[: len(flat.values)]))
+            named, tail = flat.name_tensors(), model[len(flat.values) :]
+        if not len(tail):
+            return named
+        return NamedTensors(
+            {**named.tensors, CENTRED_BY: tail}, (*named.vector, CENTRED_BY), (*named.beside, CENTRED_BY)
+        )
 
     def train_batched(
         self,
