@@ -23,7 +23,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 setup: $(VENV)/.ready  ## make .venv and install everything into it
 
-demo: setup  ## FedAvg against two priorities on embedded data: a table and an HTML report
+demo: setup  ## 40 % of the clients are poisoned: FedAvg against recipes that notice; tables, an HTML report
 	rm -rf demo
 	$(BIN)/fedmerit demo
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -248,8 +249,28 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(example.strip().splitlines()) <= 12
     exec(compile(example, "README.md", "exec", dont_inherit=True), {})
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 2 + 10  # two lines of results, then a line per client of the round
-    assert all(0.5 < float(accuracy) <= 1 for accuracy in printed[0].split())
+    assert len(printed) == 3 + 10  # a line per recipe, then one per client of the round
+    results = re.search(r"# (0.*)$", example, flags=re.M)
+    assert results
+    for line, told in zip(printed, results[1].split(", then "), strict=False):
+        (accuracy, rounds), (shown, wanted) = line.split(), told.split()
+        assert (float(accuracy), int(rounds)) == (
+            pytest.approx(float(shown), abs=0.005),
+            pytest.approx(int(wanted), abs=1),
+        )
+
+
+def test_the_readme_example_on_adult_takes_all_weight_from_the_poisoned(
+    data_folder: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data_folder("adult")
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)[1]
+    exec(compile(example, "README.md", "exec", dont_inherit=True), {})
+    fedavg, fedval, why, *_ = capsys.readouterr().out.splitlines()
+    assert float(fedval.split()[0]) > float(fedavg.split()[0])
+    weights = json.loads(fedval.partition(" ")[2])
+    assert [weights[client] for client in (2, 3, 6, 7)] == [0, 0, 0, 0]
+    assert why.startswith("2 poisoned got 0.00%")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -176,11 +176,11 @@ def export(
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
 def demo(
-    out: Annotated[Path, typer.Option(help="A new folder for the three runs and the report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="A new folder for the runs and the report.")] = Path("demo"),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="The seed all three runs share.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first of seven seeds that the recipes share.")] = 1,
 ) -> None:
-    """Compare FedAvg with two priorities on embedded data; prints a table, writes an HTML report."""
+    """Flip the labels of 40 % of the clients: FedAvg against recipes that notice; tables and an HTML report."""
     from fedmerit.cli.demo import run_demo
 
     run_demo(out_console, out, rounds, seed)
