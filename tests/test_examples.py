@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -88,6 +90,28 @@ def test_a_data_scientists_way(
     source = (EXAMPLES / "hospitals.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
     lines = [line for line in source.splitlines() if line.strip() and '"""' not in line]
     assert len(lines) <= 25
+
+
+def test_the_notebook_does_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cells run as a script, without jupyter, and print what the notebook keeps of them, but for rounding."""
+    cells = json.loads((EXAMPLES / "hospitals.ipynb").read_text(encoding="utf-8"))["cells"]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    right: dict[str, float] = {}
+    for cell in cells:
+        if cell["cell_type"] != "code":
+            continue
+        exec(compile("".join(cell["source"]), cell["id"], "exec", dont_inherit=True), names)
+        printed, kept = capsys.readouterr().out, "".join(cell["outputs"][0]["text"])
+        assert len(printed.splitlines()) == len(kept.splitlines())
+        assert re.sub(r"[\d.]+%?", "0", printed.splitlines()[0]) == re.sub(r"[\d.]+%?", "0", kept.splitlines()[0])
+        right |= {name: float(share) for name, share in re.findall(r"^(\w+) +([\d.]+) of the unseen", printed, re.M)}
+    assert right["FedVal"] > right["FedAvg"] + 0.05
+    assert right["guarded"] > right["FedAvg"] + 0.05
+    assert printed == "same predictions in plain torch: True\n"
+    assert (tmp_path / "hospitals.html").exists()
 
 
 def test_the_example_of_an_attack_grid_is_valid() -> None:
