@@ -107,7 +107,7 @@ def test_values_are_frozen():
         ({"task": {"partition": "idd"}}, "task.partition"),
         ({"task": {"clients": 0}}, "task.clients"),
         ({"task": {"alpha": 0}}, "task.alpha"),
-        ({"recipe": P | {"normalise": "mean"}}, r"recipe.normalise: .*'minmax' or 'none' \(got 'mean'\)"),
+        ({"recipe": P | {"normalise": "mean"}}, r"recipe.normalise: .*'scale' or 'none' \(got 'mean'\)"),
         ({"recipe": P | {"when_zero": "stop"}}, "recipe.when_zero"),
         ({"recipe": P | {"score": 3}}, "recipe.score"),
         ({"recipe": P | {"search": {"among": [{"score": "sum"}]}}}, "recipes that take it: adaptive, device_aware"),

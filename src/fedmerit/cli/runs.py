@@ -87,7 +87,10 @@ def weigh(
     score: Annotated[
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
     ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="sum, max, minmax, or none (values are degrees in 0..1).")] = "sum",
+    normalise: Annotated[str, typer.Option(help="sum, max, minmax, scale, or none (degrees in 0..1).")] = "sum",
+    scales: Annotated[
+        str | None, typer.Option(help="For scale: the largest value of a column that counts, '{DS=500}'; others: 1.")
+    ] = None,
     cap: Annotated[
         float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
     ] = None,
@@ -98,6 +101,7 @@ def weigh(
     FILE.csv has a header and a line per client, for example client,DS,CB,IS.
     """
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
+    settings |= {} if scales is None else {"scales": parse_value(scales)}
     recipe = validate(PrioritizedConfig, settings, within="recipe")
     table = read_criteria(file)
     if not recipe.priority:
@@ -105,7 +109,9 @@ def weigh(
     raw = table.columns(recipe.priority)
     sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
     fallback = sizes if sizes.any() else np.ones(len(raw))
-    earned = weigh_table(raw, recipe.priority, make_score(recipe.score, recipe.priority), recipe.normalise, fallback)
+    bounds = _bounds(recipe)
+    score_of = make_score(recipe.score, recipe.priority)
+    earned = weigh_table(raw, recipe.priority, score_of, recipe.normalise, fallback, bounds)
     result = apply_caps(earned, recipe.cap, None, {})
     if as_json:
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
@@ -119,6 +125,17 @@ def weigh(
     out_console.print(weights_table(title, recipe.priority, rows, table.clients))
     for note in result.notes:
         show_note(err_console, note, "note: ")
+
+
+def _bounds(recipe: PrioritizedConfig) -> list[float] | None:
+    """The bound of each column where they are asked for; a column without one holds degrees."""
+    idle = [name for name in recipe.scales if name not in recipe.priority]
+    if idle or (recipe.scales and recipe.normalise != "scale"):
+        raise ConfigError(
+            f"--scales are of columns of --priority, {', '.join(recipe.priority)}, with --normalise scale; "
+            f"got {dict(recipe.scales)} with --normalise {recipe.normalise}"
+        )
+    return [recipe.scales.get(name, 1.0) for name in recipe.priority] if recipe.normalise == "scale" else None
 
 
 @app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")

@@ -90,7 +90,8 @@ def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting
     fallback = samples if recipe.when_zero == "samples" else uniform
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
-    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    scales = recipe.bounds(weighting.priority) if weighting.normalise == "scale" else None
+    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback, scales)
     return apply_caps(earned, recipe.cap, recipe.cap_group, cohort.facts)
 
 

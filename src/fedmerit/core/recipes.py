@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -56,7 +56,7 @@ class Recipe:
 
     criteria    the columns of the table, most important first
     score       table row -> number
-    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `none`
+    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `scale`, `none`
     when_zero   where every score is 0: weigh by `samples`, `uniform`ly, or `keep` the model
     search      how the weighting of a round is chosen
     grouping    who is aggregated together
@@ -69,6 +69,7 @@ class Recipe:
     cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
     cap_group   the share of the weight that all clients of one site may hold together; None: no cap
     claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
+    scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -90,6 +91,7 @@ class Recipe:
     cap: float | None = None
     cap_group: float | None = None
     claims: Claims | None = None
+    scales: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -99,6 +101,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        self._check_scales()
         check_caps(self.cap, self.cap_group)
 
     def _check_personal(self) -> None:
@@ -137,6 +140,26 @@ class Recipe:
                 f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
                 'use "max" or "sum"'
             )
+        unscaled = [name for name in counts if name not in dict(self.scales)]
+        if weighting.normalise == "scale" and unscaled:
+            raise ConfigError(
+                f'normalise "scale" divides by public bounds, and {", ".join(unscaled)} has none; '
+                f"set recipe.scales = {{{unscaled[0]} = 500}}"
+            )
+
+    def _check_scales(self) -> None:
+        if self.scales and not any(weighting.normalise == "scale" for weighting in self.weightings.values()):
+            raise ConfigError('scales has no effect without normalise "scale"; set it, or leave out the scales')
+        for name, bound in self.scales:
+            if name not in self.priority:
+                raise ConfigError(f"scales are of criteria of the recipe, {', '.join(self.priority)}; got {name}")
+            if not 0 < bound < np.inf:
+                raise ConfigError(f"a scale is the largest value that counts, above 0; got {bound} for {name}")
+
+    def bounds(self, priority: Sequence[str]) -> tuple[float, ...]:
+        """The bounds of these criteria, in their order: their scales, and 1 for degrees."""
+        scales = dict(self.scales)
+        return tuple(scales.get(name, 1.0) for name in priority)
 
     @property
     def weighting(self) -> Weighting:
@@ -208,17 +231,20 @@ def prioritized(
     score: Score = PRIORITIZED,
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
+    scales: Mapping[str, float] | None = None,
 ) -> Recipe:
     """Criteria in the order of their priority, prioritized scoring unless another score is given [PMCFL].
 
     With `normalise="sum"` (the paper) a priority hardly moves weights among many clients; "max" makes it count.
-    Criteria are values, or their names as configurations take them.
+    With "scale" each value is divided by its bound in `scales`, {"DS": 500}, and clipped to 1. Criteria are values, or
+    their names as configurations take them.
 
     >>> from fedmerit import DS, LD
     >>> prioritized(LD, DS, normalise="max") == prioritized("LD", "DS", normalise="max")
     True
     """
-    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero)
+    pairs = tuple((scales or {}).items())
+    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero, scales=pairs)
 
 
 def device_aware(
