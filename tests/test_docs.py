@@ -18,6 +18,7 @@ from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     GroupsConfig,
+    PrivacyConfig,
     RewardConfig,
     RunConfig,
     ScheduleConfig,
@@ -174,7 +175,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
     sections |= {"task.attack": AttackConfig, "recipe.search": SearchConfig, "recipe.server": ServerConfig}
-    sections |= {"recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
+    sections |= {"privacy": PrivacyConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))
         assert chapters.pop(title) == keys_of(name, section)

@@ -13,6 +13,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
+from fedmerit.core.privacy import private_aggregate
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState, Weighting, distinct
 from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
@@ -88,10 +89,14 @@ def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
+    if recipe.privacy is not None:  # a score of 0 adds nothing to the sum, also where all have one
+        fallback = np.zeros(len(samples))
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
     scales = recipe.bounds(weighting.priority) if weighting.normalise == "scale" else None
     earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback, scales)
+    if recipe.privacy is not None:  # there the cap is in the fixed denominator, and moves no weight to others
+        return earned
     return apply_caps(earned, recipe.cap, recipe.cap_group, cohort.facts)
 
 
@@ -143,12 +148,23 @@ def aggregate(
     state: SearchState,
     judges: Judges,
     random: np.random.Generator,
+    *,
+    clients: int = 0,
+    seed: int = 0,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
-    Nothing is retrained: a search compares what the same updates give under other weights.
+    Nothing is retrained: a search compares what the same updates give under other weights. With privacy the aggregate
+    is the noisy sum of `core.privacy`, of so many `clients` in all, also where nobody came.
     """
     search, updates = recipe.search, cohort.updates
+    if recipe.privacy is not None:
+        candidate = candidates[0] if candidates else None
+        noisy = private_aggregate(
+            recipe, cohort, candidate.weights if candidate else None, len(model), clients, seed
+        ).astype(np.float32)
+        stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
+        return Aggregation(candidate, stepped, state, parts=remembered)
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 

@@ -28,6 +28,7 @@ from fedmerit.core.criteria import (
 )
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall
+from fedmerit.core.privacy import Privacy
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
@@ -45,7 +46,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation),
+            *(Claims, Consistency, Reputation, Privacy),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),

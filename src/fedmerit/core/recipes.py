@@ -27,6 +27,7 @@ from fedmerit.core.criteria import (
 from fedmerit.core.facts import SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
+from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
@@ -70,6 +71,7 @@ class Recipe:
     cap_group   the share of the weight that all clients of one site may hold together; None: no cap
     claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
     scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
+    privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -92,6 +94,7 @@ class Recipe:
     cap_group: float | None = None
     claims: Claims | None = None
     scales: tuple[tuple[str, float], ...] = ()
+    privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -103,6 +106,8 @@ class Recipe:
         self._check_personal()
         self._check_scales()
         check_caps(self.cap, self.cap_group)
+        if self.privacy is not None:
+            check_private(self)
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:

@@ -21,6 +21,7 @@ from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
+from fedmerit.core.privacy import privacy_notes
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import generator
@@ -43,7 +44,8 @@ def play(
 ) -> tuple[State, Record]:
     """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates."""
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
-    chosen = selection(index, len(server.names), seed)
+    drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
+    chosen = selection(index, len(server.names), drawn_from)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     downloads = {
@@ -122,7 +124,20 @@ def settle(
     candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random, moved)
     clock.lap("weigh")
 
-    aggregation = aggregate(recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random)
+    aggregation = aggregate(
+        recipe,
+        cohort,
+        groups,
+        candidates,
+        state.model,
+        state.parts,
+        state.search,
+        judges,
+        random,
+        clients=clients,
+        seed=seed,
+    )
+    notes += privacy_notes(recipe.privacy, cohort)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
     model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)
     clock.lap("aggregate")

@@ -30,6 +30,8 @@ NoteKind: TypeAlias = Literal[
     "claim-changed",
     "inconsistent",
     "scaled",
+    "clipped",
+    "privacy-void",
 ]
 
 

@@ -75,6 +75,11 @@ class Merit(FedAvg):
     ) -> None:
         if recipe.personal:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
+        if recipe.privacy is not None:
+            raise ConfigError(
+                "Flower draws a fixed number of nodes, which the account of [privacy] is not for; use the whole "
+                "federation, where each client takes part by a chance of its own: see `fedmerit flower`"
+            )
         if recipe.validated and look is None:
             raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]

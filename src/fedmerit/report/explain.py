@@ -47,6 +47,7 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
     return {
         "round": number,
         "priority": wanted["priority"],
+        "epsilon": wanted["epsilon"],
         "search": {
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],

@@ -45,6 +45,7 @@ def round_rows(record: Record) -> list[Row]:
             "p10": p10,
             "p50": p50,
             "p90": p90,
+            "epsilon": record.epsilon,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "seconds": json.dumps(dict(record.seconds)),
@@ -150,7 +151,8 @@ def event_rows(record: Record) -> list[Row]:
     events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]
     events += [(note.client, note.kind, note.text) for note in record.notes]
     if record.weights is None:
-        events.append((None, "nobody", "no client could be weighed; the model was kept"))
+        after = "the model was kept" if record.epsilon is None else "only noise was added"
+        events.append((None, "nobody", f"no client could be weighed; {after}"))
     else:
         events += [(note.client, note.kind, note.text) for note in record.weights.notes]
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
