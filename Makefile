@@ -58,4 +58,4 @@ bench: setup  ## speed and memory against peers (hours); writes docs/results/ben
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo tools/eslint/node_modules
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo tools/eslint/node_modules tools/axe/node_modules

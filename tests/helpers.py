@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fedmerit import Federation, Samples, Split, Task
+from fedmerit import Federation, Run, Samples, Split, Task, resume, run_config
 from fedmerit.core.fleet import Server
+from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation, Replies
 from fedmerit.core.updates import Updates
+from fedmerit.errors import RunStopped
 
 
 class Answer(NamedTuple):
@@ -153,3 +155,15 @@ class CannedFleet:
     ) -> Sequence[Evaluation]:
         one = np.ones(len(self.judges()), dtype=np.int64)
         return [Evaluation(one, one, one * np.square(model).sum() if losses else None) for model in models]
+
+
+def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:
+    """A run that was stopped after a round, and resumed."""
+
+    def stop(record: Record) -> None:
+        if record.index == after:
+            raise RunStopped("enough")
+
+    with pytest.raises(RunStopped):
+        run_config(config, folder, stop)
+    return resume(folder)

@@ -13,10 +13,12 @@ from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
+from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
+    ClipConfig,
     GroupsConfig,
     PrivacyConfig,
     RewardConfig,
@@ -90,7 +92,7 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def choice_row(section: type[StepConfig] | type[ClaimsConfig] | type[LrScheduleConfig]) -> str:
+def choice_row(section: type[StepConfig] | type[AggregateConfig] | type[ClaimsConfig] | type[LrScheduleConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
@@ -108,6 +110,11 @@ def test_every_schedule_is_documented_with_its_keys() -> None:
     held(
         table(chapter("docs/configuration.md", "Schedules")), [choice_row(section) for section in LR_SCHEDULES.values()]
     )
+
+
+def test_every_aggregator_is_documented_with_its_keys() -> None:
+    wanted = [choice_row(section) for section in AGGREGATES.values()]
+    held(table(chapter("docs/configuration.md", "Aggregators")), wanted)
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:
@@ -174,7 +181,12 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
-    sections |= {"task.attack": AttackConfig, "recipe.search": SearchConfig, "recipe.server": ServerConfig}
+    sections |= {
+        "task.attack": AttackConfig,
+        "recipe.search": SearchConfig,
+        "recipe.server": ServerConfig,
+        "recipe.clip": ClipConfig,
+    }
     sections |= {"privacy": PrivacyConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))

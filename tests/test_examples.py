@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from fedmerit import DS, LD, federate, load_task, prioritized, run_config
+from fedmerit.config.attack import KINDS
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config
+from fedmerit.study.attack_plan import load_attack_plan
 from fedmerit.study.plan import load_plan
 from fedmerit.tasks.registry import find_task
 
@@ -51,7 +53,7 @@ def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path)
     sys.modules.pop("own_task")
 
 
-CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if not path.stem.startswith("study")]
+CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if not path.stem.startswith(("study", "attack"))]
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
@@ -86,6 +88,12 @@ def test_a_data_scientists_way(
     source = (EXAMPLES / "hospitals.py").read_text(encoding="utf-8").partition('"""\n\n')[2]
     lines = [line for line in source.splitlines() if line.strip() and '"""' not in line]
     assert len(lines) <= 25
+
+
+def test_the_example_of_an_attack_grid_is_valid() -> None:
+    plan = load_attack_plan(EXAMPLES / "attack.toml")
+    assert len(plan.cells()) == 1 + 2 * len(KINDS)
+    assert [row.name for row in plan.rows][-1] == "fedval, top half"
 
 
 def test_the_example_of_a_tuned_study_tunes_every_row() -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import device_aware as device_aware
     from fedmerit.core.recipes import fedavg as fedavg
     from fedmerit.core.recipes import fedval as fedval
+    from fedmerit.core.recipes import guarded as guarded
     from fedmerit.core.recipes import m2f as m2f
     from fedmerit.core.recipes import prioritized as prioritized
     from fedmerit.core.recipes import qffl as qffl
@@ -90,6 +91,7 @@ _ROOMS = {
         "device_aware",
         "fedavg",
         "fedval",
+        "guarded",
         "m2f",
         "prioritized",
         "qffl",

@@ -26,9 +26,9 @@ from fedmerit.core.search import SearchState, Weighting
 from fedmerit.core.state import Record
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.weights import concat_groups, weigh
-from fedmerit.report.explain import terms_of
 from fedmerit.report.html import write_report
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.reasons import client_lines, reason_of
 from fedmerit.store.run_folder import LEDGER, environment, open_ledger
 
 PRIORITY = ("DS", "LD", "MW")
@@ -174,8 +174,8 @@ def explained(chromium: Any, folder: Path) -> Iterator[Opened]:
     opened.page.context.close()
 
 
-def shown_scores(opened: Opened, index: int) -> list[str]:
-    """What the page says of each client's score in a round."""
+def shown_scores(opened: Opened, index: int) -> list[tuple[str, str]]:
+    """What the page says of each client's score in a round, and why it has its weight."""
     pick = """async ([round, clients]) => {
         const choose = async (place, value) => {
             const select = document.getElementById(place);
@@ -188,26 +188,35 @@ def shown_scores(opened: Opened, index: int) -> list[str]:
         for (let client = 0; client < clients; client += 1) {
             await choose("explain-client", client);
             const says = document.getElementById("explain-says").innerText;
-            if (!says.startsWith(`c${client} got `) || !says.includes(` in round ${round}:`)) throw Error(says);
-            shown.push(document.querySelector("#explain-body .formula span").innerText);
+            if (!says.startsWith(`c${client} got `) || !says.includes(` in round ${round}`)) throw Error(says);
+            const told = [...document.querySelectorAll("#explain-body .told li")].map((line) => line.innerText);
+            shown.push([document.querySelector("#explain-body .formula span").innerText, [says, ...told].join("\\n")]);
         }
         return shown;
     }"""
-    return [text.removeprefix("score = ") for text in opened.page.evaluate(pick, [index, CLIENTS])]
+    return [(score.removeprefix("score = "), why) for score, why in opened.page.evaluate(pick, [index, CLIENTS])]
 
 
 def exact_terms(folder: Path, index: int) -> list[Terms | None]:
     with open_ledger(folder) as ledger:
         row, weights = ledger.rounds()[index - 1], ledger.weights(index)
     groups = [[client for client in weights if client.group == mine.group] for mine in weights]
-    return [terms_of(row, peers, peers.index(mine)) for mine, peers in zip(weights, groups, strict=True)]
+    reasons = [reason_of(row, peers, peers.index(mine)) for mine, peers in zip(weights, groups, strict=True)]
+    return [reason.terms if reason else None for reason in reasons]
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_page_explains_each_score_as_the_command_line_does(explained: Opened, folder: Path, name: str) -> None:
-    for shown, exact in zip(shown_scores(explained, ROUNDS[name]), exact_terms(folder, ROUNDS[name]), strict=True):
+    shown = shown_scores(explained, ROUNDS[name])
+    for (score, _), exact in zip(shown, exact_terms(folder, ROUNDS[name]), strict=True):
         assert exact is not None
-        same_text(shown, str(exact), abs=1.1e-4, rel=1e-4)  # the page has 4 to 6 digits
+        same_text(score, str(exact), abs=1.1e-4, rel=1e-4)  # the page has 4 to 6 digits
+    with open_ledger(folder) as ledger:
+        row = ledger.rounds()[ROUNDS[name] - 1]
+        reasons = [client_lines(ledger, row, client) for client in range(CLIENTS)]
+    for (_, why), lines in zip(shown, reasons, strict=True):
+        told = "\n".join(line for line in lines if not line.startswith("Score: "))  # the page has that as its own line
+        same_text(why, told, abs=0.011, rel=2e-4)
 
 
 @pytest.mark.parametrize("name", ["own", "other digits"])
@@ -215,5 +224,5 @@ def test_a_score_that_cannot_be_explained_is_a_number_alone(explained: Opened, f
     with open_ledger(folder) as ledger:
         exact = [client.score for client in ledger.weights(ROUNDS[name])]
     shown = shown_scores(explained, ROUNDS[name])
-    alone = [text for text, score in zip(shown, exact, strict=True) if score]  # 0 is 0 with any digits
+    alone = [text for (text, _), score in zip(shown, exact, strict=True) if score]  # 0 is 0 with any digits
     assert [float(text) for text in alone] == pytest.approx([score for score in exact if score], rel=1e-4)

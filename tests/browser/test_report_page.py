@@ -13,20 +13,19 @@ import pytest
 from browser_runs import CLIENTS, HOSTILE, ROUNDS, poison
 from opened_report import Opened
 
+from fedmerit import run_config
+from fedmerit.config.schema import make_config
+from fedmerit.core.criteria import about_criterion, spelt_out
+from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger
 
 Browse = Callable[..., Opened]
 PANELS = ("runs", "accuracy", "targets", "fairness", "weights", "explain")
 SPECIAL = ("search", "groups")
-LAST = ("rewards", "notes", "settings")
+LAST = ("rewards", "notes", "settings", "glossary")
 CHARTS = ("accuracy", "fairness", "final", "weights", "explain", "rewards")
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
-
-
-def weight_text(share: float) -> str:
-    """As the page writes weights."""
-    return f"{float(f'{share * 100:.4g}'):.4g}"
 
 
 def widths(opened: Opened) -> tuple[int, int]:
@@ -70,10 +69,12 @@ def test_a_click_on_a_client_explains_its_weight(opened: Opened, runs: Path) -> 
         earned, way = ledger.weights(2), ledger.rounds()[1]["priority"]
     mine = min(earned, key=lambda row: row.weight)
     opened.point("weights-plot", 2, mine.id)
-    says = f"client {mine.id} got {weight_text(mine.weight)}"
+    says = f"client {mine.id} got {percent(mine.weight)} of round 2, less than an equal share"
     opened.page.locator("#explain-says", has_text=says).wait_for()
-    assert f"of round 2: place {len(earned)} of {len(earned)}" in opened.text("explain-says")
-    assert opened.page.locator("#explain-body tbody th").all_inner_texts() == way
+    assert opened.text("reason-says") == opened.text("explain-says")
+    assert opened.page.locator("#explain-body tbody th abbr").all_inner_texts() == way
+    assert opened.page.locator("#explain-body tbody th small").first.inner_text() == spelt_out(way[0])
+    assert opened.page.locator("#explain-body tbody th abbr").first.get_attribute("title") == about_criterion(way[0])
     assert f"{mine.facts['samples']:.0f}" in opened.text("explain-body")
     absent = next(client for client in range(CLIENTS) if client not in {row.id for row in earned})
     opened.point("weights-plot", 2, absent)
@@ -219,3 +220,21 @@ def test_unfinished_runs_and_other_versions_are_told(browse: Browse, runs: Path,
     opened.choose("weights-run", "fresh")
     opened.page.locator("#weights-empty", has_text="fresh has no round yet").wait_for()
     assert "fresh has no round yet" in opened.text("explain-says")
+
+
+def test_what_the_cap_cut_is_told(browse: Browse, tmp_path: Path) -> None:
+    task = {"partition": "dirichlet", "alpha": 0.1, "clients": 5}
+    recipe = {"cap": 1.2, "claims": {"k": 1.0}}
+    config = make_config({"task": task, "recipe": recipe, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}})
+    run = run_config(config, tmp_path / "capped")
+    cut = max(run.explain(1), key=lambda client: client.earned - client.weight)
+    claim = next(event for event in run.events() if event.kind == "claim-cut")
+    run.ledger.close()
+    write_report([tmp_path / "capped"], tmp_path / "capped.html")
+    opened = browse(tmp_path / "capped.html")
+    opened.page.locator("#explain-all summary").click()
+    table = opened.page.locator("#explain-all table")
+    assert "uncapped" in table.inner_text().lower()
+    table.get_by_role("button", name=f"client {cut.id}", exact=True).click()
+    assert "cut by the cap to 24" in opened.text("explain-body")
+    assert claim.text in opened.text("explain-body")

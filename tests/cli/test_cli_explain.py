@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from helpers import CommandLine, contents, one_line
+from rich.console import Console
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
@@ -62,7 +64,8 @@ def test_one_client(cli: CommandLine, folder: Path):
     text = cli("explain", folder, "--round", "1", "--client", str(wanted["id"])).out
     assert f"{wanted['weight']:.2%} of round 1" in text
     assert "of 3" in text
-    assert "an equal share would be 33.33%" in text.replace("\n", " ")
+    assert "an equal share (33.33%)" in text.replace("\n", " ")
+    assert " ".join(wanted["reason"]["text"].split()) in " ".join(text.split())
 
 
 def test_a_client_that_was_not_drawn(cli: CommandLine, folder: Path):
@@ -96,10 +99,23 @@ def test_what_is_not_in_the_run_is_a_mistake(cli: CommandLine, folder: Path, opt
     assert message in one_line(cli("explain", folder, *options))
 
 
+def test_the_last_round_is_explained_where_none_is_named(cli: CommandLine, folder: Path):
+    last = Run.load(folder).ledger.last_round()
+    assert cli("explain", folder).out == cli("explain", folder, "--round", str(last)).out
+    assert cli("explain", folder, "--json").json["round"] == last
+
+
+def test_a_page_of_fairness_fits_a_narrow_screen(cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("fedmerit.cli.runs.out_console", Console(width=80, highlight=False))
+    out = cli("fairness", folder).out
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("command", [["explain", "--round", "1"], ["show"]])
 def test_a_folder_that_is_no_run_is_a_mistake(cli: CommandLine, tmp_path: Path, command: list[str]):
-    assert "no run in" in one_line(cli(command[0], tmp_path, *command[1:]))
-    assert "no run in" in one_line(cli(command[0], tmp_path / "none", *command[1:]))
+    assert re.search("no run (and no study )?in", one_line(cli(command[0], tmp_path, *command[1:])))
+    assert re.search("no run (and no study )?in", one_line(cli(command[0], tmp_path / "none", *command[1:])))
     (tmp_path / "ledger.db").write_text("nothing of the kind" * 100)
     assert "is not a ledger" in one_line(cli(command[0], tmp_path, *command[1:]))
 

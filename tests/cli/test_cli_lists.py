@@ -20,7 +20,7 @@ LISTS = {
     "tasks": ("task", {*TASKS, "table:FILE"}),
     "recipes": ("recipe", set(RECIPES)),
     "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE", "reputation:CRITERION"}),
-    "objectives": ("objective", {*OVERALL, *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
+    "objectives": ("objective", {*OVERALL, "recall:CLASS", *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),
 }
 

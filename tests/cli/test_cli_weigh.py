@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,24 +24,29 @@ def test_json_has_clients_scores_and_weights(cli: CommandLine, table: Path):
     assert (answer.code, answer.err) == (0, "")
     assert answer.json == {
         "clients": ["North [1]", "South"],
-        "scores": pytest.approx([0.25, 0.75]),
+        "scores": pytest.approx([1 / 3, 1]),
         "weights": pytest.approx([0.25, 0.75]),
+        "reasons": answer.json["reasons"],
     }
+    assert answer.json["reasons"]["South"].startswith(
+        "South got 75.00% of the round, more than an equal share (50.00%)"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "weights"),
     [
-        (["--priority", "DS,CB"], [1 / 4 * (1 + 1 / 3), 3 / 4 * (1 + 2 / 3)]),
-        (["--priority", "CB,DS"], [1 / 3 * (1 + 1 / 4), 2 / 3 * (1 + 3 / 4)]),
-        (["--priority", "DS,CB", "--normalise", "max"], [1 / 3 * (1 + 1 / 2), 2]),
+        (["--priority", "DS,CB", "--normalise", "sum"], [1 / 4 * (1 + 1 / 3), 3 / 4 * (1 + 2 / 3)]),
+        (["--priority", "CB,DS", "--normalise", "sum"], [1 / 3 * (1 + 1 / 4), 2 / 3 * (1 + 3 / 4)]),
+        (["--priority", "DS,CB"], [1 / 3 * (1 + 1 / 2), 2]),
+        (["--priority", "DS,CB", "--lower-is-better", "CB"], [1 / 3 * 2, 1 + 1 / 2]),
         (["--priority", "CB", "--normalise", "none"], [0.5, 1]),
         (["--priority", "DS,CB", "--score", "product"], [1 / 4 * 1 / 3, 3 / 4 * 2 / 3]),
         (
-            ["--priority", "DS,CB", "--score", '{name="weighted-mean", weights=[0.9, 0.1]}'],
+            ["--priority", "DS,CB", "--score", '{name="weighted-mean", weights=[0.9, 0.1]}', "--normalise", "sum"],
             [0.9 / 4 + 0.1 / 3, 0.9 * 3 / 4 + 0.1 * 2 / 3],
         ),
-        (["--priority", "DS,CB", "--score", '{name="owa", weights=[0, 1]}'], [1 / 4, 2 / 3]),
+        (["--priority", "DS,CB", "--score", '{name="owa", weights=[0, 1]}', "--normalise", "sum"], [1 / 4, 2 / 3]),
     ],
 )
 def test_options_decide(cli: CommandLine, table: Path, options: list[str], weights: list[float]):
@@ -52,6 +59,46 @@ def test_a_table_for_people(cli: CommandLine, table: Path):
     assert answer.code == 0
     for text in ("North [1]", "South", "25.00%", "75.00%", "DS", "max"):
         assert text in answer.out
+
+
+def test_reasons_are_told_of_few_clients_and_of_one_in_full(cli: CommandLine, table: Path):
+    words = " ".join(cli("weigh", table, "--priority", "CB,DS").out.split())
+    assert "South got" in words
+    assert "because its class balance, 1, which counts first, is the highest of 2" in words
+    full = " ".join(cli("weigh", table, "--priority", "CB,DS", "--client", "South").out.split())
+    assert "Score: 1.0000 + 1.0000 * 1.0000 = 2; weight = 2 /" in full
+    assert "80.00% with dataset size first" in full
+    assert "no client 'Sout' (did you mean 'South'?)" in one_line(
+        cli("weigh", table, "--priority", "CB", "--client", "Sout")
+    )
+
+
+def test_a_table_comes_from_stdin_too(cli: CommandLine, table: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = cli("weigh", table, "--priority", "DS", "--json").json
+    text = TABLE.replace(",", ";").replace("0.5", "50 %").replace(";1\n", ";100%\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert cli("weigh", "-", "--priority", "DS", "--json").json == expected
+
+
+def test_many_clients_are_weighed_and_the_heaviest_shown(cli: CommandLine, tmp_path: Path):
+    table = tmp_path / "many.csv"
+    table.write_text("client,DS\n" + "".join(f"h{i},{i + 1}\n" for i in range(20_000)))
+    answer = cli("weigh", table, "--priority", "DS", "--client", "h0")
+    assert answer.code == 0
+    assert "50 heaviest of 20,000" in " ".join(answer.out.split())
+    assert "h0 got 5e-07% of the round" in " ".join(answer.out.split())
+    found = cli("weigh", table, "--priority", "DS", "--json").json
+    assert (len(found["weights"]), found["reasons"]) == (20_000, {})
+
+
+def test_a_page_has_the_table_and_the_reasons(cli: CommandLine, table: Path, tmp_path: Path):
+    page = tmp_path / "weights.html"
+    assert cli("weigh", table, "--priority", "CB,DS", "--html", page).code == 0
+    text = page.read_text()
+    for part in ("North [1]", "CB: class balance", "South got", "<h2>Why</h2>", 'lang="en"'):
+        assert part in text
+    assert "--force" in one_line(cli("weigh", table, "--priority", "CB", "--html", page))
+    assert cli("weigh", table, "--priority", "CB", "--html", page, "--force").code == 0
 
 
 def test_notes_go_to_stderr(cli: CommandLine, tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedmerit import UserError
@@ -26,27 +27,36 @@ def table(folder: Path, content: str | bytes) -> Path:
         'DS,ID,CB\n10,"a",0.5\n30,"b",1\n',
         "DS,CB,Name\n10,0.5,a\n30,1,b\n",
         "hospital,DS,CB\na,10,0.5\nb,30,1\n",
+        "client;DS;CB\na;10;0,5\nb;30;1\n",
+        "sep=;\nclient;DS;CB\na;10;0,5\nb;30;1,0\n",
+        "client\tDS\tCB\na\t10\t0,5\nb\t30\t1\n",
+        "client,DS,CB\na,10,50%\nb,30,100 %\n",
+        "client;DS;CB\na;10;50,0 %\nb;30;100 %\n",
+        'client,DS,CB\na,10,"0,5"\nb,30,1\n',
+        "client,DS,CB\na,10,0.5\nb,30,1\n".encode("utf-16"),
     ],
-    ids=["plain", "windows", "spaces", "byte order mark", "id inside", "name last", "first column"],
+    ids=[
+        *("plain", "windows", "spaces", "byte order mark", "id inside", "name last", "first column"),
+        *("semicolons", "spreadsheet's hint", "tabs", "percent", "percent, commas", "quoted comma", "utf-16"),
+    ],
 )
 def test_clients_and_criteria_are_found(tmp_path: Path, content: str | bytes):
     read = read_criteria(table(tmp_path, content))
     assert read.clients == ("a", "b")
     assert read.names == ("DS", "CB")
-    assert read.raw.tolist() == [[10, 0.5], [30, 1]]
     assert read.columns(["CB", "DS"]).tolist() == [[0.5, 10], [1, 30]]
 
 
-@pytest.mark.parametrize("cell", ["nan", "NaN", "inf", "-1", "-0.001", "many", "", "1,5", "0x10"])
+@pytest.mark.parametrize("cell", ["nan", "NaN", "inf", "-1", "-0.001", "many", "", "1,5,0", "1.000,5", "5 %", "0x10"])
 def test_a_value_that_is_none_is_named_with_its_place(tmp_path: Path, cell: str):
-    with pytest.raises(UserError, match=r"clients\.csv, line 3, column CB: values are finite numbers >= 0; got"):
-        read_criteria(table(tmp_path, f'client,DS,CB\na,1,1\nb,1,"{cell}"\n'))
+    with pytest.raises(UserError, match=r"clients\.csv, line 3, column CB: .*; got"):
+        read_criteria(table(tmp_path, f'client,DS,CB\na,1,1\nb,1,"{cell}"\n')).columns(["CB"])
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", r"needs a header line and at least one client; it has 0 line\(s\)"),
+        ("", r"needs a header line and at least one line below it; it has 0 line\(s\)"),
         ("\n  \n", r"it has 0 line\(s\)"),
         ("client,DS\n", r"it has 1 line\(s\)"),
         ("client,DS\na,1\nb\n", "line 3: 1 cells for 2 columns"),
@@ -62,6 +72,31 @@ def test_a_value_that_is_none_is_named_with_its_place(tmp_path: Path, cell: str)
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes, message: str):
     with pytest.raises(UserError, match=message):
         read_criteria(table(tmp_path, content))
+
+
+def test_a_spreadsheet_is_told_what_to_do(tmp_path: Path):
+    with pytest.raises(UserError, match=r"is a spreadsheet \(xlsx, ods\), not text; save it as CSV"):
+        read_criteria(table(tmp_path, b"PK\x03\x04rest"))
+
+
+def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path: Path):
+    read = read_criteria(table(tmp_path, "client,city,DS\na,Kiel,10\nb,Ulm,30\n"))
+    assert read.columns(["DS"]).tolist() == [[10], [30]]
+
+
+def test_less_can_be_better(tmp_path: Path):
+    read = read_criteria(table(tmp_path, "client,error,DS\na,10 %,1\nb,40 %,2\nc,20 %,3\n"))
+    assert read.columns(["error", "DS"], ["error"]) == pytest.approx(np.array([[0.4, 1], [0.1, 2], [0.3, 3]]))
+    with pytest.raises(UserError, match="error is not in the priority DS"):
+        read.columns(["DS"], ["error"])
+    with pytest.raises(UserError, match="no column 'errors'"):
+        read.columns(["DS"], ["errors"])
+
+
+def test_a_hundred_thousand_clients_are_read_once_each(tmp_path: Path):
+    lines = "".join(f"hospital {i};{i},5\n" for i in range(100_000))
+    read = read_criteria(table(tmp_path, "client;DS\n" + lines))
+    assert read.columns(["DS"]).sum() == pytest.approx(100_000 * 99_999 / 2 + 50_000)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path):

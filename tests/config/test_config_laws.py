@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from fedmerit.config.aggregators import AGGREGATES
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import Config, dump_config, make_config
 from fedmerit.config.scores import SCORES
@@ -36,6 +37,7 @@ SCORE = st.sampled_from(sorted(SCORES)).flatmap(
 )
 PRIORITY = st.lists(st.sampled_from(["DS", "LD", "CB", "validated:accuracy"]), unique=True)
 WEIGHTING = st.fixed_dictionaries({}, optional={"priority": PRIORITY, "score": SCORE, "normalise": st.just("max")})
+CUTTING = ("trimmed-mean", "multi-krum")
 RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "cap": st.floats(1, 9),
     "cap_group": SHARE,
@@ -49,7 +51,10 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "score": SCORE,
     "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
     "strength": st.floats(0, 9),
-    "server": st.fixed_dictionaries({}, optional={"rho": st.sampled_from([0.5, 1.0, "1/K"]), "gate": SHARE}),
+    "share": st.just(0.4),
+    "server": st.fixed_dictionaries(
+        {}, optional={"rho": st.sampled_from([0.5, "1/K"]), "gate": SHARE, "marginal": st.booleans()}
+    ),
     "search": st.fixed_dictionaries(
         {}, optional={"judges": st.integers(2, 9), "among": st.lists(WEIGHTING, max_size=2)}
     ),
@@ -63,6 +68,13 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
             },
         )
     ),
+    "aggregate": st.sampled_from(sorted(AGGREGATES)).flatmap(
+        lambda name: st.fixed_dictionaries(
+            {"name": st.just(name)},
+            optional={} if name == "mean" else {"mix": st.just("nnm"), "share": SHARE.map(lambda share: share / 2)},
+        ).filter(lambda table: table["name"] in CUTTING or "share" not in table or "mix" in table)
+    ),
+    "clip": st.fixed_dictionaries({}, optional={"norm": st.sampled_from(["median", 0.5, 3.0])}),
     "groups": st.fixed_dictionaries({}, optional={"cut": st.just("quantile"), "at": SHARE}),
     "reward": st.fixed_dictionaries({}, optional={"kind": st.sampled_from(["top", "whole"]), "sigma": SHARE}),
 }

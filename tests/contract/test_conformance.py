@@ -24,16 +24,20 @@ from fedmerit import (
     device_aware,
     fedavg,
     fedval,
+    guarded,
     m2f,
     prioritized,
 )
+from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.reputation import Reputation
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
@@ -49,6 +53,14 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
     "momentum": lambda: replace(prioritized(DS, LD, MW, normalise="max"), step=Momentum(0.5)),
     "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), step=Adam()),
+    "median and clip": lambda: replace(
+        prioritized(DS, LD, MW, normalise="max"), aggregate=CoordinateMedian(), clip=Clip()
+    ),
+    "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
+    "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
+    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    "guarded": guarded,
+    "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "adaptive": lambda: adaptive(LD, DS),
     "orders and steps": lambda: device_aware(

@@ -66,7 +66,7 @@ def test_gains_over_rows_and_the_median_of_clients():
     sizes, right = np.array([10, 10, 80, 0]), np.zeros(4, np.int64)
     before = Evaluation(right, sizes, np.array([10.0, 10.0, 80.0, 0.0]))
     after = Evaluation(right, sizes, np.array([5.0, 5.0, 160.0, 0.0]))
-    assert BoldestFirst().gain(before, after) == pytest.approx(-0.7)
+    assert BoldestFirst().gain(before, after) == pytest.approx(0.5 / 3 - 2 / 3), "two equal shares of three at most"
     assert BoldestFirst(count="median").gain(before, after) == pytest.approx(0.5)
     nobody = Evaluation(right, np.zeros(4, np.int64), np.zeros(4))
     assert math.isnan(BoldestFirst().gain(before, nobody))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, CommandLine, small_task
+from helpers import CannedFleet, CommandLine, small_task, stopped_and_resumed
 
 from fedmerit import (
     CB,
@@ -27,7 +27,6 @@ from fedmerit import (
     m2f,
     prioritized,
     qffl,
-    resume,
     run_config,
 )
 from fedmerit.config.recipes import RECIPES, make_recipe
@@ -212,21 +211,12 @@ def test_a_key_that_as_told_does_not_take_is_refused():
         load_config(None, ["recipe.claims={name='as-told', k=3}"])
 
 
-def test_a_resumed_run_remembers_first_and_recent_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_resumed_run_remembers_first_and_recent_claims(tmp_path: Path):
     recipe = replace(qffl(q=2), cap=2.0, claims=Claims(k=1.5))
     changes = ["task.partition=dirichlet", "task.alpha=0.1", "task.clients=5", "run.workers=1", "run.fraction=0.6"]
     changes += ["recipe.name=qffl", "recipe.strength=2.0", "recipe.cap=2.0", "recipe.claims={k=1.5}", "train.lr=0.5"]
     config = load_config(None, [*changes, "run.rounds=4"])
-    whole = run_config(config, tmp_path / "whole")
-    from fedmerit.errors import RunStopped
-
-    def stop(record: Any) -> None:
-        if record.index == 2:
-            raise RunStopped("enough")
-
-    with pytest.raises(RunStopped):
-        run_config(config, tmp_path / "part", stop)
-    again = resume(tmp_path / "part")
+    whole, again = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "part")
     assert again.model.tobytes() == whole.model.tobytes()
     names = recipe.remembered_facts
     assert set(names) == {"samples", "loss"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss, recall_score, roc_auc_score
 
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Predictions, find_objective
 from fedmerit.errors import ConfigError, DataError, UserError
@@ -53,6 +53,33 @@ def test_group_metrics_are_fairlearns(seed: int, attribute: str):
     each(f"odds:{attribute}", told, mean_odds)
     each(f"worst_group:{attribute}", told, lambda y, p: fair.MetricFrame(
         metrics=accuracy_score, y_true=y, y_pred=p, sensitive_features=groups).group_min())  # fmt: skip
+
+
+@many
+@given(seed=st.integers(0, 10**6), classes=st.integers(2, 5))
+def test_metrics_of_classes_are_scikit_learns(seed: int, classes: int):
+    told = answers(seed, rows=80, classes=classes)
+    occurring = np.unique(told.y)
+    each("f1", told, lambda y, p: f1_score(y, p, labels=occurring, average="macro", zero_division=0))
+    each("recall:1", told, lambda y, p: recall_score(y, p, labels=[1], average="macro"))
+    assert told.probabilities is not None
+    areas = [
+        np.mean([roc_auc_score(told.y == label, chances[:, label]) for label in occurring])
+        for chances in told.probabilities
+    ]
+    assert find_objective("auc")(told) == pytest.approx(areas, abs=1e-6)
+
+
+def test_metrics_of_classes_say_what_they_cannot_tell():
+    one = Predictions(np.zeros(3, np.int64), 2, {}, np.zeros((1, 3), np.int64), np.full((1, 3, 2), 0.5, np.float32))
+    assert np.isnan(find_objective("auc")(one)).all()
+    assert np.isnan(find_objective("recall:1")(one)).all()
+    with pytest.raises(DataError, match="recall:2 needs a class below 2"):
+        find_objective("recall:2")(one)
+    with pytest.raises(UserError, match="recall:CLASS"):
+        find_objective("recall:sex")
+    with pytest.raises(DataError, match="auc needs probabilities"):
+        find_objective("auc")(Predictions(one.y, 2, {}, one.predicted))
 
 
 def _exact(chances: np.ndarray) -> np.ndarray:

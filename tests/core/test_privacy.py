@@ -15,7 +15,9 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit import adaptive, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.config.account import epsilon_after
+from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
 from fedmerit.core.objectives import find_objective
@@ -188,6 +190,8 @@ def test_the_attack_catches_weights_that_are_shares_of_a_sum() -> None:
         (lambda: replace(SCALED, claims=Claims()), "leave recipe.claims out"),
         (lambda: replace(SCALED, cap_group=0.5), "leave cap_group out"),
         (lambda: replace(SCALED, step=Extrapolated()), "lengths of the updates themselves"),
+        (lambda: replace(SCALED, aggregate=CoordinateMedian()), "the account is of a sum"),
+        (lambda: replace(SCALED, clip=Clip()), "privacy.clip alone is in the account"),
         (lambda: replace(SCALED, initial=0.1), "initial phase averages models without noise"),
     ],
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import stopped_and_resumed
 
-from fedmerit import CB, DS, Validated, load_config, prioritized, resume, run_config
+from fedmerit import CB, DS, Validated, load_config, prioritized, run_config
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import find_criterion
 from fedmerit.core.objectives import find_objective
@@ -18,7 +19,7 @@ from fedmerit.core.state import remember
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 from fedmerit.core.validation import observe
-from fedmerit.errors import ConfigError, RunStopped, UnknownName
+from fedmerit.errors import ConfigError, UnknownName
 
 
 def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
@@ -71,15 +72,7 @@ def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path:
     changes = ["task.partition=dirichlet", "task.clients=6", "run.workers=1", "run.fraction=0.5", "run.rounds=4"]
     changes += ["recipe.name=prioritized", "recipe.priority=reputation:MW,reputation:validated:accuracy,DS"]
     config = load_config(None, [*changes, "task.server=50", "recipe.server.gate=0.1", "recipe.normalise=max"])
-    whole = run_config(config, tmp_path / "whole")
-
-    def stop(record: Any) -> None:
-        if record.index == 2:
-            raise RunStopped("enough")
-
-    with pytest.raises(RunStopped):
-        run_config(config, tmp_path / "part", stop)
-    again = resume(tmp_path / "part")
+    whole, again = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "part")
     assert again.model.tobytes() == whole.model.tobytes()
     assert [c.facts for c in again.explain(4)] == [c.facts for c in whole.explain(4)]
     assert {"reputation:MW", "reputation:validated:accuracy"} <= set(again.explain(4)[0].facts)

@@ -13,6 +13,7 @@ from fedmerit.config.sections import validate
 from fedmerit.core.criteria import CB, DS, LD
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.recipes import Recipe, prioritized
+from fedmerit.core.scales import bounds_of
 from fedmerit.core.scores import Prioritized
 from fedmerit.core.weights import weigh
 from fedmerit.errors import ConfigError, TableError
@@ -43,7 +44,8 @@ def test_nothing_that_another_client_sends_changes_a_score(mine: np.ndarray, oth
 
 
 def test_degrees_need_no_scale_and_others_do() -> None:
-    assert Recipe((CB, DS), normalise="scale", scales=(("DS", 500.0),)).bounds(("DS", "CB")) == (500.0, 1.0)
+    recipe = Recipe((CB, DS), normalise="scale", scales=(("DS", 500.0),))
+    assert bounds_of(recipe.scales, ("DS", "CB")) == (500.0, 1.0)
     with pytest.raises(ConfigError, match=r"LD has none; set recipe.scales = \{LD = 500\}"):
         Recipe((DS, LD), normalise="scale", scales=(("DS", 500.0),))
 

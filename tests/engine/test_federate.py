@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import small_task
 
-from fedmerit import DS, LD, Run, device_aware, fedavg, federate, m2f, prioritized
+from fedmerit import DS, LD, Run, device_aware, fedavg, federate, m2f, prioritized, resume
 from fedmerit.engine.run import default_fraction
 from fedmerit.errors import FolderError, NoteWarning, UnknownName
 from fedmerit.report.html import write_report
@@ -68,3 +68,9 @@ def test_each_kind_of_note_warns_once_and_points_at_the_caller() -> None:
         "round 1: criterion DS does not separate the clients of the round (spread 0.00%)"
     ]
     assert notes[0].filename == __file__
+
+
+def test_a_run_of_a_task_made_in_python_is_not_resumed(tmp_path: Path) -> None:
+    federate(small_task(), fedavg(), rounds=1, out=tmp_path / "run")
+    with pytest.raises(FolderError, match="made in Python"):
+        resume(tmp_path / "run")

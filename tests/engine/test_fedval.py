@@ -153,6 +153,32 @@ def test_a_gate_shuts_out_models_that_are_no_good():
     assert [one.weight for one in run.explain(1)] == pytest.approx([1 / CLIENTS] * CLIENTS)
 
 
+def test_what_a_gate_shuts_out_is_kept_as_it_was_measured():
+    open_ = federate(task(), fedval("accuracy", "parity:sex"), rounds=1, fraction=1.0).explain(1)
+    middle = float(np.median([one.facts["validated:accuracy"] for one in open_]))
+    gated = [Validated(Gated(find_objective(name), middle)) for name in ("accuracy", "parity:sex")]
+    shut = federate(task(), replace(fedval("accuracy", "parity:sex"), criteria=tuple(gated)), rounds=1, fraction=1.0)
+    assert [one.facts for one in shut.explain(1)] == [one.facts for one in open_]
+    for one in shut.explain(1):
+        passed = one.facts["validated:accuracy"] >= middle
+        assert one.criteria == {name: one.facts[name] * passed for name in one.criteria}
+    assert {one.weight > 0 for one in shut.explain(1)} == {True, False}
+    out = next(one for one in shut.explain(1) if not one.weight)
+    told = shut.why(client=out.id)
+    assert f"counts 0 instead of {out.facts['validated:parity:sex']:.5g}, since its accuracy at the server" in told
+    assert f"is below the gate of {middle:g}" in told
+    assert "without the gate" in told
+
+
+def test_a_gate_brings_the_accuracy_that_it_asks_for():
+    parity = Validated(Gated(find_objective("parity:sex"), 1.0))
+    assert parity.required_facts == ("validated:parity:sex", "validated:accuracy")
+    one = federate(task(), Recipe((parity, DS), normalise="max"), rounds=1, fraction=1.0).explain(1)[0]
+    assert 0 < one.facts["validated:accuracy"] < 1
+    assert one.facts["validated:parity:sex"] > 0
+    assert one.criteria["validated:parity:sex"] == 0
+
+
 def test_an_objective_that_nobody_can_tell_is_left_out_and_said():
     made = task()
     server = made.federation.server

@@ -305,7 +305,7 @@ def test_from_the_command_line(cli: CommandLine, config: Path, tmp_path: Path):
     assert "group 1 of 2" in text
     assert "entries" in text
     client = cli("explain", out, "--round", "2", "--client", str(round["clients"][0]["id"])).out
-    assert "of group 1 in round 2" in client
+    assert "of group 1 of 2 in round 2" in client
     assert "reward:" in client
     assert "groups:" in cli("show", out).out
     assert cli("show", out, "--json").json["groups"]["rewards"] > 0

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import small_task
-from safetensors.numpy import load_file
 
 from fedmerit import CB, DS, Run, Task, UserError, fedavg, federate, load_task, prioritized, run_config
 from fedmerit.config.schema import Config, make_config
+from fedmerit.store.model_files import read_model
 
 
 def digits_config(**run: int) -> Config:
@@ -73,11 +73,20 @@ def test_a_run_is_found_again_in_its_folder(tmp_path: Path):
 
 def test_the_best_model_is_kept_beside_the_last(tmp_path: Path):
     run = run_config(digits_config(rounds=4), tmp_path / "run")
-    best = load_file(tmp_path / "run" / "best.safetensors")["model"]
+    found = read_model(tmp_path / "run" / "best.safetensors")
+    assert found is not None
+    best = found[0]
     accuracies = [row["accuracy"] for row in run.ledger.rounds()]
     task = load_task("digits", partition="dirichlet", alpha=0.3, clients=6)
     test = task.federation.test
     assert (task.learner.predict(best, test.x) == test.y).mean() == pytest.approx(max(accuracies))
+
+
+def test_a_notebook_shows_the_run_and_its_reasons(digits: Task):
+    run = federate(digits, fedavg(), rounds=1, fraction=1.0)
+    page = run._repr_html_()
+    assert "&lt;Run: 1 rounds, 6 clients" in page
+    assert page.count("<li>client") == 6
 
 
 def test_a_folder_that_exists_is_refused(tmp_path: Path):

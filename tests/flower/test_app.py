@@ -155,3 +155,22 @@ def test_a_process_that_is_started_again_is_waited_for_anew(tmp_path: Path):
             made.wait_for("python", "ready", 30)
     finally:
         made.end()
+
+
+def test_a_table_is_found_from_any_folder_and_gives_the_same_run(
+    cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines = [f"{'north' if row % 3 else 'south'},{row % 7},{row % 2}" for row in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,v,ill", *lines]))
+    text = (
+        '[task]\ndata = "table:t.csv"\nclient = "site"\nlabel = "ill"\n[run]\nrounds = 2\nfraction = 1.0\nworkers = 1'
+    )
+    (tmp_path / "table.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    context = start(cli, tmp_path / "table.toml", tmp_path)
+    local = run_config(load_config(tmp_path / "table.toml"), tmp_path / "local")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    main(InProcessGrid(client, 2, context.run_config), context)
+    assert np.allclose(Run.load(tmp_path / "run").model, local.model, atol=1e-6)
+    assert "data" in {event.kind for event in Run.load(tmp_path / "run").events()}

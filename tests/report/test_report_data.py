@@ -86,7 +86,7 @@ def test_what_follows_from_another_column_is_not_repeated() -> None:
     rows = [
         ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
     ]
-    row = {"round": 1, "priority": ["DS"], "groups": 1, "cut": None, "score": '{"is": "Product"}'}
+    row = {"round": 1, "priority": ["DS"], "groups": 1, "cut": None, "score": '{"is": "Product"}', "normalise": "max"}
     packed = pack_rounds([row], [rows])
     assert packed["ids"] == [2]
     assert packed["raw"] == [["DS", ["samples"]]]
@@ -102,7 +102,7 @@ def test_each_score_is_kept_once_and_one_that_is_not_ours_not_at_all() -> None:
         '{"is": "a:B", "repr": "B()"}',
     )
     rounds = [
-        {"round": index, "priority": ["DS"], "groups": 1, "cut": None, "score": score}
+        {"round": index, "priority": ["DS"], "groups": 1, "cut": None, "score": score, "normalise": "sum"}
         for index, score in enumerate((product, None, own, product, "Prioritized()"), start=1)
     ]
     packed = pack_rounds(rounds, [[]] * 5)

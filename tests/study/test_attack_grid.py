@@ -130,4 +130,4 @@ def test_a_folder_with_something_else_is_refused(cli: Callable[..., Answer], con
 
 def test_a_run_configuration_is_checked_as_such(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key"):
-        load_attack_plan(plan(tmp_path, "[task]\nclient = 4\n"))
+        load_attack_plan(plan(tmp_path, "[task]\ncolour = 4\n"))

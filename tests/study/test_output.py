@@ -42,6 +42,24 @@ def test_json_is_one_object_with_all_comparisons(cli: CommandLine, toml: Path, s
     assert None in [line["rounds"] for line in answer["reached"]]
 
 
+def test_show_of_a_study_prints_its_tables_without_running(cli: CommandLine, study: Study):
+    answer = cli("show", study.folder)
+    assert answer.code == 0
+    assert all(row in answer.out for row in study.rows)
+    assert "verdict" in answer.out
+    assert cli("show", study.folder, "--json").json["baseline"] == study.plan.against
+    assert "a study's targets are in its plan" in one_line(cli("show", study.folder, "--target", "0.5"))
+
+
+def test_an_export_writes_over_a_file_when_forced(cli: CommandLine, study: Study, tmp_path: Path):
+    path = tmp_path / "compared.csv"
+    path.write_text("before")
+    assert "--force" in one_line(cli("export", study.folder, "--out", path))
+    assert cli("export", study.folder, "--out", path, "--force").code == 0
+    assert path.read_text().startswith("row,")
+    assert "choose another --out" in one_line(cli("export", study.folder, "--out", tmp_path, "--force"))
+
+
 def test_csv_and_parquet_have_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
     for name in ("compared", "reached", "metrics", "curves", "needed", "events"):
         frame = getattr(study, name)
@@ -80,8 +98,8 @@ def test_a_run_exports_its_frames_and_leafs_metrics(cli: CommandLine, study: Stu
 def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_path: Path):
     run, out = study.runs[0].folder, tmp_path / "out"
     assert "no run and no study in" in one_line(cli("export", tmp_path, "--out", out))
-    assert "give --out FILE" in one_line(cli("export", run))
-    assert "give --out FILE" in one_line(cli("export", run, "--out", out, "--leaf", out))
+    assert "give one of --out FILE" in one_line(cli("export", run))
+    assert "give one of --out FILE" in one_line(cli("export", run, "--out", out, "--leaf", out))
     assert "unknown format 'excel'" in one_line(cli("export", run, "--format", "excel", "--out", out))
     assert "latex is for the tables of a study" in one_line(cli("export", run, "--format", "latex", "--out", out))
     assert "unknown table of a run 'round'" in one_line(cli("export", run, "--table", "round", "--out", out))

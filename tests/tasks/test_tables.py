@@ -192,6 +192,9 @@ def test_nobody_writes_python_to_use_a_file(toml: Path, cli: CommandLine) -> Non
     answer = cli("run", toml, "--out", "runs/a")
     assert answer.code == 0, answer.err
     assert "column ward became 3 indicators" in answer.out
+    assert answer.err == ""
+    alone = cli("run", toml, "--out", "runs/alone", "--set", "run.fraction=0.1")
+    assert "draws one of 8 clients" in alone.err
     run = Run.load("runs/a")
     assert run.accuracy > 0.6
     assert run.ledger.names()[0] == "hospital 1"

@@ -29,6 +29,7 @@ out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over the file if it exists.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedmerit run`.", show_default=False)]
 
 

@@ -1,94 +1,79 @@
-"""A table of criteria from a CSV file, for weighing clients without any training."""
+"""A table of criteria from a text file, for weighing clients without any training."""
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedmerit.core.types import Matrix
+from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import TableError, did_you_mean
+from fedmerit.tasks.formats.delimited import DelimitedTable, read_delimited
 
 CLIENT_HEADERS = ("client", "id", "name")
 
 
 @dataclass(frozen=True, slots=True)
 class CriteriaFile:
-    """Clients, the names of the criteria and their raw values (clients x criteria)."""
+    """Clients, the names of the columns that may be criteria, and the text that they are read from."""
 
     clients: tuple[str, ...]
     names: tuple[str, ...]
-    raw: Matrix
+    table: DelimitedTable
 
-    def columns(self, priority: Sequence[str]) -> Matrix:
-        """The columns of a priority, most important first."""
-        for name in priority:
+    def columns(self, priority: Sequence[str], lower: Collection[str] = ()) -> Matrix:
+        """The columns of a priority, most important first; those in `lower`, where less is better, turned round."""
+        self._check(lower)
+        self._check(priority)
+        twice = sorted(name for name, times in Counter(priority).items() if times > 1)
+        if twice:
+            raise TableError(f"a priority names each criterion once; repeated: {', '.join(twice)}")
+        idle = [name for name in lower if name not in priority]
+        if idle:
+            raise TableError(f"{', '.join(idle)} is not in the priority {', '.join(priority)}: add it, or leave it out")
+        return np.column_stack([turned(self._values(one)) if one in lower else self._values(one) for one in priority])
+
+    def _check(self, names: Collection[str]) -> None:
+        for name in names:
             if name not in self.names:
                 near = did_you_mean(name, self.names)
                 raise TableError(f"the file has no column {name!r}{near}; it has: {', '.join(self.names)}")
-        twice = {name for name in priority if list(priority).count(name) > 1}
-        if twice:
-            raise TableError(f"a priority names each criterion once; repeated: {', '.join(sorted(twice))}")
-        return self.raw[:, [self.names.index(name) for name in priority]]
+
+    def _values(self, name: str) -> Vector:
+        values = self.table.numbers(name)
+        if (values < 0).any():
+            place = int(np.argmax(values < 0))
+            where = f"{self.table.source}, line {self.table.lines[place]}, column {name}"
+            raise TableError(f"{where}: values are finite numbers >= 0; got {self.table.texts(name)[place]!r}")
+        return values
+
+
+def turned(values: Vector) -> Vector:
+    """largest + smallest - value: of a column where less is better, one where more is, in the same range.
+
+    >>> turned(np.array([1.0, 2.0, 5.0])).tolist()
+    [5.0, 4.0, 1.0]
+    """
+    return np.asarray(values.max() + values.min() - values)
 
 
 def read_criteria(path: Path) -> CriteriaFile:
     """A header line, then a line per client; clients stand in the column client, id or name, or in the first one."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = [(number, row) for number, row in enumerate(csv.reader(file), start=1) if any(map(str.strip, row))]
-    except FileNotFoundError:
-        raise TableError(f"no file {path}; give a CSV file with a header such as client,DS,CB,IS") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path} is not CSV text: {error}") from None
-    except OSError as error:
-        raise TableError(f"cannot read {path}: {error.strerror}") from None
-    if len(lines) < 2:
-        raise TableError(f"{path} needs a header line and at least one client; it has {len(lines)} line(s)")
-    header = [cell.strip() for cell in lines[0][1]]
-    _check_header(path, header)
-    return _parse(path, header, lines[1:])
-
-
-def _check_header(path: Path, header: list[str]) -> None:
-    if "" in header:
-        raise TableError(f"{path}: column {header.index('') + 1} has no name in the header line")
-    twice = {name for name in header if header.count(name) > 1}
-    if twice:
-        raise TableError(f"{path}: the header names a column twice: {', '.join(sorted(twice))}")
-    if len(header) < 2:
-        raise TableError(f"{path} needs a column of clients and at least one criterion; it has only {header[0]!r}")
-
-
-def _parse(path: Path, header: list[str], lines: list[tuple[int, list[str]]]) -> CriteriaFile:
-    lower = [name.lower() for name in header]
-    who = next((lower.index(name) for name in CLIENT_HEADERS if name in lower), 0)
-    names = [name for place, name in enumerate(header) if place != who]
-    clients: list[str] = []
-    raw = np.empty((len(lines), len(names)))
-    for row, (number, cells) in enumerate(lines):
-        if len(cells) != len(header):
-            raise TableError(f"{path}, line {number}: {len(cells)} cells for {len(header)} columns")
-        client = cells[who].strip()
-        if not client or client in clients:
+    table = read_delimited(path)
+    if len(table.header) < 2:
+        raise TableError(
+            f"{table.source} needs a column of clients and at least one criterion; it has only {table.header[0]!r}"
+        )
+    lower = [name.lower() for name in table.header]
+    who = table.header[next((lower.index(name) for name in CLIENT_HEADERS if name in lower), 0)]
+    clients, seen = table.texts(who), set[str]()
+    for line, client in zip(table.lines, clients, strict=True):
+        if not client or client in seen:
             raise TableError(
-                f"{path}, line {number}: every client has a name of its own; got {client!r} again or empty"
+                f"{table.source}, line {line}: every client has a name of its own; got {client!r} again or empty"
             )
-        clients.append(client)
-        values = [cell for place, cell in enumerate(cells) if place != who]
-        raw[row] = [_number(path, number, name, cell) for name, cell in zip(names, values, strict=True)]
-    return CriteriaFile(tuple(clients), tuple(names), raw)
-
-
-def _number(path: Path, line: int, name: str, cell: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise TableError(f"{path}, line {line}, column {name}: values are finite numbers >= 0; got {cell.strip()!r}")
-    return value
+        seen.add(client)
+    return CriteriaFile(tuple(clients), tuple(name for name in table.header if name != who), table)

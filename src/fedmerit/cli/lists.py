@@ -11,7 +11,7 @@ from fedmerit.cli.app import Json, app, out_console
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA, Attribute
-from fedmerit.core.objectives import GROUPED, OVERALL
+from fedmerit.core.objectives import GROUPED, OVERALL, Recall
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -52,6 +52,7 @@ def criteria(as_json: Json = False) -> None:
 def objectives(as_json: Json = False) -> None:
     """List the objectives: what a server can ask of a model on rows of its own."""
     plain = [(name, first_line(made)) for name, made in OVERALL.items()]
+    plain.append(("recall:CLASS", first_line(Recall)))
     grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]
     _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), [*plain, *grouped], as_json)
 

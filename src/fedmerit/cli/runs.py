@@ -7,18 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
-from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.config.schema import PrioritizedConfig, load_config, parse_value, validate
-from fedmerit.config.scores import make_score
-from fedmerit.core.caps import apply_caps
+from fedmerit.config.schema import load_config
 from fedmerit.core.measures import TARGETS
 from fedmerit.core.system import cores
-from fedmerit.core.weights import by_client
-from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError
 
 
@@ -72,6 +66,12 @@ def run(
     for event in ended.ledger.events(0):
         if event.kind == "data":
             out_console.print(f"data: {event.text}", markup=False)
+    clients = len(ended.ledger.names())
+    if clients > 1 and settings.run.schedule is None and round(settings.run.fraction * clients) <= 1:
+        err_console.print(
+            f"hint: run.fraction = {settings.run.fraction:g} draws one of {clients} clients for a round, and that one "
+            "has all the weight; raise it"
+        )
     out_console.print(
         f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
     )
@@ -80,80 +80,22 @@ def run(
     )
 
 
-@app.command(epilog="Example:  fedmerit weigh clients.csv --priority DS,CB,IS --normalise max")
-def weigh(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...")],
-    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
-    score: Annotated[
-        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
-    ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="sum, max, minmax, scale, or none (degrees in 0..1).")] = "sum",
-    scales: Annotated[
-        str | None, typer.Option(help="For scale: the largest value of a column that counts, '{DS=500}'; others: 1.")
-    ] = None,
-    cap: Annotated[
-        float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Turn a table of criteria into weights, without any training: what if?
-
-    FILE.csv has a header and a line per client, for example client,DS,CB,IS.
-    """
-    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
-    settings |= {} if scales is None else {"scales": parse_value(scales)}
-    recipe = validate(PrioritizedConfig, settings, within="recipe")
-    table = read_criteria(file)
-    if not recipe.priority:
-        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
-    raw = table.columns(recipe.priority)
-    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
-    fallback = sizes if sizes.any() else np.ones(len(raw))
-    bounds = _bounds(recipe)
-    score_of = make_score(recipe.score, recipe.priority)
-    earned = weigh_table(raw, recipe.priority, score_of, recipe.normalise, fallback, bounds)
-    result = apply_caps(earned, recipe.cap, None, {})
-    if as_json:
-        values = {"scores": result.scores.tolist(), "weights": result.weights.tolist()}
-        values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
-        typer.echo(json.dumps({"clients": table.clients, **values}))
-        return
-    from fedmerit.report.screen import show_note, weights_table
-
-    rows = by_client(result, recipe.priority, range(len(raw)), {})
-    title = f"{' > '.join(recipe.priority)}   score {recipe.score.name}, normalise {recipe.normalise}"
-    out_console.print(weights_table(title, recipe.priority, rows, table.clients))
-    for note in result.notes:
-        show_note(err_console, note, "note: ")
-
-
-def _bounds(recipe: PrioritizedConfig) -> list[float] | None:
-    """The bound of each column where they are asked for; a column without one holds degrees."""
-    idle = [name for name in recipe.scales if name not in recipe.priority]
-    if idle or (recipe.scales and recipe.normalise != "scale"):
-        raise ConfigError(
-            f"--scales are of columns of --priority, {', '.join(recipe.priority)}, with --normalise scale; "
-            f"got {dict(recipe.scales)} with --normalise {recipe.normalise}"
-        )
-    return [recipe.scales.get(name, 1.0) for name in recipe.priority] if recipe.normalise == "scale" else None
-
-
 @app.command(epilog="Example:  fedmerit explain runs/first --round 10 --client 17")
 def explain(
     folder: RunFolder,
-    number: Annotated[int, typer.Option("--round", help="The round to explain.", show_default=False)],
+    number: Annotated[int | None, typer.Option("--round", help="The round; default: the last.")] = None,
     client: Annotated[str | None, typer.Option(help="One client, by name or number.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
-    """Say why each client of a round got its weight.
+    """Say why each client of a round got its weight, and what would change it.
 
-    DIR is a folder made by `fedmerit run`.
+    DIR is a folder made by `fedmerit run`. With --client, in words: what decided, the arithmetic, what if.
     """
-    from fedmerit.report.explain import as_dict, explain_client, explain_round, find_client
+    from fedmerit.report.explain import as_dict, explain_client, explain_round
     from fedmerit.store.run_folder import open_ledger
 
     with open_ledger(folder) as ledger:
-        who = None if client is None else find_client(ledger, client)
+        who = None if client is None else ledger.find_client(client)
         if as_json:
             typer.echo(json.dumps(as_dict(ledger, number, who)))
             return
@@ -170,13 +112,23 @@ def show(
     or_equal: Annotated[bool, typer.Option(help="Count devices at the target, not only above it.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Sum up a run: accuracy, percentiles over clients, rounds to target.
+    """Sum up a run: accuracy, percentiles over clients, rounds to target; or a study: its tables.
 
-    DIR is a folder made by `fedmerit run`.
+    DIR is a folder made by `fedmerit run`, or by `fedmerit compare`, whose targets are those of its plan.
     """
     from fedmerit.report.summary import summary, summary_tables
     from fedmerit.store.run_folder import open_ledger
+    from fedmerit.study.output import as_json as study_json
+    from fedmerit.study.output import ending, is_study
+    from fedmerit.study.study import Study
 
+    if is_study(folder):
+        if target or or_equal:
+            raise ConfigError("a study's targets are in its plan; --target and --or-equal are for one run")
+        study = Study.load(folder)
+        for part in [study_json(study)] if as_json else ending(study):
+            typer.echo(part) if as_json else out_console.print(part)
+        return
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
     if as_json:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Json, app, out_console, stoppable
+from fedmerit.cli.app import Force, Json, app, out_console, stoppable
 from fedmerit.errors import ConfigError
 
 
@@ -20,6 +20,7 @@ def report(
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
     ],
     out: Annotated[Path, typer.Option(help="The HTML file to write.", show_default=False)],
+    force: Force = False,
 ) -> None:
     """Write one HTML file that opens offline: curves, weights, reasons.
 
@@ -28,7 +29,7 @@ def report(
     """
     from fedmerit.report.html import write_report
 
-    write_report(folders, out)
+    write_report(folders, out, force=force)
     out_console.print(f"report: {out}", markup=False)
 
 
@@ -137,26 +138,39 @@ def export(
     table: Annotated[
         str | None, typer.Option(help="Which table; default: compared of a study, rounds of a run.")
     ] = None,
+    card: Annotated[Path | None, typer.Option(help="Write a run's model card (Markdown) to this new file.")] = None,
+    onnx: Annotated[Path | None, typer.Option(help="Write a run's model as ONNX to this new file.")] = None,
+    force: Force = False,
 ) -> None:
-    """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics.
+    """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics; or a run's model.
 
     Of a study: compared, reached, saved, agreement, tuning as latex or markdown; compared, reached, metrics, curves,
     needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
     weights, rewards, audits, tries, events.
     """
+    from fedmerit.engine.run import Run
+    from fedmerit.report.card import write_card
     from fedmerit.store.leaf import write_leaf_metrics
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import check_run, write_export
 
-    if (out is None) == (leaf is None):
-        raise ConfigError("give --out FILE with --format, or --leaf FILE for LEAF's metrics")
-    if leaf is not None:
-        check_run(folder)
-        with open_ledger(folder) as ledger:
-            write_leaf_metrics(ledger, leaf)
-        out_console.print(f"LEAF metrics: {leaf}", markup=False)
-    elif out is not None:
-        out_console.print(f"{write_export(folder, out, form, table)}: {out}", markup=False)
+    if sum(one is not None for one in (out, leaf, card, onnx)) != 1:
+        raise ConfigError("give one of --out FILE with --format, --leaf FILE, --card FILE or --onnx FILE")
+    if out is not None:
+        out_console.print(f"{write_export(folder, out, form, table, force=force)}: {out}", markup=False)
+        return
+    check_run(folder)
+    if onnx is not None:
+        Run.load(folder).write_onnx(onnx, force=force)
+        out_console.print(f"ONNX: {onnx}", markup=False)
+        return
+    with open_ledger(folder) as ledger:
+        if leaf is not None:
+            write_leaf_metrics(ledger, leaf, force=force)
+            out_console.print(f"LEAF metrics: {leaf}", markup=False)
+        elif card is not None:
+            write_card(ledger, card, force=force)
+            out_console.print(f"model card: {card}", markup=False)
 
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")

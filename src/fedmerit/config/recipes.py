@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
 from fedmerit.config.claims import AnyClaims
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
+from fedmerit.config.search import Names, SearchConfig, WeightingConfig
 from fedmerit.config.sections import NotNegative, Positive, Section, name_of, named, refuse_idle, sections_in
 from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
-from fedmerit.core.backtracking import Backtracking, Exchange, Orders, Reference
-from fedmerit.core.boldest import Among, BoldestFirst, By
-from fedmerit.core.boldest import Count as CountBy
+from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.caps import OUR_CAP
 from fedmerit.core.criteria import Criterion, Validated, find_priority
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
@@ -25,109 +25,8 @@ from fedmerit.core.recipes import Recipe, WhenZero
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
 from fedmerit.core.search import Weighting
-from fedmerit.core.types import Normalise, Personal, SplitName
+from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
-
-
-def _split_names(value: Any) -> Any:
-    """Accept "DS,CB" and "DS > CB" where a list of names is expected."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in re.split(r"[>,]", value) if part.strip())
-    return value
-
-
-Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
-
-
-class WeightingConfig(Section):
-    """One of recipe.search.among: a way to weigh; what is not given is the recipe's own."""
-
-    priority: Names = ()
-    score: AnyScore | None = None
-    normalise: Normalise | None = None
-
-
-class SearchConfig(Section):
-    """[recipe.search]: what clients are asked in recipes device_aware (which order?) and adaptive (which step?)."""
-
-    orders: Orders = Field(
-        "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
-    )
-    reference: Reference = Field(
-        "last", description="accept what is not worse than the last model, or than the best so far"
-    )
-    exchange: Exchange = Field(
-        "batch", description="ask about all orders that are left in one exchange, or one after the other"
-    )
-    adjust_on: SplitName = Field(
-        "validation",
-        description="which rows decide: `validation`, or `test` as in the paper, which reports on them too",
-    )
-    tolerance: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.01, description="weightings that differ by no more total variation count as one"
-    )
-    judges: Annotated[int, Field(ge=2, strict=True)] | Literal["round"] | None = Field(
-        None,
-        description="ask that many clients, drawn anew each round (and more while an order is undecided), or "
-        "`round`: those that took part; default: all (device_aware), `round` (adaptive)",
-    )
-    confidence: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.95, description="how sure judges must be that a candidate is worse, or is not"
-    )
-    among: tuple[WeightingConfig, ...] = Field(
-        (), description="weightings to choose from instead of orders: tables with priority, score, normalise"
-    )
-
-    steps: tuple[tuple[float, float], ...] | None = Field(
-        None,
-        description="pairs [length, carry] to choose from: model + length * update + carry * last move; "
-        "default: none (device_aware), eight from bold to careful (adaptive)",
-    )
-    rungs: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        None,
-        description="try only steps at most so many rungs of length and carry from the last; default: all of `steps`",
-    )
-    by: By | None = Field(None, description="judge by `accuracy` (default of device_aware) or `loss` (of adaptive)")
-    accept: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None,
-        description="the boldest candidate with this share of the best one's gain is taken: 0, not worse than before; "
-        "1, the best; default 0.5 (device_aware), 0.8 (adaptive)",
-    )
-    count: CountBy | None = Field(
-        None,
-        description="gains over all rows together, `mean` (default of device_aware), or the `median` of the "
-        "clients' own (of adaptive)",
-    )
-
-    @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        if self.steps is not None and not self.steps:
-            raise ValueError("steps has at least one pair [length, carry], for example [[1, 0.9], [1, 0]]; got none")
-        if self.judges is None:
-            refuse_idle(self, ("confidence",), "without judges: all clients are asked; set judges, or leave it out")
-        return self
-
-    @property
-    def compares_gains(self) -> bool:
-        """Whether a key says so: then candidates are compared in one exchange instead of one after the other."""
-        keys = (self.steps, self.rungs, self.accept, self.count)
-        return any(key is not None for key in keys) or self.by == "loss" or self.judges == "round"
-
-    def backtracking(self, among: tuple[Weighting, ...]) -> Backtracking:
-        """The search for an order [DAFL, Alg. 1]."""
-        taken = self.model_dump(exclude={"among", "steps", "rungs", "by", "accept", "count"})
-        return Backtracking(**taken, among=among)
-
-    def boldest(self, among: Among, default: BoldestFirst) -> BoldestFirst:
-        """The search among steps and weightings; what is not given is as in `default`."""
-        keys = ("orders", "reference", "exchange", "confidence")
-        try:
-            refuse_idle(self, keys, "where candidates are compared by their gains, in one exchange; leave it out")
-        except ValueError as error:
-            raise ConfigError(f"recipe.search: {error}") from None
-        own = ("steps", "rungs", "by", "judges", "accept", "count")
-        given = {key: value for key in own if (value := getattr(self, key)) is not None}
-        return replace(default, **given, among=among, adjust_on=self.adjust_on, tolerance=self.tolerance)
 
 
 class GroupsConfig(Section):
@@ -186,9 +85,14 @@ class ServerConfig(Section):
         0.0, description="models below this accuracy score 0 in every objective: a constant one looks fair"
     )
 
+    marginal: bool = Field(
+        False, description="count only what a client adds to the global model's score, so that a zero update earns 0"
+    )
+
     def gated(self, criterion: Validated) -> Validated:
-        """The criterion with this gate, where one is set."""
-        return Validated(Gated(criterion.objective, self.gate)) if self.gate else criterion
+        """The criterion with this gate, where one is set, and by its gain, where that counts."""
+        objective = Gated(criterion.objective, self.gate) if self.gate else criterion.objective
+        return Validated(objective, marginal=self.marginal)
 
 
 class RecipeConfig(Section):
@@ -226,6 +130,10 @@ class OneModelConfig(RecipeConfig):
     step: AnyStep | None = Field(
         None, description="how the server moves the model, by name or as a table, see [recipe.step]; default: `plain`"
     )
+    aggregate: AnyAggregate | None = Field(
+        None, description="how updates become one, by name or as a table, see [recipe.aggregate]; default: `mean`"
+    )
+    clip: ClipConfig | None = Field(None, description="cut long updates, see [recipe.clip]; default: none are")
 
 
 class FedAvgConfig(OneModelConfig):
@@ -333,7 +241,7 @@ class AdaptiveConfig(_Searching):
     def make(self) -> Recipe:
         """As `prioritized`, and a search over steps."""
         search = self.search or SearchConfig()
-        return replace(super().make(), search=search.boldest(self._among(), recipes.ADAPTIVE))
+        return replace(super().make(), search=search.boldest(self._among(), recipes.ADAPTIVE), cap=OUR_CAP)
 
 
 class M2FConfig(RecipeConfig):
@@ -398,7 +306,27 @@ class FedValConfig(OneModelConfig):
             top=0.5 if score.top is None else score.top,
             normalise=self.normalise,
             rho=server.rho,
+            marginal=server.marginal,
         )
+
+
+class GuardedConfig(OneModelConfig):
+    """[recipe] against attackers."""
+
+    name: Literal["guarded"] = "guarded"
+    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
+    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.aggregate is not None:
+            refuse_idle(self, ("share",), "with an aggregate of your own; set recipe.aggregate.share, or leave it out")
+        return self
+
+    def make(self) -> Recipe:
+        """Weights by agreement and usual length."""
+        return recipes.guarded(*(find_priority(self.priority) if self.priority else ()), share=self.share)
 
 
 class QFFLConfig(OneModelConfig):
@@ -432,6 +360,7 @@ AnyRecipe: TypeAlias = Annotated[
     | AdaptiveConfig
     | M2FConfig
     | FedValConfig
+    | GuardedConfig
     | QFFLConfig
     | AgnosticConfig,
     Field(discriminator="name"),
@@ -445,7 +374,13 @@ RECIPES: Mapping[str, type[RecipeConfig]] = {
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:
-    """The recipe that a configuration names, with its caps, claims and step."""
+    """The recipe that a configuration names, with its caps, claims, step, aggregator and clip."""
     recipe = config.guarded(config.make())
-    step = config.step if isinstance(config, OneModelConfig) else None
-    return recipe if step is None else replace(recipe, step=step.make())
+    if not isinstance(config, OneModelConfig):
+        return recipe
+    return replace(
+        recipe,
+        step=config.step.make() if config.step else recipe.step,
+        aggregate=config.aggregate.make() if config.aggregate else recipe.aggregate,
+        clip=config.clip.make() if config.clip else recipe.clip,
+    )

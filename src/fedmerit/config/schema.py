@@ -10,6 +10,7 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
+from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipes import (
@@ -20,11 +21,11 @@ from fedmerit.config.recipes import (
     PrioritizedConfig,
     RecipeConfig,
     RewardConfig,
-    SearchConfig,
     ServerConfig,
 )
 from fedmerit.config.run import RunConfig, ScheduleConfig
 from fedmerit.config.scores import SCORES, ScoreConfig
+from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
@@ -32,6 +33,7 @@ from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_k
 from fedmerit.errors import ConfigError
 
 __all__ = [
+    "ClipConfig",
     "Config",
     "GroupsConfig",
     "PrioritizedConfig",
@@ -117,6 +119,7 @@ def dump_config(config: Config) -> str:
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
     "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
+    "recipe.aggregate.name": {name: section.model_fields for name, section in AGGREGATES.items()},
     "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
     "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
     "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},

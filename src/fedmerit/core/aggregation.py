@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.caps import apply_caps
+from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
 from fedmerit.core.privacy import private_aggregate
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
 from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
 from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model
@@ -93,7 +96,7 @@ def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting
         fallback = np.zeros(len(samples))
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
-    scales = recipe.bounds(weighting.priority) if weighting.normalise == "scale" else None
+    scales = bounds_of(recipe.scales, weighting.priority) if weighting.normalise == "scale" else None
     earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback, scales)
     if recipe.privacy is not None:  # there the cap is in the fixed denominator, and moves no weight to others
         return earned
@@ -148,23 +151,20 @@ def aggregate(
     state: SearchState,
     judges: Judges,
     random: np.random.Generator,
-    *,
-    clients: int = 0,
     seed: int = 0,
+    clients: int = 0,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
+
+    A recipe may clip the updates, and aggregate them in another way than by that sum; `seed` is for what that draws.
 
     Nothing is retrained: a search compares what the same updates give under other weights. With privacy the aggregate
     is the noisy sum of `core.privacy`, of so many `clients` in all, also where nobody came.
     """
-    search, updates = recipe.search, cohort.updates
     if recipe.privacy is not None:
-        candidate = candidates[0] if candidates else None
-        noisy = private_aggregate(
-            recipe, cohort, candidate.weights if candidate else None, len(model), clients, seed
-        ).astype(np.float32)
-        stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
-        return Aggregation(candidate, stepped, state, parts=remembered)
+        return _private(recipe, cohort, candidates, model, parts, state, clients, seed)
+    search, updates = recipe.search, clipped(cohort)
+    combine = partial(recipe.aggregate, updates, seed=seed)
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 
@@ -176,7 +176,7 @@ def aggregate(
         rows = updates.combine(groups.spread(candidates[0].weights.weights))
         return Aggregation(candidates[0], model, state, aggregates=rows)
     if search.asks is None:
-        stepped, remembered = step(candidates[0], updates.combine(candidates[0].weights.weights))
+        stepped, remembered = step(candidates[0], combine(candidates[0].weights.weights))
         return Aggregation(candidates[0], stepped, state, parts=remembered)
     steps = [candidate.weighting.step or recipe.step for candidate in candidates]
     linear = [pair for one in steps if (pair := coefficients_of(one)) is not None]
@@ -185,7 +185,7 @@ def aggregate(
         search.asks,
         model,
         np.stack([candidate.weights.weights for candidate in candidates]),
-        updates.combine,
+        combine,
         random,
         took_part=cohort.ids,
         step=lambda place, update: step(candidates[place], update)[0],
@@ -208,6 +208,24 @@ def aggregate(
         parts=remembered,
         bytes_down=panel.bytes_down,
     )
+
+
+def _private(
+    recipe: Recipe,
+    cohort: Cohort,
+    candidates: Sequence[Candidate],
+    model: Model,
+    parts: Mapping[str, Model],
+    state: SearchState,
+    clients: int,
+    seed: int,
+) -> Aggregation:
+    """The step along the noisy sum; a step sees nothing else of the updates."""
+    candidate = candidates[0] if candidates else None
+    weights = candidate.weights if candidate else None
+    noisy = private_aggregate(recipe, cohort, weights, len(model), clients, seed).astype(np.float32)
+    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
+    return Aggregation(candidate, stepped, state, parts=remembered)
 
 
 def _result(panel: Panel, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:

@@ -18,6 +18,7 @@ from fedmerit.core.panel import Panel
 from fedmerit.core.search import Choice, Judging, SearchState, Weighting, kendall, orders_of
 from fedmerit.core.steps import HeavyBall
 from fedmerit.core.types import ClientId, Evaluation, SplitName
+from fedmerit.core.votes import count_change, vote_weights
 from fedmerit.errors import ConfigError, UnknownName
 
 By: TypeAlias = Literal["loss", "accuracy"]
@@ -42,7 +43,8 @@ class BoldestFirst:
                 learned about bold and careful steps is where the next one starts; None: all steps in every round
     judges      who is asked: `round`, those that took part; so many others, drawn anew each round; None: all
     accept      0: the boldest that is not worse than before; 1: the best
-    count       gains over all rows together (`mean`), or the `median` of the clients' own, which no single one can move
+    count       the `mean` of the judges' gains by their rows, none with more than two equal shares and within three
+                medians of them all; or the `median`, in which each has one voice
     among       weightings to choose from beside the recipe's own, or `orders`: every order of its criteria
     adjust_on   the clients' validation rows, or their test rows
     tolerance   weightings whose weights differ by no more total variation count as one
@@ -136,12 +138,14 @@ class BoldestFirst:
             return math.nan
         sizes = candidate.sizes[answered].astype(np.float64)
         if self.by == "accuracy":
-            gains = (candidate.correct - before.correct)[answered].astype(np.float64)
+            old, new = (-one.correct[answered] / sizes for one in (before, candidate))
         elif before.losses is None or candidate.losses is None:
             return math.nan
         else:
-            gains = (before.losses - candidate.losses)[answered]
-        return float(np.median(gains / sizes) if self.count == "median" else gains.sum() / sizes.sum())
+            old, new = (one.losses[answered] / sizes for one in (before, candidate) if one.losses is not None)
+        if self.count == "median":
+            return float(np.median(old - new))
+        return -count_change(new, old, vote_weights(sizes))
 
     def pick(self, gains: Sequence[float]) -> int:
         """The place of the candidate that is taken; where nobody could answer, the last: the most careful one."""

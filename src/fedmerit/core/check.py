@@ -62,7 +62,7 @@ def nobody_trained(cohort: Cohort, left_out: Mapping[ClientId, str]) -> tuple[No
     if cohort.ids or not left_out:
         return ()
     text = f"all {len(left_out)} clients of the round were left out and the model stays; {first_reason(left_out)}"
-    return (Note("nobody-trained", "all", text),)
+    return (Note("nobody", "all", text),)
 
 
 def first_reason(left_out: Mapping[ClientId, str]) -> str:

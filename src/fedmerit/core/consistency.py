@@ -59,7 +59,9 @@ class Consistency:
     family: Family = Family.TRUST
     degree: bool = True
     name: str = "Consistency"
-    about: str = "how far claims agree with the update: labels, balance and rows against the output layer's bias"
+    about: str = (
+        "consistency: how far claims agree with the update: labels, balance and rows against the output layer's bias"
+    )
 
     def __post_init__(self) -> None:
         if not self.evidence or not set(self.evidence) <= EVIDENCE.keys():

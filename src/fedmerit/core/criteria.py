@@ -14,15 +14,18 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from fedmerit.core.consistency import Consistency
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED
-from fedmerit.core.objectives import GROUPED, OVERALL, Objective, find_objective
+from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
+from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.errors import ConfigError, UnknownName, UserError
 
 SHORTEST = 1e-9
 """Seconds; a clock may stand still between two looks at it."""
+VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
+"""The fact by which gates open: the accuracy of the client's model on the server's rows."""
 
 
 class Criterion(Protocol):
@@ -32,7 +35,7 @@ class Criterion(Protocol):
     family          what it speaks about
     required_facts  the facts that it reads, by name: of clients, or of the server (`clock`, `epochs`)
     degree          whether raw values lie in 0..1 by themselves, as `normalise = "none"` requires
-    about           one line for lists and reports
+    about           one line for lists and reports: the name spelt out, a colon, and what it is
 
     >>> from fedmerit.core.criteria import DS
     >>> DS.name, DS.required_facts
@@ -110,13 +113,13 @@ LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct 
 LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
 CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
 IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
-Sharpness = reported("Sharpness", Family.DATA, "sharpness", "from pixels: mean variance of the Laplacian")
+Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
 
 
 @criterion(
     "MW",
     Family.MODEL,
-    "1 / sqrt(norm of the update + 1): nearer to the received model is better; computed by the server",
+    "model nearness: 1 / sqrt(norm of the update + 1), near to the received model is better; computed by the server",
     degree=True,
 )
 def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
@@ -124,14 +127,21 @@ def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion'
     return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
 
 
-@criterion("Participation", Family.TRUST, "rounds taken part in / rounds so far; counted by the server", degree=True)
+@criterion(
+    "Participation",
+    Family.TRUST,
+    "participation: rounds taken part in / rounds so far; counted by the server",
+    degree=True,
+)
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
     counts = [history.participations.get(client, 0) + 1 for client in cohort.ids]
     return np.asarray(counts, dtype=np.float64) / cohort.index
 
 
-@criterion("DataRatio", Family.DATA, "the client's share of the group's training rows", facts=[SAMPLES], degree=True)
+@criterion(
+    "DataRatio", Family.DATA, "data share: the client's part of the group's training rows", facts=[SAMPLES], degree=True
+)
 def DATA_RATIO(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """delta_i = |D_i| / sum of |D_j| over the group [M2F, eq. 11]."""
     samples = cohort.facts[SAMPLES]
@@ -163,7 +173,7 @@ class Attribute:
     @property
     def about(self) -> str:
         """One line for lists and reports."""
-        return f"share of the client's rows with attribute {self.of}"
+        return f"share of {self.of}: of the client's rows, those with this attribute"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The reported share."""
@@ -182,7 +192,7 @@ class Computation:
     name: str = "Computation"
     family: Family = Family.TRUST
     degree: bool = False
-    about: str = "slowest time of the group / own time, by the server's clock"
+    about: str = "speed: slowest time of the group / own time, by the server's clock"
 
     @property
     def required_facts(self) -> tuple[str, ...]:
@@ -201,6 +211,10 @@ class Computation:
 class Validated:
     """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
 
+    The fact of its name is what was measured. A gate, where the objective has one, is applied here: so the ledger
+    keeps both what a model scored and what it counted.
+    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)). A zero update adds 0.
+
     >>> from fedmerit.core.objectives import find_objective
     >>> Validated(find_objective("parity:sex")).name
     'validated:parity:sex'
@@ -209,6 +223,7 @@ class Validated:
     objective: Objective
     family: Family = Family.TARGET
     degree: bool = True
+    marginal: bool = False
 
     @property
     def name(self) -> str:
@@ -217,17 +232,33 @@ class Validated:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The fact of the same name."""
-        return (self.name,)
+        """The fact of the same name; where the gain counts, what the model has without the client; the gate's."""
+        gain = (self.without,) if self.marginal else ()
+        gate = () if self.gate is None else (VALIDATED_ACCURACY,)
+        return tuple(dict.fromkeys((self.name, *gain, *gate)))
+
+    @property
+    def gate(self) -> Gated | None:
+        """The gate before its objective; None where there is none."""
+        return self.objective if isinstance(self.objective, Gated) else None
+
+    @property
+    def without(self) -> str:
+        """The fact that says what the model has without the client."""
+        return f"{self.name}{WITHOUT}"
 
     @property
     def about(self) -> str:
         """One line for lists and reports."""
-        return f"{self.objective.name} of the client's model, merged with the global one, on the server's rows"
+        objective = self.objective.name
+        return f"{objective} at the server: of the client's model, merged with the global one, on the server's rows"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """0..1, higher is better."""
-        return cohort.facts[self.name]
+        values = cohort.facts[self.name]
+        if self.gate is not None:
+            values = self.gate.shut(values, cohort.facts[VALIDATED_ACCURACY])
+        return np.maximum(values - cohort.facts[self.without], 0.0) if self.marginal else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +270,7 @@ class LossPower:
     required_facts: tuple[str, ...] = (LOSS,)
     degree: bool = False
     name: str = "LossPower"
-    about: str = "loss of the received model on the client's rows, to a power: who fares badly counts more (q-FFL)"
+    about: str = "loss: of the received model on the client's rows, to a power; who fares badly counts more (q-FFL)"
 
     def __post_init__(self) -> None:
         if not 0 <= self.q < np.inf:
@@ -260,7 +291,7 @@ class Agnostic:
     required_facts: tuple[str, ...] = (LOSS,)
     degree: bool = True
     name: str = "Agnostic"
-    about: str = "exp of the losses so far: the client that fares worst is raised round by round (agnostic FL)"
+    about: str = "losses so far: exp of their sum; the client that fares worst is raised round by round (agnostic FL)"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """In proportion to the largest of the round, which keeps it finite."""
@@ -272,10 +303,10 @@ class Agnostic:
 
 COMPUTATION = Computation()
 REPORTED_COMPUTATION = Computation(
-    SECONDS, "ReportedComputation", about="slowest time of the group / own time, as clients report it"
+    SECONDS, "ReportedComputation", about="reported speed: slowest time of the group / own time, as clients report it"
 )
 SIMULATED_COMPUTATION = Computation(
-    EPOCHS, "SimulatedComputation", about="own epochs / fewest epochs of the group: simulated speed, see [run.schedule]"
+    EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
 )
 
 _ALL: tuple[Criterion, ...] = (
@@ -283,6 +314,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Consistency(),
+    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
@@ -303,6 +335,24 @@ def find_criterion(name: str) -> Criterion:
 
 def _validated_names() -> list[str]:
     return [*(f"{VALIDATED}{name}" for name in OVERALL), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
+
+
+def spelt_out(name: str) -> str:
+    """A criterion's name in words, as its `about` begins; the name itself where nobody spelt it out.
+
+    >>> spelt_out("DS"), spelt_out("validated:parity:sex"), spelt_out("beds")
+    ('dataset size', 'parity:sex at the server', 'beds')
+    """
+    words, colon, _ = about_criterion(name).partition(": ")
+    return words if colon else name
+
+
+def about_criterion(name: str) -> str:
+    """What a criterion says of itself; nothing for one that is in no table."""
+    try:
+        return find_criterion(name).about
+    except UserError:
+        return ""
 
 
 def find_priority(names: Sequence[str]) -> tuple[Criterion, ...]:

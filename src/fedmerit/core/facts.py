@@ -22,11 +22,14 @@ Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
 VALIDATED = "validated:"
+WITHOUT = ":without"
+"""Ends the name of a fact of the server's that speaks of the model without the client."""
 CLAIMED = "claimed:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 SITE, ANCHOR = "site", "anchor"
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
+CLIP, ALIGNMENT = "clip", "alignment"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -113,6 +116,8 @@ _ALL = (
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
     Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
     Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
+    Fact(CLIP, "what recipe.clip left of the update's length; 1: all of it", high=1, source="server"),
+    Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)

@@ -15,7 +15,15 @@ import numpy as np
 from fedmerit.core.centring import Centre, SummingClients
 from fedmerit.core.check import Limits
 from fedmerit.core.controls import Control
-from fedmerit.core.learner import ControlledLearner, LayeredLearner, Learner, ProbabilisticLearner, ScheduledLearner
+from fedmerit.core.learner import (
+    ControlledLearner,
+    LayeredLearner,
+    Learner,
+    NamedLearner,
+    NamedTensors,
+    ProbabilisticLearner,
+    ScheduledLearner,
+)
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.types import (
@@ -33,6 +41,8 @@ from fedmerit.errors import ConfigError
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Ask models about the server's own rows."""
+Train: TypeAlias = Callable[[Model, int], Model]
+"""Train a model on the server's own rows, with this seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +106,20 @@ class Server:
         numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
         return {client: numbers[site] for client, site in enumerate(self.sites)}
 
+    def name_tensors(self, model: Model) -> NamedTensors | None:
+        """The model's tensors by the names of its library; None where the learner does not know them."""
+        return self.learner.name_tensors(model) if isinstance(self.learner, NamedLearner) else None
+
     @property
     def predict(self) -> Predict | None:
         """How models are asked about the server's rows; None where it has none."""
         return None if self.rows is None else self.faster or self._one_by_one
+
+    @property
+    def train(self) -> Train | None:
+        """How a model is trained on the server's rows; None where it has none."""
+        rows = self.rows
+        return None if rows is None else lambda model, seed: self.learner.train(model, rows, seed)
 
     def _one_by_one(self, models: Iterable[Model]) -> Predictions:
         assert self.rows is not None  # `predict` asks before

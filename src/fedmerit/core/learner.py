@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -99,6 +100,27 @@ class LayeredLearner(Learner, Protocol):
     @property
     def layers(self) -> Sequence[int]:
         """The lengths of the model's layers, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTensors:
+    """A model as its library names it: tensors by name, as they go into files that the library reads itself.
+
+    vector  the names whose values, one after the other, are the model's flat row
+    beside  those of them that the library leaves out of its own files, such as buffers that torch does not persist
+    """
+
+    tensors: Mapping[str, NDArray[Any]]
+    vector: tuple[str, ...]
+    beside: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class NamedLearner(Learner, Protocol):
+    """A learner that knows its model by the names and shapes of its library."""
+
+    def name_tensors(self, model: Model) -> NamedTensors:
+        """The model's tensors by name."""
 
 
 @runtime_checkable

@@ -8,11 +8,13 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from fedmerit.core.types import Vector
 from fedmerit.errors import ConfigError, DataError, UnknownName
 
 Labels: TypeAlias = NDArray[np.int64]
+RECALL = "recall"
 AND = "+"
 """Between attributes: the groups are the combinations that occur."""
 
@@ -73,6 +75,26 @@ class Overall:
 
 
 @dataclass(frozen=True, slots=True)
+class Recall:
+    """The share of a class's rows that are found, `recall:2`; NaN where the rows have none of it."""
+
+    label: int
+
+    @property
+    def name(self) -> str:
+        """The measure and the class."""
+        return f"{RECALL}:{self.label}"
+
+    def __call__(self, predictions: Predictions) -> Vector:
+        """P(predicted = label | y = label)."""
+        if self.label >= predictions.classes:
+            raise DataError(f"{self.name} needs a class below {predictions.classes}, the classes of the task")
+        mine = predictions.y == self.label
+        found = predictions.predicted[:, mine] == self.label
+        return np.asarray(found.mean(axis=1)) if mine.any() else np.full(len(found), np.nan)
+
+
+@dataclass(frozen=True, slots=True)
 class ByGroup:
     """An objective that compares groups: `parity:sex`, `odds:sex+race`."""
 
@@ -110,8 +132,11 @@ class Gated:
 
     def __call__(self, predictions: Predictions) -> Vector:
         """0 below the gate."""
-        values = self.objective(predictions)
-        return np.where(np.isnan(values) | (accuracy(predictions) >= self.least), values, 0.0)
+        return self.shut(self.objective(predictions), accuracy(predictions))
+
+    def shut(self, values: Vector, accuracies: Vector) -> Vector:
+        """The values of models that are accurate enough, 0 for the others; what is unknown stays so."""
+        return np.where(np.isnan(values) | (accuracies >= self.least), values, 0.0)
 
 
 def accuracy(predictions: Predictions) -> Vector:
@@ -125,6 +150,29 @@ def balanced_accuracy(predictions: Predictions) -> Vector:
     return np.asarray(
         np.mean([right[:, predictions.y == label].mean(axis=1) for label in np.unique(predictions.y)], axis=0)
     )
+
+
+def f1(predictions: Predictions) -> Vector:
+    """Mean over the classes that occur of 2 x hits / (rows of the class + rows predicted so)."""
+    scores = []
+    for label in np.unique(predictions.y):
+        mine, said = predictions.y == label, predictions.predicted == label
+        scores.append(2 * (mine & said).sum(axis=1) / (mine.sum() + said.sum(axis=1)))
+    return np.asarray(np.mean(scores, axis=0))
+
+
+def auc(predictions: Predictions) -> Vector:
+    """Mean over the classes of the chance that a row of it is given a higher chance of it than another row.
+
+    It is the area under the ROC curve, one class against the rest; NaN where all rows are of one class.
+    """
+    chances, y = _probabilities(predictions, "auc"), predictions.y
+    areas = []
+    for label in (known for known in np.unique(y) if (y != known).any()):
+        mine = int((y == label).sum())
+        ranks = rankdata(chances[:, :, label], axis=1)[:, y == label].sum(axis=1)
+        areas.append((ranks - mine * (mine + 1) / 2) / (mine * (len(y) - mine)))
+    return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 
 
 def scaled_loss(predictions: Predictions) -> Vector:
@@ -167,6 +215,8 @@ def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vec
 OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "accuracy": accuracy,
     "balanced_accuracy": balanced_accuracy,
+    "f1": f1,
+    "auc": auc,
     "loss": scaled_loss,
 }
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
@@ -185,7 +235,11 @@ def find_objective(name: str) -> Objective:
         return Overall(measure)
     if measure in GROUPED and attribute:
         return ByGroup(measure, attribute)
-    raise UnknownName("objective", name, [*OVERALL, *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)])
+    if measure == RECALL and attribute.isdecimal():
+        return Recall(int(attribute))
+    raise UnknownName(
+        "objective", name, [*OVERALL, f"{RECALL}:CLASS", *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)]
+    )
 
 
 def _spread(values: list[Vector]) -> Vector:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import scipy.special
 
+from fedmerit.core.aggregators import Mean
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
 from fedmerit.core.scores import Prioritized, Score
 from fedmerit.core.seeds import generator
@@ -195,6 +196,15 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
         (
             isinstance(recipe.step, Extrapolated),
             "its step goes by the lengths of the updates themselves; use plain, momentum, adam, yogi or adagrad",
+        ),
+        (
+            not isinstance(recipe.aggregate, Mean),
+            f"the account is of a sum, and {recipe.aggregate!r} is none; leave recipe.aggregate out: clip and scales "
+            "bound everybody",
+        ),
+        (
+            recipe.clip is not None,
+            "recipe.clip goes by the lengths of all updates, or cuts twice; privacy.clip alone is in the account",
         ),
         (recipe.initial > 0, "the initial phase averages models without noise; leave recipe initial at 0"),
     ]

@@ -11,10 +11,12 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     Agnostic,
@@ -27,12 +29,13 @@ from fedmerit.core.criteria import (
     find_criterion,
 )
 from fedmerit.core.groups import ByCosine, OneGroup
-from fedmerit.core.objectives import ByGroup, Gated, Overall
+from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
@@ -48,7 +51,9 @@ PARTS: Mapping[str, type] = MappingProxyType(
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
             *(Claims, Consistency, Reputation, Privacy),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
-            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated),
+            *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
+            *(Alignment, Agreement, Nearness, Typical, NormShare),
+            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )

@@ -8,10 +8,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.aggregators import NNM, Aggregator, Mean, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import STEPS, BoldestFirst
-from fedmerit.core.caps import check_caps
+from fedmerit.core.caps import OUR_CAP, check_caps
 from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import (
     COMPUTATION,
@@ -24,16 +26,18 @@ from fedmerit.core.criteria import (
     Validated,
     find_criterion,
 )
-from fedmerit.core.facts import SAMPLES, SITE, find_fact
+from fedmerit.core.facts import ALIGNMENT, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
+from fedmerit.core.robust_criteria import Agreement, NormShare
+from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
-from fedmerit.core.steps import Plain, Step
+from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
@@ -49,6 +53,7 @@ WHOLE = Whole()
 TOP_SHARE = TopShare()
 ACCEPTANCE = Acceptance()
 PLAIN_STEP = Plain()
+MEAN = Mean()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,8 @@ class Recipe:
     cap         the most equal shares that one client may hold, in its group where there are several; None: no cap
     cap_group   the share of the weight that all clients of one site may hold together; None: no cap
     claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
+    aggregate   how weighted updates become one: their mean, median, trimmed mean ...
+    clip        updates longer than this are cut to it before; None: none are
     scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
     privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
 
@@ -93,7 +100,9 @@ class Recipe:
     cap: float | None = None
     cap_group: float | None = None
     claims: Claims | None = None
-    scales: tuple[tuple[str, float], ...] = ()
+    aggregate: Aggregator = MEAN
+    clip: Clip | None = None
+    scales: Scales = ()
     privacy: Privacy | None = None
 
     def __post_init__(self) -> None:
@@ -104,8 +113,12 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
-        self._check_scales()
         check_caps(self.cap, self.cap_group)
+        if isinstance(self.step, Extrapolated) and self.aggregate != MEAN:
+            raise ConfigError(
+                "the extrapolated step goes by the spread of the updates, which one client can stretch, and so cannot "
+                f"go with {self.aggregate!r}; use another step, or the mean with clip"
+            )
         if self.privacy is not None:
             check_private(self)
 
@@ -116,9 +129,16 @@ class Recipe:
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
+        if self.personal and ALIGNMENT in self.required_facts:
+            raise ConfigError("Alignment compares updates of one model, and here each client has a personal one")
         if self.personal and self.step != PLAIN_STEP:
             raise ConfigError(
                 "a step moves the one model, and here each client has a personal one; leave out the step, or personal"
+            )
+        if self.personal and (self.aggregate != MEAN or self.clip):
+            raise ConfigError(
+                "rewards are parts of the weighted mean of a group's updates: clients with personal models take no "
+                f"other aggregate and no clip; got {self.aggregate!r}, {self.clip!r}; leave them out, or personal"
             )
         if self.step != PLAIN_STEP and any(weighting.step for weighting in self.weightings.values()):
             raise ConfigError(
@@ -145,26 +165,8 @@ class Recipe:
                 f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
                 'use "max" or "sum"'
             )
-        unscaled = [name for name in counts if name not in dict(self.scales)]
-        if weighting.normalise == "scale" and unscaled:
-            raise ConfigError(
-                f'normalise "scale" divides by public bounds, and {", ".join(unscaled)} has none; '
-                f"set recipe.scales = {{{unscaled[0]} = 500}}"
-            )
-
-    def _check_scales(self) -> None:
-        if self.scales and not any(weighting.normalise == "scale" for weighting in self.weightings.values()):
-            raise ConfigError('scales has no effect without normalise "scale"; set it, or leave out the scales')
-        for name, bound in self.scales:
-            if name not in self.priority:
-                raise ConfigError(f"scales are of criteria of the recipe, {', '.join(self.priority)}; got {name}")
-            if not 0 < bound < np.inf:
-                raise ConfigError(f"a scale is the largest value that counts, above 0; got {bound} for {name}")
-
-    def bounds(self, priority: Sequence[str]) -> tuple[float, ...]:
-        """The bounds of these criteria, in their order: their scales, and 1 for degrees."""
-        scales = dict(self.scales)
-        return tuple(scales.get(name, 1.0) for name in priority)
+        scaled = [one.normalise == "scale" for one in self.weightings.values()]
+        check_scales(self.scales, self.priority, any(scaled), counts if weighting.normalise == "scale" else ())
 
     @property
     def weighting(self) -> Weighting:
@@ -269,7 +271,7 @@ def device_aware(
 
 
 def adaptive(
-    *criteria: Criterion,
+    *criteria: Criterion | str,
     search: BoldestFirst = ADAPTIVE,
     score: Score = PRIORITIZED,
     normalise: Normalise = "max",
@@ -280,11 +282,13 @@ def adaptive(
     criteria    in the order of their priority; none: dataset size
     search      the steps to choose from, who judges them and by what
 
+    No client's weight is above 2 equal shares (`cap`). Rounds that it saves and does not: docs/results/steps.md.
+
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
     ('loss', 8)
     """
-    return Recipe(criteria=criteria or (DS,), score=score, normalise=normalise, when_zero=when_zero, search=search)
+    return Recipe(_by_name(criteria) or (DS,), score, normalise, when_zero, search, cap=OUR_CAP)
 
 
 def m2f(
@@ -329,6 +333,7 @@ def fedval(
     top: float = 0.5,
     normalise: Normalise = "none",
     rho: Rho = 0.5,
+    marginal: bool = False,
 ) -> Recipe:
     """p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server [FedVal, eq. 2].
 
@@ -336,6 +341,7 @@ def fedval(
     gamma       their importances; none: all alike
     rank, top   put ranks in place of the scores, see `Ranked`
     rho         the client's part in the merged model that is scored
+    marginal    count only what the client adds to the global model's score; where nobody adds any, the model is kept
 
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
@@ -343,11 +349,36 @@ def fedval(
     validated = [find_objective(one) if isinstance(one, str) else one for one in objectives]
     score: Score = WeightedMean(shares_of(gamma, len(validated)))
     return Recipe(
-        criteria=tuple(Validated(objective) for objective in validated),
+        criteria=tuple(Validated(objective, marginal=marginal) for objective in validated),
         score=Ranked(score, rank, top) if rank else score,
         normalise=normalise,
-        when_zero="uniform",
+        when_zero="keep" if marginal else "uniform",
         rho=rho,
+    )
+
+
+def guarded(*criteria: Criterion | str, share: float = 0.4) -> Recipe:
+    """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
+
+    A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
+    (`NormShare`). It reads no claim of a client, so there is nothing to gain by lying. No weight is above 2 equal
+    shares, updates are cut to the median length, and the rest is NNM and trimmed mean by weight. What that holds off,
+    and its price where all are honest: docs/results/robust.md.
+
+    criteria    more criteria, multiplied into the score
+    share       the share of the weight that is not trusted, below 0.5
+
+    >>> guarded().client_facts, guarded().cap
+    (('samples',), 2.0)
+    """
+    return Recipe(
+        criteria=(Agreement(), NormShare(), *_by_name(criteria)),
+        score=Product(),
+        normalise="max",
+        when_zero="uniform",
+        aggregate=NNM(TrimmedMean(share), share),
+        clip=Clip(),
+        cap=OUR_CAP,
     )
 
 

@@ -56,7 +56,7 @@ class Reputation:
     @property
     def about(self) -> str:
         """One line for lists and reports."""
-        return f"running mean of {self.of.name} over the rounds that the client took part in"
+        return f"reputation by {self.of.name}: its running mean over the rounds that the client took part in"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The running mean after this round."""

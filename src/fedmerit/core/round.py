@@ -16,19 +16,20 @@ import numpy as np
 from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check, nobody_trained
 from fedmerit.core.claims import bound_claims
+from fedmerit.core.clip import clip_cohort
 from fedmerit.core.controls import Control, apply_control
 from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server
+from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
 from fedmerit.core.privacy import privacy_notes
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
-from fedmerit.core.seeds import generator
+from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, audit, observe, validate
+from fedmerit.core.validation import Audit, align, audit, observe, validate
 
 
 def play(
@@ -60,6 +61,7 @@ def play(
         replies,
         judges=fleet,
         predict=server.predict,
+        train=server.train,
         limits=server.limits,
         known=server_facts(recipe, chosen, replies, server),
         personal=fleet,
@@ -89,6 +91,7 @@ def settle(
     *,
     judges: Judges,
     predict: Predict | None = None,
+    train: Train | None = None,
     limits: Limits = NOTHING,
     known: Known = NOTHING,
     personal: PersonalClients | None = None,
@@ -102,6 +105,7 @@ def settle(
 
     judges     the clients that a search asks
     predict    how models are scored on the server's own rows, for `validated:` criteria
+    train      how a model is trained on them, for the criterion Alignment
     limits     the most that a client may claim, by fact
     known      facts of the server's own
     personal   the clients with personal models, where the recipe has such; `layers` are the lengths of the model's
@@ -113,7 +117,9 @@ def settle(
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
     notes += nobody_trained(cohort, left_out)
+    cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
     cohort, seen = observe(recipe, cohort, state.history)
+    cohort, cut = clip_cohort(recipe.clip, cohort)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
@@ -124,18 +130,9 @@ def settle(
     candidates = make_candidates(recipe, cohort, state.history, groups, state.search, random, moved)
     clock.lap("weigh")
 
+    drawn = derive(seed, "aggregate", index)
     aggregation = aggregate(
-        recipe,
-        cohort,
-        groups,
-        candidates,
-        state.model,
-        state.parts,
-        state.search,
-        judges,
-        random,
-        clients=clients,
-        seed=seed,
+        recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn, clients
     )
     notes += privacy_notes(recipe.privacy, cohort)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
@@ -153,7 +150,7 @@ def settle(
     history = remember(state.history, cohort, recipe.remembered_facts)
     parts = {**aggregation.parts, **controls}
     after = State(model, parts, history, aggregation.search, groups.pairs or state.distances)
-    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen), observations)
+    return Settled(after, cohort, left_out, groups, aggregation, rewards, (*bounded, *notes, *seen, *cut), observations)
 
 
 def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model, tuple[ClientId, ...]]:

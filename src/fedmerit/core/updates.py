@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from fedmerit.core.system import cores
-from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.types import Matrix, Model, Vector
 
 COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
 SQUARED = 1 << 17  # values squared and added in single precision before double takes over
@@ -28,6 +28,8 @@ class Updates:
 
     `rows` may hold more than this round's good updates: `places` says which rows belong, in client order. Every sum
     runs in that order over the same blocks of columns, so the bits depend neither on where the rows lie nor on threads.
+    `mixing` makes other rows of them, a block at a time as they are read: a factor for each row, or with (m, n) factors
+    m weighted sums of the n rows.
     """
 
     def __init__(
@@ -35,12 +37,13 @@ class Updates:
         rows: NDArray[np.float32],
         places: NDArray[np.intp] | None = None,
         release: Callable[[], None] | None = None,
+        mixing: Vector | Matrix | None = None,
     ) -> None:
-        self._rows, self._release = rows, release
+        self._rows, self._release, self._mixing = rows, release, mixing
         self._places = np.arange(len(rows)) if places is None else places
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places if self._mixing is None else self._mixing)
 
     @property
     def length(self) -> int:
@@ -54,23 +57,50 @@ class Updates:
 
     def row(self, place: int) -> NDArray[np.float32]:
         """One client's update."""
+        if self._mixing is not None:
+            return self.combine(np.eye(len(self))[place])
         update: NDArray[np.float32] = self._rows[self._places[place]]
         return update
 
     def keep(self, places: NDArray[np.intp]) -> Updates:
         """The updates at the given places, in that order; nothing is copied."""
+        if self._mixing is not None:
+            return self.mix(np.eye(len(self))[places])
         kept = Updates(self._rows, self._places[places], self._release)
         if "norms" in self.__dict__:
             kept.__dict__["norms"] = self.norms[places]
+        if "products" in self.__dict__:
+            kept.__dict__["products"] = self.products[np.ix_(places, places)]
         return kept
+
+    def mix(self, factors: Vector | Matrix) -> Updates:
+        """Rows times a factor each, or (m, n) factors for m weighted sums of the rows; nothing is copied.
+
+        >>> rows = Updates(np.array([[1, 0], [3, 4]], dtype=np.float32))
+        >>> rows.mix(np.array([[0.5, 0.5]])).row(0).tolist(), rows.mix(np.array([1.0, 0.2])).norms.tolist()
+        ([2.0, 2.0], [1.0, 1.0])
+        """
+        mixing = self._mixing
+        if mixing is not None:
+            both = factors.ndim == mixing.ndim == 1
+            whole = mixing if mixing.ndim == 2 else np.diag(mixing)
+            factors = factors * mixing if both else (factors if factors.ndim == 2 else np.diag(factors)) @ whole
+        mixed = Updates(self._rows, self._places, self._release, factors)
+        if mixing is None and factors.ndim == 1:
+            mixed.__dict__["norms"] = np.abs(factors) * self.norms
+        if mixing is None and "products" in self.__dict__:
+            mixed.__dict__["products"] = _mixed(self.products, factors)
+        return mixed
 
     def renewed(self) -> Updates:
         """The same rows, with nothing remembered of what was in them: for who wrote to them."""
-        return Updates(self._rows, self._places, self._release)
+        return Updates(self._rows, self._places, self._release, self._mixing)
 
     @cached_property
     def norms(self) -> Vector:
         """Euclidean length of each row; infinite or NaN where a value is."""
+        if self._mixing is not None:
+            return np.asarray(np.sqrt(np.diag(self.products)))
         rows = [self._rows[place] for place in self._places]
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
 
@@ -88,33 +118,77 @@ class Updates:
         scale = np.outer(lengths, lengths)
         return np.asarray(np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1))
 
+    @cached_property
+    def products(self) -> Matrix:
+        """The inner product of every pair of rows, in double precision: distances and lengths come from it."""
+        products = np.zeros((len(self._places), len(self._places)))
+        for part in self._each(lambda columns: _products(self._raw(columns)), self._columns()):
+            products += part
+        return products if self._mixing is None else _mixed(products, self._mixing)
+
+    @property
+    def squared_distances(self) -> Matrix:
+        """||row_i - row_j||^2 of every pair; 0 of a row and itself."""
+        squares = np.diag(self.products)
+        apart = np.maximum(squares[:, np.newaxis] + squares - 2 * self.products, 0.0)
+        np.fill_diagonal(apart, 0.0)
+        return np.asarray(apart)
+
+    def cosines_to(self, vector: Model) -> Vector:
+        """The cosine of each row and a vector; 0 where one of them is zero."""
+        exact = vector.astype(np.float64)
+        along = sum(self._each(lambda columns: self._block(columns) @ exact[columns], self._columns()))
+        scale = self.norms * np.linalg.norm(exact)
+        return np.asarray(np.clip(np.divide(along, scale, out=np.zeros(len(self)), where=scale > 0), -1, 1))
+
+    def distances(self, vector: Model) -> Vector:
+        """||row - vector||_2 of each row."""
+
+        def squares(columns: slice) -> Vector:
+            apart = np.subtract(self._block(columns), vector[columns], dtype=np.float64)
+            return np.asarray(np.einsum("ij,ij->i", apart, apart))
+
+        return np.asarray(np.sqrt(sum(self._each(squares, self._columns()))))
+
+    def once(self, name: str, work: Callable[[], T]) -> T:
+        """work() the first time this name is asked for, and what it gave from then on."""
+        if name not in self.__dict__:
+            self.__dict__[name] = work()
+        found: T = self.__dict__[name]
+        return found
+
     def combine(self, weights: Vector | Matrix) -> NDArray[np.float32]:
         """sum_i weights[i] * row[i]; with several weightings (k, n), all k sums in one pass over the rows."""
+        if self._mixing is not None:
+            weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         exact = weights.astype(np.float32)
-        sums = np.empty((*weights.shape[:-1], self.length), dtype=np.float32)
+        return self._fill(lambda columns, out: np.matmul(exact, self._raw(columns), out=out), weights.shape[:-1])
 
-        def fill(columns: slice) -> None:
-            np.matmul(exact, self._block(columns), out=sums[..., columns])
+    def by_columns(
+        self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
+    ) -> NDArray[np.float32]:
+        """work(block) of each block (n, c) of columns, which gives (*shape, c); all put side by side."""
+        return self._fill(lambda columns, out: np.copyto(out, work(self._block(columns)), "same_kind"), shape)
 
-        for _ in self._each(fill, self._columns()):
+    def _fill(
+        self, work: Callable[[slice, NDArray[np.float32]], object], shape: tuple[int, ...]
+    ) -> NDArray[np.float32]:
+        found = np.empty((*shape, self.length), dtype=np.float32)
+        for _ in self._each(lambda columns: work(columns, found[..., columns]), self._columns()):
             pass
-        return sums
-
-    def by_columns(self, work: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> NDArray[np.float32]:
-        """One vector made block by block: `work` turns all rows of some columns (n, c) into c values."""
-        made = np.empty(self.length, dtype=np.float32)
-
-        def fill(columns: slice) -> None:
-            made[columns] = work(self._block(columns))
-
-        for _ in self._each(fill, self._columns()):
-            pass
-        return made
+        return found
 
     def _columns(self) -> list[slice]:
         return [slice(start, start + COLUMNS) for start in range(0, self.length, COLUMNS)]
 
     def _block(self, columns: slice) -> NDArray[np.float32]:
+        raw = self._raw(columns)
+        if self._mixing is None:
+            return raw
+        exact = self._mixing.astype(np.float32)
+        return np.asarray(raw * exact[:, np.newaxis] if exact.ndim == 1 else exact @ raw)
+
+    def _raw(self, columns: slice) -> NDArray[np.float32]:
         if np.array_equal(self._places, np.arange(len(self._rows))):
             return self._rows[:, columns]
         return self._rows[self._places, columns]
@@ -130,6 +204,18 @@ class Updates:
                 yield result
                 if self._release and number * step // RELEASE_BYTES != (number + 1) * step // RELEASE_BYTES:
                     self._release()
+
+
+def _products(block: NDArray[np.float32]) -> Matrix:
+    exact = block.astype(np.float64)
+    return np.asarray(exact @ exact.T)
+
+
+def _mixed(products: Matrix, factors: Vector | Matrix) -> Matrix:
+    """The inner products of rows after mixing."""
+    if factors.ndim == 1:
+        return np.asarray(products * np.outer(factors, factors))
+    return np.asarray(factors @ products @ factors.T)
 
 
 def _square(row: NDArray[np.float32]) -> float:

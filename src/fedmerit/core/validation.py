@@ -8,8 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fedmerit.core.fleet import Fleet, Predict
-from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions
+from fedmerit.core.criteria import VALIDATED_ACCURACY
+from fedmerit.core.facts import ALIGNMENT
+from fedmerit.core.fleet import Fleet, Predict, Train
+from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note
@@ -18,6 +20,8 @@ from fedmerit.errors import ConfigError, DataError
 SERVER: ClientId = -1
 """Stands for the server where clients are listed."""
 
+NO_ROWS = "Alignment compares updates with the server's own, and it has no rows to train on; set task.server = 1000"
+
 Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
 """Objectives by name: of the model on the server's rows (SERVER) and on each client's test rows; NaN where unknown."""
 
@@ -25,7 +29,9 @@ Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
 def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None) -> tuple[Cohort, tuple[Note, ...]]:
     """The cohort with the server's facts: objectives of v = (1 - rho) * model + rho * client's model, for each client.
 
-    An objective that the server's rows cannot tell is 0 for everybody, which is no information; and that is said.
+    Facts are what was measured: a gate is the criterion's own affair, and the accuracy that it asks for comes along.
+    For criteria by gain, also what the model has by itself. An objective that the server's rows cannot tell is 0 for
+    everybody, which is no information; and that is said.
     """
     if not recipe.validated or not cohort.ids:
         return cohort, ()
@@ -34,14 +40,34 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
         raise ConfigError("the server has no rows to score models on; set task.server = 1000")
     predictions = predict(model + rho * cohort.updates.row(place) for place in range(len(cohort.ids)))
     facts, notes = dict(cohort.facts), []
+    marginal = any(criterion.marginal for criterion in recipe.validated)
+    before = predict([model]) if marginal else None
     for criterion in recipe.validated:
-        values = criterion.objective(predictions)
+        if criterion.marginal and before is not None:
+            facts[criterion.without] = np.nan_to_num(np.repeat(criterion.objective(before), len(cohort.ids)))
+        gate = criterion.gate
+        if gate is not None:
+            facts[VALIDATED_ACCURACY] = accuracy(predictions)
+        values = (gate.objective if gate is not None else criterion.objective)(predictions)
         if np.isnan(values).any():
             values = np.zeros(len(values))
             text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"
             notes.append(Note("undefined-objective", criterion.name, text))
         facts[criterion.name] = values
     return replace(cohort, facts=facts), tuple(notes)
+
+
+def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, seed: int) -> Cohort:
+    """The cohort with the fact `alignment`: the server trains `model` on its own rows, and compares updates with its.
+
+    That is the cosine, 0 where it is negative [FLTrust].
+    """
+    if ALIGNMENT not in recipe.required_facts or not cohort.ids:
+        return cohort
+    if train is None:
+        raise ConfigError(NO_ROWS)
+    own = train(model, seed) - model
+    return replace(cohort, facts={**cohort.facts, ALIGNMENT: np.maximum(cohort.updates.cosines_to(own), 0.0)})
 
 
 def observe(recipe: Recipe, cohort: Cohort, history: History) -> tuple[Cohort, tuple[Note, ...]]:

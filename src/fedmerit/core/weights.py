@@ -24,13 +24,13 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
-    "nobody-trained",
+    "nobody",
     "cap",
     "claim-cut",
     "claim-changed",
     "inconsistent",
-    "scaled",
     "clipped",
+    "scaled",
     "privacy-void",
 ]
 

@@ -106,7 +106,7 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
                 raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
         if any_saved(folder):
             copy_out(folder, folder / PERSONAL)
-        write_model(folder / MODEL, state.model, config.run.rounds)
+        write_model(folder / MODEL, state.model, config.run.rounds, named=fleet.server.name_tensors(state.model))
         remove_checkpoints(folder)
 
 
@@ -140,7 +140,7 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     fleet.save(folder, record.index)
     evaluation = record.evaluation
     if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
-        write_model(folder / BEST, state.model, record.index)
+        write_model(folder / BEST, state.model, record.index, named=fleet.server.name_tensors(state.model))
     write_checkpoint(folder, state)
     ledger.append(record)
 

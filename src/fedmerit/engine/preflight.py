@@ -11,15 +11,15 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import EPOCHS, LOSS, SITE, measure
+from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipes import MEAN, Recipe
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.steps import Plain
-from fedmerit.core.validation import check_objectives, try_objectives
+from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
 
@@ -42,6 +42,8 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
+    if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
+        raise ConfigError(NO_ROWS)
     if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not probabilities:
         raise ConfigError(
             "a search by loss needs a learner with a method `predict_proba`, which this task's learner does not have; "
@@ -67,6 +69,11 @@ def _check_control(control: Control | None, recipe: Recipe) -> None:
         raise ConfigError(
             f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
             'have personal models; use train.algorithm = "sgd", or another recipe'
+        )
+    if recipe.aggregate != MEAN or recipe.clip:
+        raise ConfigError(
+            f"train.algorithm = {control.name!r} adds up what clients send beside their updates, which neither "
+            'recipe.aggregate nor recipe.clip bounds; use train.algorithm = "sgd", or the mean without clip'
         )
     if control.moves_model and (recipe.search.asks is not None or recipe.step != Plain()):
         raise ConfigError(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
+from fedmerit.core.learner import Learner
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import Recipe
@@ -21,12 +25,28 @@ from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.progress import Warner, progress_bar
+from fedmerit.engine.stopping import Stop, check_stop
+from fedmerit.engine.trained import (
+    check_shared,
+    epochs_of,
+    example_rows,
+    learner_of,
+    make_module,
+    named_tensors,
+    personal_model,
+    predict,
+    to_torch,
+    torch_build,
+    write_onnx,
+)
 from fedmerit.errors import FolderError
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
+from fedmerit.store.files import check_new_file
 from fedmerit.store.frames import Frame, run_frame
 from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.model_files import read_model, remove_checkpoints, write_model
+from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints, write_model
+from fedmerit.store.reasons import why
 from fedmerit.store.run_folder import (
     LEDGER,
     MODEL,
@@ -58,14 +78,63 @@ class Run:
 
     ledger: Ledger
     model: Model
+    learner: Learner | None = None
+    folder: Path | None = None
 
     @classmethod
-    def load(cls, folder: Path | str) -> Run:
-        """A run from its folder."""
+    def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
+        """A run from its folder; `learner` is for runs of Python objects, which no configuration can name."""
         ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
         if model is None:
             raise FolderError(f"{folder} does not hold a finished run: its {MODEL} is missing or damaged")
-        return cls(ledger, model[0])
+        return cls(ledger, model[0], learner, Path(folder))
+
+    def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
+        """The final model as torch names it, ready for `module.load_state_dict`; of a client with a personal one, its.
+
+        `model.safetensors` holds the same: `safetensors.torch.load_file` reads it without this library.
+        """
+        model = self._model(client)
+        tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
+        return to_torch(tensors or named_tensors(self._learner(), model))
+
+    def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
+        """A torch module with the final model, in evaluation mode; `build` makes it where the run cannot know how."""
+        made = build or torch_build(self._learner())
+        tensors = {name: values.numpy() for name, values in self.state_dict(client).items()}
+        return make_module(made, tensors)
+
+    def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
+        """The class of each row of `x`, laid out as the task's rows are; by a client's personal model where it has one.
+
+        >>> from fedmerit import fedavg, load_task
+        >>> task = load_task("digits", clients=4)
+        >>> run = federate(task, fedavg(), rounds=1, fraction=1.0)
+        >>> run.predict(task.federation.test.x[:5]).shape
+        (5,)
+        """
+        return predict(self._learner(), self._model(client), x)
+
+    def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
+        """The probability of each class for each row of `x`: (rows, classes)."""
+        return predict(self._learner(), self._model(client), x, proba=True)
+
+    def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
+        """The final model as a new ONNX file; `x` are example rows, where the run's task cannot give some.
+
+        Needs the packages onnx and onnxscript, by which torch writes such files.
+        """
+        check_new_file(Path(path), "another path", force=force)
+        write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
+
+    def _learner(self) -> Learner:
+        return self.learner or learner_of(self.ledger)
+
+    def _model(self, client: int | str | None) -> Model:
+        if client is None:
+            check_shared(self.ledger)
+            return self.model
+        return personal_model(self.folder, self.ledger.names(), self.ledger.find_client(str(client)))
 
     @property
     def accuracy(self) -> float:
@@ -86,6 +155,18 @@ class Run:
         """How each client of a round came to its weight."""
         return self.ledger.weights(number)
 
+    def why(self, round: int | None = None, client: int | str | None = None) -> str:
+        """Why a client, by name or number, got its weight in a round (default: the last), and what would change it.
+
+        Without a client: a sentence for each of the round, the heaviest first.
+
+        >>> from fedmerit import fedavg, load_task
+        >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
+        >>> print(run.why(round=1, client=3).partition(",")[0])
+        client 3 got 24.97% of round 1
+        """
+        return why(self.ledger, round, None if client is None else self.ledger.find_client(str(client)))
+
     def frame(self, name: str) -> Frame:
         """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""
         return run_frame(self.ledger, name)
@@ -93,6 +174,11 @@ class Run:
     def events(self) -> list[Event]:
         """Who was left out and why, and the notes on the weights."""
         return self.ledger.events()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the run in a line, and why each client of the last round got its weight."""
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.why().splitlines())
+        return f"<p>{html.escape(repr(self))}</p><ul>{lines}</ul>"
 
     def __repr__(self) -> str:
         rounds, clients = self.ledger.last_round(), len(self.ledger.names())
@@ -113,6 +199,7 @@ def federate(
     on_record: OnRecord | None = None,
     out: Path | str | None = None,
     progress: bool = False,
+    stop: Stop | None = None,
 ) -> Run:
     """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
 
@@ -121,10 +208,13 @@ def federate(
     workers         processes; 1 means this one. The bits do not depend on it
     evaluate_every  test the model on all clients every k rounds, and always after the last
     audit           objectives to write down of the model, for example ["parity:sex"]
-    on_record       called with the record of every round
+    on_record       called with the `Record` of every round (`fedmerit.core.state`); what it returns is not used, and
+                    what it raises ends the run
     out             a new folder for ledger and model, for `fedmerit report`, `show` and `explain`; such a run, whose
                     task is made in Python, is not resumed
     progress        show a bar, or a line per round where there is no terminal
+    stop            called after every round with the accuracies on all validation rows so far; True ends the run:
+                    `fedmerit.engine.stopping.EarlyStopping(patience=5)`, or any function
 
     What is to be known of the weights and of who was left out comes as a `NoteWarning`, each kind once.
 
@@ -139,7 +229,9 @@ def federate(
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
-    ledger = _new_ledger(out, recipe, config, names)
+    check_stop(stop, task, recipe, evaluate_every)
+    ledger = _new_ledger(out, recipe, config, names, epochs_of(task.learner))
+    validated: list[float] = []
     warn = Warner(names, stacklevel=4)  # where `federate` is called
     with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
         fleet = attacked(local, task.attackers)
@@ -151,11 +243,19 @@ def federate(
             advance(record)
             if on_record:
                 on_record(record)
+            if stop is None:
+                continue
+            validated.append(fleet.evaluate([state.model], on="validation")[0].accuracy)
+            if state.history.participations and record.index < rounds and stop(validated):
+                about = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+                ledger.note(Event(record.index, None, "stopped", about))
+                break
     if out is None:
-        return Run(ledger, state.model)
+        return Run(ledger, state.model, task.learner)
     ledger.close()
-    write_model(Path(out) / MODEL, state.model, rounds)
-    return Run.load(out)
+    named = task.server().name_tensors(state.model)
+    write_model(Path(out) / MODEL, state.model, state.history.rounds, named=named)
+    return Run.load(out, task.learner)
 
 
 def default_fraction(clients: int) -> float:
@@ -167,12 +267,13 @@ def default_fraction(clients: int) -> float:
     return max(0.1, min(1.0, FEWEST / clients))
 
 
-def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str]) -> Ledger:
+def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int) -> Ledger:
     """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
     form = part_to_json(recipe)
     if out is None:
-        return Ledger.create(None, names, environment() | {"recipe": form})
+        return Ledger.create(None, names, environment() | {"recipe": form, "epochs": str(epochs)})
     settings = {"recipe": json.loads(form), "run": config.run.model_dump(mode="json", exclude={"workers", "memory"})}
+    settings["train"] = {"epochs": epochs}
     make_folder(Path(out), json.dumps(settings), names, form)
     return Ledger.open(Path(out) / LEDGER, write=True)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from fedmerit.core.learner import NamedTensors
 from fedmerit.learn.stack import write_out
 
 
@@ -33,6 +34,23 @@ class FlatModule:
         for parameter, view in zip(parameters, _views(self.gradient, parameters), strict=True):
             parameter.grad = view
         self.stack = write_out(module)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The module's own names of what lies in the vector, in its order."""
+        named = list(self.module.named_parameters())
+        learning = [name for name, parameter in named if parameter.requires_grad]
+        frozen = [name for name, parameter in named if not parameter.requires_grad]
+        buffers = [name for name, buffer in self.module.named_buffers() if buffer.is_floating_point()]
+        return (*learning, *frozen, *buffers)
+
+    def name_tensors(self) -> NamedTensors:
+        """A copy of the module's `state_dict`, and the buffers in the vector that torch keeps out of it."""
+        state = {name: value for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
+        beside = {name: buffer for name, buffer in self.module.named_buffers() if name in self.names}
+        beside = {name: buffer for name, buffer in beside.items() if name not in state}
+        tensors = {name: value.detach().numpy().copy() for name, value in {**state, **beside}.items()}
+        return NamedTensors(tensors, self.names, tuple(beside))
 
     def load(self, values: Tensor) -> None:
         """Take over a model."""

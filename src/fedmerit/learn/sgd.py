@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.centring import Centring
 from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
+from fedmerit.core.learner import NamedTensors
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, train_batched
@@ -24,6 +25,11 @@ from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Inputs, centring_tail
 from fedmerit.learn.optimizers import make_optimizer
 
+Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
+"""Outputs of a module and the labels of a batch -> the mean loss of the batch."""
+
+CENTRED_BY = "fedmerit.centring"
+"""The name of what inputs are centred by, in files of models that carry it."""
 GROUP = 10  # clients trained at once where the model is tiny
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
@@ -39,7 +45,9 @@ class TorchLearner:
 
     c is there where `train.algorithm` says so, and prox is FedDyn's alpha then (see `core.controls`).
 
-    `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy.
+    `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy. `loss`
+    stands for that: a function of the module's outputs and the labels of a batch, that gives its mean loss. A module
+    may return a mapping; then `logits` is what is predicted from, and `loss` sees all of it.
     A model is the module's values; one that is `centred` has the mean of the inputs after them.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
@@ -48,6 +56,7 @@ class TorchLearner:
 
     build: Callable[[], nn.Module]
     config: TrainConfig = field(default_factory=TrainConfig)
+    loss: Loss | None = None
 
     def start(self, seed: int) -> Model:
         """The module as `build` initialises it under this seed."""
@@ -74,7 +83,7 @@ class TorchLearner:
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
-            step = _Step(flat, self.config, inputs, torch.from_numpy(samples.y), correction)
+            step = _Step(flat, self.config, inputs, torch.from_numpy(samples.y), correction, self.loss)
             for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
                 step(rows)
                 steps += 1
@@ -122,13 +131,26 @@ class TorchLearner:
     @property
     def clients_at_once(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
-        return GROUP if is_plain(self.config) and is_dense_stack(_flat(self.build)) else 1
+        batched = self.loss is None and is_plain(self.config) and is_dense_stack(_flat(self.build))
+        return GROUP if batched else 1
 
     @property
     def layers(self) -> Sequence[int]:
         """The lengths of the module's parameters and buffers, as they lie in the vector."""
         with _quiet_torch(0):
             return _flat(self.build).lengths
+
+    def name_tensors(self, model: Model) -> NamedTensors:
+        """The module's `state_dict`, as torch names it."""
+        with _quiet_torch(0):
+            flat = _flat(self.build)
+            flat.load(torch.from_numpy(model[: len(flat.values)]))
+            named, tail = flat.name_tensors(), model[len(flat.values) :]
+        if not len(tail):
+            return named
+        return NamedTensors(
+            {**named.tensors, CENTRED_BY: tail}, (*named.vector, CENTRED_BY), (*named.beside, CENTRED_BY)
+        )
 
     def train_batched(
         self,
@@ -168,7 +190,7 @@ class TorchLearner:
             flat.module.eval()
             forward = flat.stack.forward if flat.stack else flat.module
             starts = range(0, len(x), PART_ROWS)
-            return [of(forward(inputs[slice(start, start + PART_ROWS)])) for start in starts]
+            return [of(_logits(forward(inputs[slice(start, start + PART_ROWS)]))) for start in starts]
 
 
 class _Step:
@@ -179,12 +201,20 @@ class _Step:
     """
 
     def __init__(
-        self, flat: FlatModule, config: TrainConfig, x: Inputs, y: Tensor, correction: Model | None = None
+        self,
+        flat: FlatModule,
+        config: TrainConfig,
+        x: Inputs,
+        y: Tensor,
+        correction: Model | None = None,
+        loss: Loss | None = None,
     ) -> None:
-        self.flat, self.config, self.x, self.y = flat, config, x, y
+        self.flat, self.config, self.x, self.y, self.loss = flat, config, x, y, loss
+        self.stack = flat.stack if loss is None else None  # its backward pass is that of cross-entropy
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
-        self.part = PART_ROWS if batch > PART_ROWS and flat.rows_are_independent else batch
-        self.inside = flat.stack is not None and self.part == batch and is_plain(config)
+        cut = batch > PART_ROWS and flat.rows_are_independent and loss is None
+        self.part = PART_ROWS if cut else batch
+        self.inside = self.stack is not None and self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
         self.anchor = flat.trained.clone() if self.pull else None
         self.correction = None if correction is None else torch.from_numpy(correction[: len(flat.trained)])
@@ -213,9 +243,11 @@ class _Step:
 
     def descend(self, rows: Tensor, scale: float, step: float | None) -> None:
         """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
-        x, y, stack = self.x[rows], self.y[rows], self.flat.stack
+        x, y, stack = self.x[rows], self.y[rows], self.stack
         if stack is None:
-            (_loss(self.flat.module(x), y) * scale).backward()  # type: ignore[no-untyped-call]
+            outputs = self.flat.module(x)
+            total = _loss(_logits(outputs), y) if self.loss is None else self.loss(outputs, y) * len(rows)
+            (total * scale).backward()  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 stack.backward(stack.forward(x), y, scale, step)
@@ -245,6 +277,15 @@ def _batches(rows: int, epochs: int, batch: int | Literal["full"], seed: int) ->
     for _ in range(epochs):
         order = torch.from_numpy(random.permutation(rows)) if size < rows else torch.arange(rows)
         yield from (order[start : start + size] for start in range(0, rows, size))
+
+
+def _logits(outputs: Any) -> Tensor:
+    """What is predicted from: the outputs, or `logits` where the module returns a mapping."""
+    if not isinstance(outputs, Mapping):
+        return cast(Tensor, outputs)
+    if "logits" not in outputs:
+        raise ValueError(f"a module that returns a mapping has the key 'logits'; got {', '.join(map(str, outputs))}")
+    return cast(Tensor, outputs["logits"])
 
 
 def _loss(outputs: Tensor, y: Tensor) -> Tensor:

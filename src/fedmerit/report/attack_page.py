@@ -55,7 +55,7 @@ def _heat_map(grid: Grid, share: float) -> str:
     head = "".join(f'<th scope="col">{escape(attack)}</th>' for attack in attacks)
     rows = "".join(
         f'<tr><th scope="row">{escape(row.name)}</th>'
-        + "".join(_cell(scores[row.name, attack]) for attack in attacks)
+        + "".join(_cell(scores[row.name, attack], grid.plan.bounds.drop) for attack in attacks)
         + "</tr>"
         for row in grid.plan.rows
     )
@@ -76,10 +76,11 @@ def _section(name: str, title: str, table: str, key: str = "") -> str:
     )
 
 
-def _cell(score: Score) -> str:
+def _cell(score: Score, most: float) -> str:
+    """The darker, the nearer the lost accuracy is to its bound."""
     if math.isnan(score.accuracy):
         return '<td class="unknown">not run</td>'
-    lost = 0 if math.isnan(score.drop) else round(100 * min(max(score.drop, 0.0), 1.0))
+    lost = 0 if math.isnan(score.drop) else round(100 * min(max(score.drop / most, 0.0), 1.0))
     lines = "".join(f"<small>{escape(line)}</small>" for line in _lines(score))
     kind = ' class="missed"' if score.missed else ""
     return f'<td{kind} style="--lost: {lost}%"><strong>{number(score.accuracy)}</strong>{lines}</td>'

@@ -11,15 +11,20 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from fedmerit.core.criteria import about_criterion, spelt_out
 from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
+from fedmerit.report.headline import find_baseline, headline
 from fedmerit.report.rows import RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.tuning import tuning_data
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import open_ledger
-from fedmerit.store.settings import Settings, differences, environment_of, settings_of, toml_lines
+from fedmerit.store.run_folder import FREE_KEYS, open_ledger
+from fedmerit.store.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
+
+UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
+"""Settings of [run] in which rows may differ and still be compared in pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,25 @@ def collect(
         details[place] = encoded
     about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
     about |= {"tuned": tuning_data(selection.tuned)}
-    return about | _page(rows, runs, details), details
+    page = _page(rows, runs, details)
+    verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline)
+    return about | page | {"verdict": verdict, "criteria": _criteria(runs)}, details
+
+
+def _verdict(
+    rows: Sequence[Row], runs: Sequence[PageRun], differ: Sequence[Mapping[str, Any]], named: str | None
+) -> dict[str, Any] | None:
+    """The rows against the baseline; None where they cannot be paired: other data, rounds or draws of clients."""
+    paired = not any(one["key"].startswith(("task.", "run.")) and one["key"] not in UNPAIRED for one in differ)
+    recipes = [(runs[row.runs[0]].config.get("recipe") or {}).get("name") for row in rows]
+    baseline = find_baseline(rows, recipes, named)
+    return headline(rows, [run.result for run in runs], baseline) if paired else None
+
+
+def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
+    """Every criterion of the page: its name, the name spelt out, and what it is; pairs, as a name may be any text."""
+    names = dict.fromkeys(name for run in runs for order in run.orders for name in order)
+    return [[name, spelt_out(name), about_criterion(name)] for name in names]
 
 
 def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
@@ -135,7 +158,7 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
 
 def _config(meta: Mapping[str, str]) -> Settings:
     """The settings the run was started with; empty for a ledger that keeps none."""
-    config = json.loads(meta.get("config", "{}"))
+    config = json.loads(meta.get("config") or meta.get("settings", "{}"))
     return config if isinstance(config, dict) else {}
 
 

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 from rich.console import RenderableType
 from rich.markup import escape
 
 from fedmerit.core.aggregation import CandidateResult
-from fedmerit.core.recipe_json import judged_by, part_from_json
-from fedmerit.core.scores import Terms, explain_score
+from fedmerit.core.criteria import spelt_out
+from fedmerit.core.reasons import Reason
+from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
-from fedmerit.errors import DataError, UserError, did_you_mean
 from fedmerit.report.screen import list_table, weights_table
-from fedmerit.store.ledger import Ledger, Rewarded
+from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
+from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of
 
 OF_CLAIMS = ("claim-cut", "claim-changed", "inconsistent")
 """The kinds of events that are about what a client claimed."""
 
 
-def find_client(ledger: Ledger, text: str) -> ClientId:
-    """A client by its name, or by its number."""
-    names = ledger.names()
-    if text in names:
-        return names.index(text)
-    if text.isdecimal() and int(text) < len(names):
-        return int(text)
-    near = did_you_mean(text, names)
-    raise UserError(f"no client {text!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
-
-
-def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict[str, Any]:
-    """The round's priority and how its clients, or one of them, came to their weights."""
-    names, wanted = ledger.names(), _round(ledger, number)
+def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) -> dict[str, Any]:
+    """The round's priority and how its clients, or one of them, came to their weights; the last round if none."""
+    names, wanted, recipe = ledger.names(), round_row(ledger, number), kept_recipe(ledger)
+    number = int(wanted["round"])
     everybody = ledger.weights(number)
     rows = [row for row in everybody if client in (None, row.id)]
     groups = {group: [one for one in everybody if one.group == group] for group in {row.group for row in rows}}
-    terms = {row.id: terms_of(wanted, groups[row.group], groups[row.group].index(row)) for row in rows}
+    places = {one.id: place for members in groups.values() for place, one in enumerate(members)}
+    reasons = {row.id: reason_of(wanted, groups[row.group], places[row.id], recipe) for row in rows}
     events = [event for event in ledger.events(number) if client is None or event.client in (None, client)]
     rewards = {reward.client: reward for reward in ledger.rewards(number)}
     return {
@@ -63,7 +54,8 @@ def as_dict(ledger: Ledger, number: int, client: ClientId | None = None) -> dict
                 "criteria": row.criteria,
                 "normalised": row.normalised,
                 "score": row.score,
-                "terms": _terms_dict(terms[row.id], wanted["priority"]),
+                "terms": _terms_dict(reasons[row.id], wanted["priority"]),
+                "reason": _reason_dict(reasons[row.id], names[row.id], share_of(wanted, row)),
                 "weight": row.weight,
                 "uncapped": row.uncapped,
                 "group": row.group,
@@ -89,9 +81,10 @@ def _result_dict(result: CandidateResult) -> dict[str, Any]:
     return {"way": values.pop("weighting"), **values}
 
 
-def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
-    """All clients of a round, heaviest first, then who was left out and what to know."""
-    row = _round(ledger, number)
+def explain_round(ledger: Ledger, number: int | None) -> Iterator[RenderableType]:
+    """All clients of a round, heaviest first, then who was left out and what to know; the last round if none."""
+    row = round_row(ledger, number)
+    number = int(row["round"])
     rows = sorted(ledger.weights(number), key=lambda row: -row.weight)
     for group in range(row["groups"]):
         title = f"round {number}: {row['weighting']}" + (
@@ -107,31 +100,24 @@ def explain_round(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     yield from _events(ledger, number)
 
 
-def explain_client(ledger: Ledger, number: int, client: ClientId) -> Iterator[RenderableType]:
-    """One client: each criterion with its rank in the round, the score's terms, the weight against an equal share."""
-    row, name = _round(ledger, number), escape(ledger.names()[client])
-    priority = row["priority"]
-    mine = next((row for row in ledger.weights(number) if row.id == client), None)
+def explain_client(ledger: Ledger, number: int | None, client: ClientId) -> Iterator[RenderableType]:
+    """One client: the reason in words, its facts, each criterion with its rank in the round, what came of it."""
+    row = round_row(ledger, number)
+    number, priority = row["round"], row["priority"]
+    first, *others = client_lines(ledger, row, client)
+    yield f"[bold]{escape(first)}[/]"
+    everybody = ledger.weights(number)
+    mine = next((one for one in everybody if one.id == client), None)
     if mine is None:
-        left_out = [e.text for e in ledger.events(number) if (e.client, e.kind) == (client, "left-out")]
-        why = f"was left out: {escape(left_out[0])}" if left_out else "was not drawn"
-        yield f"{name} has no weight in round {number}: it {why}"
         return
-    rows = [row for row in ledger.weights(number) if row.group == mine.group]
-    place = 1 + sum(row.weight > mine.weight for row in rows)
-    of = f"group {mine.group + 1} in round {number}" if row["groups"] > 1 else f"round {number}"
-    yield (
-        f"[bold]{name}[/] got [bold]{mine.weight:.2%}[/] of {of}: place {place} of {len(rows)}; "
-        f"an equal share would be {1 / len(rows):.2%}"
-    )
+    yield from map(escape, others)
     facts = ", ".join(f"{fact} {value:g}" for fact, value in mine.facts.items())
     yield f"facts: {escape(facts)}"
     about = [e for e in ledger.events(number) if e.client == client and e.kind in OF_CLAIMS]
     yield from (f"[yellow]it {escape(event.text)}[/]" for event in about)
-    lines = [_criterion_line(criterion, mine, rows) for criterion in priority]
+    members = [one for one in everybody if one.group == mine.group]
+    lines = [_criterion_line(criterion, mine, members) for criterion in priority]
     yield list_table("priority, most important first", ("criterion", "value", "normalised", "rank"), lines)
-    terms = terms_of(row, rows, rows.index(mine))
-    yield _score_line(terms, mine, sum(row.score for row in rows))
     audits = [(objective, value) for _, who, objective, value in ledger.audits(number) if who == client]
     audited = ", ".join(f"{objective} {'unknown' if value is None else f'{value:.4f}'}" for objective, value in audits)
     yield from [f"audit on its test rows: {escape(audited)}"] if audited else []
@@ -174,22 +160,19 @@ def _reward_text(reward: Rewarded) -> str:
 def _criterion_line(criterion: str, mine: ClientWeight, rows: list[ClientWeight]) -> tuple[str, str, str, str]:
     rank = 1 + sum(row.criteria[criterion] > mine.criteria[criterion] for row in rows)
     value, normalised = mine.criteria[criterion], mine.normalised[criterion]
-    return criterion, f"{value:.5g}", f"{normalised:.4f}", f"{rank} of {len(rows)}"
+    words = spelt_out(criterion)
+    return (
+        criterion if words == criterion else f"{criterion} ({words})",
+        f"{value:.5g}",
+        f"{normalised:.4f}",
+        f"{rank} of {len(rows)}",
+    )
 
 
-def terms_of(row: Mapping[str, Any], members: Sequence[ClientWeight], place: int) -> Terms | None:
-    """What the score of one of the group's members is made of; None where its score is not one of ours."""
-    try:
-        score = part_from_json(row["score"])
-    except DataError:
+def _terms_dict(reason: Reason | None, priority: Sequence[str]) -> dict[str, Any] | None:
+    if reason is None or reason.terms is None:
         return None
-    table = np.array([[member.normalised[name] for name in row["priority"]] for member in members])
-    return explain_score(score, table, place)
-
-
-def _terms_dict(terms: Terms | None, priority: Sequence[str]) -> dict[str, Any] | None:
-    if terms is None:
-        return None
+    terms = reason.terms
     return {
         "join": terms.join,
         "terms": [
@@ -202,18 +185,21 @@ def _terms_dict(terms: Terms | None, priority: Sequence[str]) -> dict[str, Any] 
     }
 
 
-def _score_line(terms: Terms | None, mine: ClientWeight, total: float) -> str:
-    share = f"weight = {mine.score:.5g} / {total:.5g} = {mine.earned:.2%}" if total else "every score was 0"
-    return f"score = {f'{mine.score:.5g}' if terms is None else terms};  {share}{cap_text(mine)}"
-
-
-def cap_text(mine: ClientWeight) -> str:
-    """What the cap made of a weight; empty where it is as it was earned."""
-    if mine.weight == mine.earned:
-        return ""
-    if mine.weight < mine.earned:
-        return f", cut by the cap to {mine.weight:.2%}"
-    return f", {mine.weight:.2%} with its part of what the cap cut from others"
+def _reason_dict(reason: Reason | None, name: str, of: str) -> dict[str, Any] | None:
+    if reason is None:
+        return None
+    alike = {part.name: part.alike for part in reason.parts}
+    return {
+        "text": "\n".join(reason.lines(name, of)),
+        "weight": reason.weight,
+        "equal": reason.equal,
+        "place": reason.place,
+        "clients": reason.clients,
+        "decided": reason.decided,
+        "if_all_had_its_value": alike,
+        "gates": {part.name: asdict(part.gate) for part in reason.parts if part.gate is not None},
+        "changes": [asdict(change) for change in reason.changes],
+    }
 
 
 def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
@@ -241,12 +227,3 @@ def _events(ledger: Ledger, number: int) -> Iterator[RenderableType]:
         what = {"refused": " refused its reward:", "left-out": " left out:"}.get(event.kind, "")
         who = "" if event.client is None else f"{names[event.client]}{what} "
         yield f"[yellow]{escape(who + event.text)}[/]"
-
-
-def _round(ledger: Ledger, number: int) -> dict[str, Any]:
-    rounds = ledger.rounds()
-    matching = [row for row in rounds if row["round"] == number]
-    if not matching:
-        kept = f"rounds 1 to {rounds[-1]['round']}" if rounds else "no round yet"
-        raise UserError(f"no round {number}; the run has {kept}")
-    return matching[0]

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from fedmerit.report.screen import list_table
 from fedmerit.study.fairness import Account, Fairness
+from fedmerit.study.text_table import TextTable
 
-HEADER = ("client", "rounds", "contribution", "taken", "entries", "reached", "converged", "average", "final")
+HEADER = ("client", "rounds", "rows", "taken", "entries", "reached", "stays", "average", "final")
 
 
 def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
@@ -32,9 +32,10 @@ def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
 
 def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> Iterator[RenderableType]:
     """A line per client, the largest contribution first; then what holds over all clients."""
-    title = f"contribution: rows worked through; reached, converged: rounds to {level:.0%}, first and for good"
+    title = f"contribution: rows worked through (samples x epochs); reached, stays: rounds to {level:.0%}"
+    below = "taken: rewards taken of those sent; stays: from that round on never below; average: from then on"
     ordered = sorted(fairness.accounts, key=lambda account: -account.contribution)
-    yield list_table(title, HEADER, [_line(account, names) for account in ordered])
+    yield TextTable(title, HEADER, tuple(_line(account, names) for account in ordered), (below,)).screen()
     yield (
         f"rank correlation of contribution with final accuracy {_signed(fairness.accuracy)}, with the round of "
         f"convergence {_signed(fairness.speed)}, with entries received {_signed(fairness.entries)}"
@@ -48,7 +49,7 @@ def _line(account: Account, names: Sequence[str]) -> tuple[str, ...]:
     return (
         names[account.client],
         str(account.rounds),
-        f"{account.contribution:.0f}",
+        f"{account.contribution:,.0f}",
         f"{account.accepted} of {account.rewards}",
         f"{account.entries:,}",
         "-" if convergence.reached is None else str(convergence.reached),

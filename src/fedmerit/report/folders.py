@@ -45,7 +45,8 @@ class Row:
 class Selection:
     """The runs to report on; how many more their studies plan; the targets and shares that these studies set.
 
-    `tuned` are the tunings of these studies' rows, or those that were given themselves.
+    `baseline` is the row that the study compares with, where there is one study. `tuned` are the tunings of these
+    studies' rows, or those that were given themselves.
     """
 
     runs: Sequence[RunFolder]
@@ -53,13 +54,14 @@ class Selection:
     targets: Sequence[float]
     shares: Sequence[float]
     tuned: Sequence[TunedRows] = ()
+    baseline: str | None = None
 
 
 def select_runs(folders: Sequence[Path]) -> Selection:
     """A study's or a tuning's folder stands for the runs that it has started, any other folder for one run."""
     runs: list[RunFolder] = []
     tuned: list[TunedRows] = []
-    waiting, targets, shares = 0, set[float](), set[float]()
+    waiting, targets, shares, baselines = 0, set[float](), set[float](), list[str]()
     for folder in folders:
         if (folder / TUNE).is_file():
             tuning = Tuned.load(folder)
@@ -77,7 +79,9 @@ def select_runs(folders: Sequence[Path]) -> Selection:
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}
         shares |= {*plan.shares}
-    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES), tuned)
+        baselines.append(plan.against)
+    baseline = baselines[0] if len(baselines) == 1 else None
+    return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES), tuned, baseline)
 
 
 def _begun(planned: Sequence[Member], folder: Path) -> list[RunFolder]:

@@ -18,11 +18,14 @@ from fedmerit.store.files import check_new_file, write_new_file
 
 PAGE = "report.html"
 DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
-STYLES = ("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "notes.css", "print.css")
+STYLES = (
+    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css"),
+    "print.css",
+)
 SCRIPTS = (
-    *("text", "inflate", "data", "theme", "charts", "overview", "curves", "accuracy", "targets", "fairness", "cells"),
-    *("weights", "bars", "terms", "explain", "search", "groups", "rewards", "notes", "suspects", "settings", "tuning"),
-    "report",
+    *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
+    *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
+    *("notes", "suspects", "settings", "tuning", "report"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
@@ -30,11 +33,11 @@ DETAIL_BUDGET = 7_000_000
 """Characters for the detail of runs; with the rest of the page, a file stays under 10 MB."""
 
 
-def write_report(folders: Sequence[Path], out: Path) -> None:
+def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> None:
     """Write a new file about runs and studies, completely or not at all."""
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
-    check_new_file(out, "another --out")
+    check_new_file(out, "another --out", force=force)
     plotly = _plotly()
     write_new_file(out, render(*collect(folders, DETAIL_BUDGET, embed), plotly), "another --out")
 

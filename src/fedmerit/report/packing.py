@@ -31,6 +31,7 @@ def pack_rounds(rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[
         **{key: [row[key] for row in rounds] for key in ("round", "priority", "groups")},
         "scores": [_score_settings(text) for text in scores],
         "scored": [scores.get(row["score"]) for row in rounds],
+        "normalise": [row["normalise"] for row in rounds],
         "cut": [shorten(row["cut"] if (row["cut"] or 0) <= FARTHEST else None, VALUE_DIGITS) for row in rounds],
         **{key: [columns[key] for columns in packed] for key in plain},
         **{key: _by_name([columns[key] for columns in packed]) for key in ("facts", "raw", "norm")},

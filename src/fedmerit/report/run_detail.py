@@ -9,12 +9,13 @@ from itertools import count
 from typing import Any
 
 from fedmerit.core.recipe_json import judged_by
+from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.core.weights import ClientWeight
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.report.suspects import suspects_dict
-from fedmerit.store.ledger import Event, Ledger, Rewarded
+from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
 from fedmerit.study.fairness import Account, fairness_of
 
 LEVEL = 0.9
@@ -36,7 +37,14 @@ def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str,
         "accounts": _accounts(ledger, rounds, weights),
         "audits": _audits(ledger, len(names)),
         "suspects": _suspects(ledger),
+        **_rules(kept_recipe(ledger)),
     }
+
+
+def _rules(recipe: Recipe | None) -> dict[str, Any]:
+    """What reasons need to know of the recipe: what weights follow where every score is 0, and the gates."""
+    gates = [[one.name, one.gate.least] for one in (recipe.validated if recipe else ()) if one.gate is not None]
+    return {"when_zero": recipe.when_zero if recipe else "samples", "gates": gates}
 
 
 def _suspects(ledger: Ledger) -> dict[str, Any]:

@@ -9,10 +9,14 @@ from pathlib import Path
 from fedmerit.errors import FolderError
 
 
-def check_new_file(path: Path, other: str = "another name") -> None:
-    """Refuse to write over anything, and to guess a folder; `other` is what the user can choose instead."""
-    if path.exists() or path.is_symlink():
-        raise FolderError(f"{path} exists; this writes a new file: choose {other}, or remove it first")
+def check_new_file(path: Path, other: str = "another name", *, force: bool = False) -> None:
+    """Refuse to write over anything, and to guess a folder; `other` is what the user can choose instead.
+
+    With `force` a file may be written over, but nothing that is not a file.
+    """
+    if (path.exists() or path.is_symlink()) and not (force and path.is_file()):
+        way_out = "" if force else ", or write over it with --force"
+        raise FolderError(f"{path} exists; this writes a new file: choose {other}{way_out}")
     if not path.parent.is_dir():
         raise FolderError(f"no folder {path.parent} to write {path.name} to: make it first, or choose {other}")
 

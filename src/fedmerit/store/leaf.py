@@ -31,9 +31,9 @@ def leaf_metrics(ledger: Ledger) -> Iterator[LeafMetric]:
             yield LeafMetric(names[client], index, "", size, "test", correct / size)
 
 
-def write_leaf_metrics(ledger: Ledger, path: Path) -> None:
+def write_leaf_metrics(ledger: Ledger, path: Path, *, force: bool = False) -> None:
     """All lines as a new CSV file."""
-    check_new_file(path)
+    check_new_file(path, force=force)
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(LeafMetric._fields)

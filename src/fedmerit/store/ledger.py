@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.aggregation import CandidateResult
+from fedmerit.core.facts import EPOCHS
 from fedmerit.core.groups import PairDistances
+from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.state import Record, remember_facts
 from fedmerit.core.types import History, Matrix
 from fedmerit.core.weights import ClientWeight
-from fedmerit.errors import FolderError
+from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.ledger_rows import TABLES, Row, rows_of
 from fedmerit.store.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION, migrated
 
@@ -156,6 +159,16 @@ class Ledger:
         """The clients' names in id order."""
         return [name for (name,) in self._db.execute("SELECT name FROM clients ORDER BY client")]
 
+    def find_client(self, text: str) -> int:
+        """A client by its name, or by its number."""
+        names = self.names()
+        if text in names:
+            return names.index(text)
+        if text.isdecimal() and int(text) < len(names):
+            return int(text)
+        near = did_you_mean(text, names)
+        raise UserError(f"no client {text!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
+
     def rounds(self) -> list[dict[str, Any]]:
         """One dictionary per round: accuracy, percentiles, bytes, seconds per stage."""
         cursor = self._db.execute("SELECT * FROM rounds ORDER BY round")
@@ -178,10 +191,16 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def contributions(self) -> dict[int, tuple[int, float]]:
-        """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs)."""
-        rows = "json_extract(facts, '$.samples') * coalesce(json_extract(facts, '$.epochs'), 1)"
+        """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs).
+
+        Epochs are those that a schedule asked for, else those of the run's learner; 1 where nobody knows.
+        """
+        meta = self.meta()
+        train = json.loads(meta.get("config", "{}")).get("train") or {}
+        epochs = int(train.get("epochs") or meta.get(EPOCHS) or 1)
+        rows = "json_extract(facts, '$.samples') * coalesce(json_extract(facts, '$.epochs'), :epochs)"
         query = f"SELECT client, count(*), sum({rows}) FROM weights GROUP BY client"
-        return {client: (rounds, total) for client, rounds, total in self._db.execute(query)}
+        return {client: (rounds, total) for client, rounds, total in self._db.execute(query, {"epochs": epochs})}
 
     def rewards(self, index: int | None = None) -> list[Rewarded]:
         """What clients got back in a round, or in all; empty where all share one model."""
@@ -249,6 +268,15 @@ class Ledger:
             Event(*row)
             for row in self._db.execute(f"SELECT round, client, kind, text FROM events{where} ORDER BY rowid", values)
         ]
+
+
+def kept_recipe(ledger: Ledger) -> Recipe | None:
+    """The recipe that a run was played with; None where a part of it was a user's own, or an old ledger kept words."""
+    try:
+        recipe = part_from_json(ledger.meta().get("recipe", ""))
+    except FedmeritError:
+        return None
+    return recipe if isinstance(recipe, Recipe) else None
 
 
 @contextmanager

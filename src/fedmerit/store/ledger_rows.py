@@ -150,11 +150,11 @@ def event_rows(record: Record) -> list[Row]:
     verdicts = sorted(record.rewards.verdicts.items())
     events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]
     events += [(note.client, note.kind, note.text) for note in record.notes]
-    if record.weights is None:
+    if record.weights is not None:
+        events += [(note.client, note.kind, note.text) for note in record.weights.notes]
+    elif all(kind != "nobody" for _, kind, _ in events):
         after = "the model was kept" if record.epsilon is None else "only noise was added"
         events.append((None, "nobody", f"no client could be weighed; {after}"))
-    else:
-        events += [(note.client, note.kind, note.text) for note in record.weights.notes]
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
 
 

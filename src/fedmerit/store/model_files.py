@@ -8,11 +8,14 @@ import shutil
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedmerit.core.learner import NamedTensors
 from fedmerit.core.state import State
 from fedmerit.core.types import NOTHING, Model
 
@@ -21,20 +24,24 @@ MODEL = "model"
 KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
-def write_model(path: Path, model: Model, index: int, parts: Mapping[str, Model] = NOTHING) -> None:
-    """The tensor `model`, and one for each named part, with the round and a SHA-256 over them all.
+def write_model(
+    path: Path, model: Model, index: int, parts: Mapping[str, Model] = NOTHING, named: NamedTensors | None = None
+) -> None:
+    """The tensor `model` and one for each named part, or the tensors that the learner names; the round, a SHA-256.
 
-    Atomic, and on the disk when this returns.
+    Named tensors are what the model's own library loads. Atomic, and on the disk when this returns.
     """
-    tensors = {
-        MODEL: np.ascontiguousarray(model),
-        **{name: np.ascontiguousarray(parts[name]) for name in sorted(parts)},
-    }
-    # one key: safetensors writes several in no fixed order, and equal models shall be equal files
-    about = {"fedmerit": json.dumps({"round": index, "sha256": _digest(tensors)})}
+    tensors: dict[str, NDArray[Any]] = {MODEL: model, **{name: parts[name] for name in sorted(parts)}}
+    about: dict[str, Any] = {"round": index}
+    if named is not None:
+        tensors = {name: named.tensors[name] for name in sorted(named.tensors)}
+        about |= {"vector": named.vector, "beside": named.beside}
+    tensors = {name: np.ascontiguousarray(values).reshape(values.shape) for name, values in tensors.items()}
+    about["sha256"] = _digest(tensors, named is not None)
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
-        file.write(save(tensors, metadata=about))
+        # one key: safetensors writes several in no fixed order, and equal models shall be equal files
+        file.write(save(tensors, metadata={"fedmerit": json.dumps(about)}))
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
@@ -42,29 +49,48 @@ def write_model(path: Path, model: Model, index: int, parts: Mapping[str, Model]
 
 
 def read_model(path: Path) -> tuple[Model, int] | None:
-    """The model and its round; None where the file is missing, truncated or altered."""
+    """The model as one row and its round; None where the file is missing, truncated or altered."""
     file = _read(path)
-    return None if file is None else (file[0][MODEL], file[1])
+    if file is None:
+        return None
+    tensors, about = file
+    if "vector" not in about:
+        return tensors[MODEL], int(about["round"])
+    row = np.concatenate([tensors[name].ravel() for name in about["vector"]]) if about["vector"] else np.empty(0)
+    return row.astype(np.float32, copy=False), int(about["round"])
 
 
-def _read(path: Path) -> tuple[dict[str, Model], int] | None:
+def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
+    """The model by the names of its library; None where the file is damaged, or was written without names."""
+    found = _read(path)
+    if found is None or "vector" not in found[1]:
+        return None
+    tensors, about = found
+    return {name: values for name, values in tensors.items() if name not in about["beside"]}
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+    """The tensors and what the file says of them; the model's row comes first where it is one tensor."""
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["fedmerit"])
-            names = [MODEL, *sorted(name for name in file.keys() if name != MODEL)]  # noqa: SIM118 - not a mapping
+            named = "vector" in about
+            names = sorted(file.keys(), key=lambda name: (name != MODEL and not named, name))
             tensors = {name: file.get_tensor(name) for name in names}
-            return (tensors, int(about["round"])) if about["sha256"] == _digest(tensors) else None
+            int(about["round"])
+            whole = about["sha256"] == _digest(tensors, named) and (not named or set(about["vector"]) <= set(names))
+            return (tensors, about) if whole else None
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
 
 
-def _digest(tensors: Mapping[str, Model]) -> str:
-    """SHA-256 over the model's bytes and, where there are parts, their names and bytes in the order of the names."""
+def _digest(tensors: Mapping[str, NDArray[Any]], named: bool) -> str:
+    """SHA-256 over names and bytes, in the order of the names; a row called `model` comes first, without its name."""
     digest = sha256()
     for name, values in tensors.items():
-        if name != MODEL:
+        if named or name != MODEL:
             digest.update(name.encode())
-        digest.update(values.data)
+        digest.update(values.tobytes())
     return digest.hexdigest()
 
 
@@ -82,8 +108,8 @@ def read_checkpoint(run: Path, upto: int) -> tuple[Model, dict[str, Model], int]
     for path in _paths(run):
         file = _read(path) if int(path.stem) <= upto else None
         if file is not None:
-            tensors, index = file
-            return tensors.pop(MODEL), tensors, index
+            tensors, about = file
+            return tensors.pop(MODEL), tensors, int(about["round"])
     return None
 
 

@@ -52,8 +52,8 @@ def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: s
     try:
         if isinstance(config, Config):
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
-        settings = config if isinstance(config, str) else config.model_dump_json()
-        meta = environment() | {"recipe": recipe, "config": settings}
+        settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
+        meta = environment() | {"recipe": recipe} | settings
         Ledger.create(part / LEDGER, names, meta).close()
         part.chmod(0o777 & ~_umask())
         part.rename(out)
@@ -85,6 +85,8 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
     """The configuration of a run that may be resumed here and now; every difference that changes its bits is named."""
     with open_ledger(folder) as ledger:
         meta = ledger.meta()
+    if "config" not in meta:
+        raise FolderError(f"{folder} holds a run of a task made in Python, which is not resumed; run it again")
     kept = make_config(json.loads(meta["config"]))
     asked = given or load_config(folder / CONFIG)
     changed = differences(kept, asked)

@@ -27,7 +27,7 @@ def settings_of(runs: Sequence[Sequence[Line]]) -> list[Line]:
 
 def environment_of(runs: Sequence[Mapping[str, str]]) -> list[Line]:
     """Versions, machine and the recipe as Python prints it: all the ledgers say of the runs but their settings."""
-    keys = {key for meta in runs for key in meta} - {"config"}
+    keys = {key for meta in runs for key in meta} - {"config", "settings"}
     values = {key: dict.fromkeys(meta.get(key, "not known") for meta in runs) for key in sorted(keys)}
     return [(key, key, ", ".join(found)) for key, found in values.items()]
 

@@ -182,14 +182,14 @@ def _records(frame: Frame) -> list[dict[str, Any]]:
     return lines
 
 
-def write_export(folder: Path, out: Path, format: str, table: str | None) -> str:
+def write_export(folder: Path, out: Path, format: str, table: str | None, *, force: bool = False) -> str:
     """Write one table of a study, a tuning or a run to a new file, and return the table's name.
 
     `format` is csv or parquet (frames), or latex or markdown (a study's tables as on the screen).
     """
     if format not in (*FRAME_FORMATS, *TEXT_FORMATS):
         raise UnknownName("format", format, (*FRAME_FORMATS, *TEXT_FORMATS))
-    check_new_file(out, "another --out")
+    check_new_file(out, "another --out", force=force)
     if (folder / TUNE).is_file():
         return _export_points(Tuned.load(folder), out, format, table)
     study = is_study(folder)

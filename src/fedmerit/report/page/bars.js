@@ -20,6 +20,7 @@ function drawBars() {
   };
   draw($("explain-plot"), [bars], {
     height: 300,
+    margin: { l: 8, r: 28, t: 8, b: 8 }, // room for the end of the last name, which stands aslant
     bargap: rows.length > 100 ? 0 : 0.25,
     hovermode: "closest",
     dragmode: false,

@@ -1,21 +1,16 @@
 // Explain: why one client of one round got the weight it got; says the same as `fedmerit explain`.
 
-function sentence() {
+// The reason of what is chosen, line by line; the first as parts, with the client's name in bold.
+function whyTexts() {
   const run = RUNS[state.run];
   const rows = rowsOf(run, state.round);
   const mine = rows.find((row) => row.id === state.client);
   const name = el("strong", brief(nameOf(run, state.client)));
-  if (!mine) return [name, ` has no weight in round ${state.round}: it ${absence(run)}`];
-  const peers = peersOf(rows, mine);
-  const place = rank(peers, (row) => row.weight, mine.weight);
-  const times = plain((mine.weight * peers.length).toPrecision(3));
-  return [
-    name,
-    " got ",
-    el("strong", weightText(mine.weight)),
-    ` of ${shareOf(run, state.round, mine.group)}: place ${place} of ${peers.length}; `,
-    `an equal share would be ${weightText(1 / peers.length)}, so this is ${times} times an equal share.`,
-  ];
+  if (!mine) return [[name, ` has no weight in round ${state.round}: it ${absence(run)}`]];
+  const of = shareOf(run, state.round, mine.group);
+  const reason = reasonOf(run, run.places.get(state.round), peersOf(rows, mine), mine);
+  if (reason) return [[name, ` ${reasonSentence(reason, of)}`], ...reasonLines(reason)];
+  return [[name, ` got ${percentText(mine.weight)} of ${of} by its score of ${numberText(mine.score)}.`]];
 }
 
 function absence(run) {
@@ -38,7 +33,7 @@ function strip(rows, value, mine) {
 
 function criteriaTable(priority, rows, mine) {
   const lines = priority.map((name, i) => [
-    brief(name, 24),
+    criterionCell(name),
     numberText(mine.raw[i]),
     fourText(mine.norm[i]),
     `${rank(rows, (row) => row.raw[i], mine.raw[i])} of ${rows.length}`,
@@ -124,17 +119,20 @@ function showExplanation() {
   const place = run.places.get(state.round);
   const rows = rowsOf(run, state.round);
   const mine = rows.find((row) => row.id === state.client);
-  $("explain-says").replaceChildren(...sentence());
-  $("explain-body").replaceChildren(...(mine ? whyParts(run, place, rows, mine) : []), ...roundEvents(run));
+  const [first, ...others] = whyTexts();
+  $("explain-says").replaceChildren(...first);
+  showReason();
+  $("explain-body").replaceChildren(...(mine ? whyParts(run, place, rows, mine, others) : []), ...roundEvents(run));
   $("explain-plot").hidden = $("explain-all").hidden = !rows.length;
   refresh("explain-plot");
   if ($("explain-all").open) showRound();
 }
 
-function whyParts(run, place, rows, mine) {
+function whyParts(run, place, rows, mine, lines) {
   const peers = peersOf(rows, mine);
   const criteria = criteriaTable(run.rounds.priority[place], peers, mine);
-  return [factsList(mine), criteria, scoreLine(run, place, peers, mine), ...afterwards(run)];
+  const told = lines.length ? el("ul", { class: "told" }, lines.map((line) => el("li", line))) : null;
+  return [...(told ? [told] : []), factsList(mine), criteria, scoreLine(run, place, peers, mine), ...afterwards(run)];
 }
 
 // The table of `fedmerit explain --round`, built only when it is opened.

@@ -28,7 +28,7 @@ const NO_AUDIT = ". No run was audited: run.audit names objectives such as parit
 function showFairness() {
   const audits = auditMeasures();
   $("fairness-how").textContent = APART + (audits.length ? AUDITED : NO_AUDIT);
-  curvesPanel("fairness", [...SPREAD, ...audits]);
+  curvesPanel("fairness", [...audits, ...SPREAD]); // who audited wants to see that first
   const some = ROWS.filter((row) => row.final.length);
   $("final").hidden = !some.length;
   chart("final-plot", () => drawFinal(some));
@@ -63,7 +63,7 @@ function spreadTable(rows) {
   const shown = [...SPREAD, ...ACCURACY.slice(1)];
   const lines = rows.map((row) => [[swatch(row), brief(row.label)], ...shown.map((measure) => value(row, measure))]);
   const caption = "Clients after the last evaluated round";
-  return [caption, table(caption, ["", ...shown.map(({ short }) => short)], lines, (i) => i > 0)];
+  return [caption, table(caption, ["row", ...shown.map(({ short }) => short)], lines, (i) => i > 0)];
 }
 
 // A line per row and objective: at the server, at the median and at the worst client.
@@ -78,5 +78,5 @@ function auditTable(rows, audits) {
   const told = (row, name) => [...WHERE.keys()].some((at) => linesOf(row, { name, at }));
   const lines = rows.flatMap((row) => names.filter((name) => told(row, name)).map((name) => line(row, name)));
   const caption = "Audits after the last evaluated round";
-  return [caption, table(caption, ["", "objective", ...WHERE.values()], lines, (i) => i > 1)];
+  return [caption, table(caption, ["row", "objective", ...WHERE.values()], lines, (i) => i > 1)];
 }

@@ -9,13 +9,16 @@ function swatch(row) {
 }
 
 function showHeader() {
-  const task = (row) => row.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
-  const tasks = [...new Set(ROWS.map(task).filter(Boolean))].map(clean);
+  const taskOf = (row) => row.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
+  const tasks = [...new Set(ROWS.map(taskOf).filter(Boolean))].map(clean);
   const one = `Run ${shorten(ROWS[0].label, 40)}`;
   const many = `${plural(RUNS.length, "run")} compared`;
-  $("title").textContent = RUNS.length === 1 ? one : ROWS.length === RUNS.length ? many : studyTitle();
+  const what = RUNS.length === 1 ? one : ROWS.length === RUNS.length ? many : studyTitle();
+  $("title").textContent = DATA.verdict ? clean(DATA.verdict.text) : what;
   document.title = `${ROWS.map((row) => shorten(row.label, 24)).slice(0, 6).join(", ")} – fedmerit report`;
-  const about = [tasks.length ? `Task ${listText(tasks)}.` : "", ROWS.length > 1 ? differText() : "", versionText()];
+  const counted = DATA.verdict ? `${what}.` : "";
+  const task = tasks.length ? `Task ${listText(tasks)}.` : "";
+  const about = [counted, task, ROWS.length > 1 ? differText() : "", versionText()];
   $("lead").textContent = about.join(" ");
 }
 

@@ -13,6 +13,7 @@ async function choose(wanted) {
   Object.assign(state, wanted);
   if (!run.places.has(state.round)) state.round = lastWeighed(run);
   if (!(state.client in run.names)) state.client = rowsOf(run, state.round)[0]?.id ?? 0;
+  keepAddress();
   if (another) showRun();
   else showChoice();
 }
@@ -20,7 +21,8 @@ async function choose(wanted) {
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes].forEach((show) => show());
+  const panels = [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes];
+  panels.forEach((show) => show());
 }
 
 // What changes when another round or client of the same run is chosen.
@@ -42,7 +44,8 @@ function lastWeighed(run) {
   return numbers.findLast((_, place) => idsOf(run, place).length) ?? lastOf(numbers) ?? 0;
 }
 
-const RUN_SELECTS = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"].map((panel) => $(`${panel}-run`));
+const OF_ONE_RUN = ["weights", "explain", "search", "groups", "rewards", "suspects", "notes"];
+const RUN_SELECTS = OF_ONE_RUN.map((panel) => $(`${panel}-run`));
 
 function fillSelects() {
   const run = RUNS[state.run];
@@ -117,23 +120,29 @@ chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
 // First what all runs have in common and the charts in sight; then the details of the first run, which may be large.
 async function start() {
-  const tables = [showRuns, showTargets, showCounts, showTuning, showSettings, showEnvironment];
-  [showHeader, ...tables, hidePanels].forEach((show) => show());
+  const tables = [showVerdict, showRuns, showTargets, showCounts, showTuning, showSettings, showEnvironment];
+  [showHeader, ...tables, showGlossary, hidePanels].forEach((show) => show());
   showAccuracy();
   showFairness();
   watchTheme();
   const reached = (stage) => (document.documentElement.dataset[stage] = Math.round(performance.now())); // in ms
   reached("shown");
-  const first = SHOWN.find((run) => run.played) ?? SHOWN[0];
+  const wanted = addressed();
+  const first = wanted ? RUNS[wanted.run] : (SHOWN.find((run) => run.played) ?? SHOWN[0]);
   state.run = first.index;
   await startCharts();
   reached("drawn");
   await unfold(first);
-  state.round = lastWeighed(first);
-  state.client = rowsOf(first, state.round)[0]?.id ?? 0;
+  state.round = first.places.has(wanted?.round) ? wanted.round : lastWeighed(first);
+  state.client = first.names[wanted?.client] === undefined ? (rowsOf(first, state.round)[0]?.id ?? 0) : wanted.client;
   fillRunSelects();
   showRun();
   listen();
+  listenToLinks();
+  if (wanted) {
+    $("weights").scrollIntoView();
+    openDrawer();
+  }
   reached("ready");
 }
 

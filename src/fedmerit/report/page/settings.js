@@ -20,7 +20,7 @@ function crossed(caption, corner, keys, value) {
   const [few, words] = [ROWS.length <= 3, keys.map((key) => el("code", clean(key)))];
   const byKey = () => keys.map((key, i) => [words[i], ...ROWS.map((row) => value(row, key))]);
   const byRow = () => ROWS.map((row, i) => [names[i], ...keys.map((key) => value(row, key))]);
-  return table(caption, few ? [corner, ...names] : ["", ...words], few ? byKey() : byRow());
+  return table(caption, few ? [corner, ...names] : ["row", ...words], few ? byKey() : byRow());
 }
 
 function configOf(row, marked) {
@@ -32,8 +32,7 @@ function configOf(row, marked) {
   const body = row.config.length ? lines : el("p", { class: "empty" }, "The ledger keeps no settings.");
   const recipe = keptIn(row, "recipe");
   const python = recipe ? el("details", el("summary", "as Python has it"), el("code", clean(recipe))) : null;
-  const open = ROWS.length <= 3 && !narrow();
-  return el("details", { open }, el("summary", swatch(row), brief(row.label)), body, python);
+  return el("details", el("summary", swatch(row), brief(row.label)), body, python);
 }
 
 // What the ledgers of a row say of where they were made.
@@ -50,7 +49,7 @@ function showEnvironment() {
   const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(keptIn(row, key), clean));
   const value = (row, key) => (key === "folder" ? foldersOf(row) : cell(row, key));
   const shown = keys.filter((key) => key !== "recipe"); // long, and no matter of where: it stands with the settings
-  $("environment").replaceChildren(crossed(null, "", [...shown, "folder"], value));
+  $("environment").replaceChildren(crossed(null, "made with", [...shown, "folder"], value));
 }
 
 function foldersOf(row) {

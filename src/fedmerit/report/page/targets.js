@@ -24,7 +24,7 @@ function byTarget(row, slowest) {
 function byRow(rows, target, slowest) {
   const head = (row) => [swatch(row), brief(row.label, narrow() ? 9 : 15)];
   const line = (row) => targetLine(head(row), row.reached[target], row, slowest);
-  return targetTable(`above ${shareText(DATA.targets[target])}`, "", rows.map(line));
+  return targetTable(`above ${shareText(DATA.targets[target])}`, "row", rows.map(line));
 }
 
 function targetTable(caption, corner, lines) {

@@ -62,11 +62,19 @@ const hideTip = () => {
   $("tip").hidden = true;
 };
 
+// Paper cannot unfold anything: what is folded is printed open, but for the tables of all clients.
+let folded = [];
+function unfoldForPaper(begins) {
+  if (begins) folded = [...document.querySelectorAll("details:not([open]):not(#explain-all, #rewards-all)")];
+  for (const details of folded) details.open = begins;
+}
+
 // Redraw when the colours change: the reader's system turns dark or light, or the page goes to paper.
 function watchTheme() {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   const print = (begins) => () => {
     printing = begins;
+    unfoldForPaper(begins);
     document.documentElement.classList.toggle("printing", begins);
     redrawAll(begins);
   };

@@ -88,7 +88,6 @@ function listenToWeights(place) {
   const cell = listenToMap(place, weightOrder, fateText);
   place.on("plotly_click", ({ points: [point] }) => {
     const [round, client] = cell(point);
-    choose({ round, client });
-    reveal($("explain"));
+    choose({ round, client }).then(openDrawer);
   });
 }

@@ -1,4 +1,4 @@
-"""The npz files of numpy: named arrays of whole numbers or text, checked before use."""
+"""The npz files of numpy: named arrays of numbers or text, checked before use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from fedmerit.errors import DataError
 
 
-def read_npz(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """The named arrays of an npz file, whole numbers or text; nothing in it is ever unpickled."""
+def read_npz(path: Path, names: Sequence[str], kinds: str = "iubU") -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file, whole numbers or text; nothing in it is ever unpickled.
+
+    `kinds` are numpy's letters for the types to accept: with `f`, numbers of any kind.
+    """
+    what = "numbers" if "f" in kinds else "whole numbers or text"
     arrays = _arrays(path, names)
     for name, array in arrays.items():
-        if array.ndim == 0 or array.dtype.kind not in "iubU":
-            raise DataError(
-                f"{path}: {name} must be an array of whole numbers or text; got {array.ndim}-d {array.dtype}"
-            )
+        if array.ndim == 0 or array.dtype.kind not in kinds:
+            raise DataError(f"{path}: {name} must be an array of {what}; got {array.ndim}-d {array.dtype}")
     return arrays
 
 

@@ -1,0 +1,63 @@
+"""Commands that use what a run trained: predict, and take the model elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedmerit.cli.app import Force, Json, RunFolder, app, out_console
+
+
+@app.command(epilog="Example:  fedmerit predict runs/first patients.csv --drop name --out predicted.csv")
+def predict(
+    folder: RunFolder,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows: CSV, Parquet or npz; - reads text from stdin.")],
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no feature, repeatable.")
+    ] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    client: Annotated[
+        str | None, typer.Option(help="Whose model, where each client has a personal one.", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this new file instead of the screen.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict rows with the model that a run trained.
+
+    FILE has a line per row, with the features in the order in which the model was trained; an npz file has them as its
+    array x. The output is CSV: the row's number from 1, the class, and with --proba a column per class.
+    """
+    from fedmerit.cli.rows_file import read_rows
+    from fedmerit.engine.run import Run
+    from fedmerit.store.files import check_new_file, write_new_file
+
+    if out is not None:
+        check_new_file(out, "another --out", force=force)
+    run, rows = Run.load(folder), read_rows(file, drop or [])
+    classes = run.predict(rows, client).tolist()
+    chances = run.predict_proba(rows, client).tolist() if proba else []
+    if as_json:
+        text = json.dumps({"predicted": classes, **({"probabilities": chances} if proba else {})}) + "\n"
+    else:
+        text = _csv(classes, chances)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_new_file(out, text, "another --out")
+        out_console.print(f"{len(classes)} rows: {out}", markup=False)
+
+
+def _csv(classes: list[int], chances: list[list[float]]) -> str:
+    text = io.StringIO(newline="")
+    lines = csv.writer(text, lineterminator="\n")
+    width = len(chances[0]) if chances else 0
+    lines.writerow(["row", "predicted", *(f"p{label}" for label in range(width))])
+    for place, label in enumerate(classes):
+        lines.writerow([place + 1, label, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
+    return text.getvalue()

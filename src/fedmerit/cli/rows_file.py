@@ -1,0 +1,52 @@
+"""Rows to predict from a file: delimited text, Parquet, or the array `x` of an npz file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.errors import DataError, did_you_mean
+from fedmerit.store.frames import pandas
+from fedmerit.tasks.formats.delimited import read_delimited
+from fedmerit.tasks.formats.npz import read_npz
+
+NUMBERS = "biuf"
+
+
+def read_rows(path: Path, drop: Collection[str] = ()) -> NDArray[Any]:
+    """The rows of a file, columns in its order but for those to `drop`, such as an id or the label."""
+    if path.suffix == ".npz":
+        if drop:
+            raise DataError("an npz file has no named columns to drop; it holds the rows as its array x")
+        return read_npz(path, ["x"], kinds=NUMBERS)["x"]
+    if path.suffix == ".parquet":
+        return _from_parquet(path, drop)
+    table = read_delimited(path)
+    names = _kept(table.header, drop)
+    return np.column_stack([table.numbers(name) for name in names]).astype(np.float32)
+
+
+def _from_parquet(path: Path, drop: Collection[str]) -> NDArray[Any]:
+    try:
+        frame = pandas().read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
+    names = _kept([str(name) for name in frame.columns], drop)
+    for name in names:
+        if frame[name].dtype.kind not in NUMBERS:
+            raise DataError(f"{path}, column {name}: values are numbers; got {frame[name].dtype}; --drop {name}?")
+    return np.asarray(frame[names].to_numpy(), dtype=np.float32)
+
+
+def _kept(names: Sequence[str], drop: Collection[str]) -> list[str]:
+    for name in drop:
+        if name not in names:
+            raise DataError(f"no column {name!r} to drop{did_you_mean(name, names)}; there are: {', '.join(names)}")
+    kept = [name for name in names if name not in drop]
+    if not kept:
+        raise DataError(f"nothing is left of the columns {', '.join(names)}; drop fewer")
+    return kept

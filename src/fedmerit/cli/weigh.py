@@ -1,0 +1,105 @@
+"""The command that weighs a table of clients, without any training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from fedmerit.cli.app import Force, Json, app, err_console, out_console
+from fedmerit.cli.criteria_file import read_criteria
+from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
+from fedmerit.config.scores import make_score
+from fedmerit.core.caps import apply_caps
+from fedmerit.core.reasons import Rule, explain
+from fedmerit.core.scales import bounds_of, check_scales
+from fedmerit.core.weights import by_client
+from fedmerit.core.weights import weigh as weigh_table
+from fedmerit.errors import ConfigError, UserError, did_you_mean
+
+MANY = 50
+"""Clients above which the screen shows the heaviest alone, and reasons are told of one client when asked."""
+
+
+@app.command(epilog="Example:  fedmerit weigh clients.csv --priority CB,DS --lower-is-better error")
+def weigh(
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...; - for stdin.")],
+    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
+    score: Annotated[
+        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
+    ] = "prioritized",
+    normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (degrees in 0..1).")] = "max",
+    scales: Annotated[
+        str | None, typer.Option(help="For scale: the largest value of a column that counts, '{DS=500}'; others: 1.")
+    ] = None,
+    lower: Annotated[
+        list[str] | None,
+        typer.Option("--lower-is-better", metavar="COLUMN", help="A column in which less is better; repeatable."),
+    ] = None,
+    cap: Annotated[
+        float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
+    ] = None,
+    client: Annotated[str | None, typer.Option(help="Say why of this client, in full.", show_default=False)] = None,
+    html: Annotated[Path | None, typer.Option(help="Write weights and reasons to this new HTML file.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Turn a table of criteria into weights, without any training: what if?
+
+    FILE.csv has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs.
+    0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
+    """
+    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
+    settings |= {} if scales is None else {"scales": parse_value(scales)}
+    recipe = validate(PrioritizedConfig, settings, within="recipe")
+    table = read_criteria(file)
+    if not recipe.priority:
+        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
+    raw = table.columns(recipe.priority, lower or [])
+    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
+    rule = Rule(
+        recipe.priority,
+        make_score(recipe.score, recipe.priority),
+        recipe.normalise,
+        tuple(sizes if sizes.any() else np.ones(len(raw))),
+        tuple(recipe.scales.items()),
+    )
+    scaled = rule.normalise == "scale"
+    check_scales(rule.scales, rule.priority, scaled, counts=())
+    if client is not None and client not in table.clients:
+        raise UserError(f"the file has no client {client!r}{did_you_mean(client, table.clients)}")
+    bounds = bounds_of(rule.scales, rule.priority) if scaled else None
+    earned = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback), bounds)
+    result = apply_caps(earned, recipe.cap, None, {})
+    samples = sizes.tolist() if sizes.any() else None
+    asked = [table.clients.index(client)] if client is not None else range(len(raw)) if len(raw) <= MANY else []
+    reasons = {place: explain(raw, place, rule, kept=float(result.weights[place]), samples=samples) for place in asked}
+    title = f"{' > '.join(rule.priority)}   score {recipe.score.name}, normalise {rule.normalise}"
+    if html is not None:
+        from fedmerit.report.weights_page import write_weights_page
+
+        write_weights_page(html, title, rule.priority, table.clients, result, reasons, force=force)
+    if as_json:
+        told = {table.clients[place]: "\n".join(one.lines(table.clients[place])) for place, one in reasons.items()}
+        values = {"scores": result.scores.tolist(), "weights": result.weights.tolist(), "reasons": told}
+        values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
+        typer.echo(json.dumps({"clients": table.clients, **values}))
+        return
+    from fedmerit.report.screen import show_note, weights_table
+
+    rows = by_client(result, rule.priority, range(len(raw)), {})
+    if len(rows) > MANY:
+        rows = sorted(rows, key=lambda row: -row.weight)[:MANY]
+        title += f"; the {MANY} heaviest of {len(raw):,}, --json has all"
+    out_console.print(weights_table(title, rule.priority, rows, table.clients))
+    for place, reason in reasons.items():
+        name = table.clients[place]
+        lines = reason.lines(name) if client is not None else [reason.sentence(name)]
+        out_console.print(*lines, sep="\n", markup=False)
+    for note in result.notes:
+        show_note(err_console, note, "note: ")
+    if html is not None:
+        out_console.print(f"page: {html}", markup=False)

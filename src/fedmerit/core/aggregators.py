@@ -1,0 +1,295 @@
+"""Aggregators: how a round's updates become one, by the weights that clients earned.
+
+The mean is what every recipe of the four papers takes. The others bound what a few clients can do to it: each is the
+published rule where all weights are 1/n, and counts weight instead of heads where they are not. NNM and bucketing mix
+the updates first and hand on to any other. All work on blocks of columns or on the (n, n) inner products, so that no
+second matrix of updates is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.seeds import generator
+from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError
+
+ROUNDING = 1e-9
+"""Less weight than this is rounding, and none: what is cut must not come back as 1e-17 of 1e18."""
+SORTED = 1 << 11  # columns sorted at a time: with their weights they fit the cache
+
+
+class Aggregator(Protocol):
+    """From the updates of a round and their weights to one vector; with (k, n) weightings to k.
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [90.0]], dtype=np.float32))
+    >>> Mean()(updates, np.full(3, 1 / 3)).tolist(), CoordinateMedian()(updates, np.full(3, 1 / 3)).tolist()
+    ([31.0], [2.0])
+    """
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """A vector for each weighting; zeros where all its weights are 0. Draws, if any, derive from `seed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """sum_k w_k update_k: FedAvg, and every recipe of the four papers.
+
+    >>> Mean()(Updates(np.array([[1.0], [3.0]], dtype=np.float32)), np.array([0.75, 0.25])).tolist()
+    [1.5]
+    """
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """In one pass over the updates."""
+        return updates.combine(weights)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinateMedian:
+    """In each coordinate the value that halves the weight; the mean of two where both do [Yin 2018].
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [90.0]], dtype=np.float32))
+    >>> CoordinateMedian()(updates, np.array([0.2, 0.2, 0.6])).tolist()
+    [90.0]
+    """
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """Sorts each coordinate once for all weightings."""
+        return _by_sorted(updates, weights, self._middle)
+
+    @staticmethod
+    def _middle(values: NDArray[np.float32], shares: Matrix) -> Matrix:
+        below = np.cumsum(shares, axis=1)
+        low, high = (below < 0.5 - ROUNDING).sum(axis=1), (below <= 0.5 + ROUNDING).sum(axis=1)
+        places = np.broadcast_to(np.stack([low, high], axis=1), (len(values), 2))
+        return np.asarray(np.take_along_axis(values, places, axis=1).mean(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class TrimmedMean:
+    """In each coordinate the mean of what is left when `share` of the weight is cut at each end [Yin 2018].
+
+    A value on the border counts for the part of its weight that is left. With equal weights and share = f / n that is
+    the mean without the f largest and the f smallest.
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0], [90.0]], dtype=np.float32))
+    >>> TrimmedMean(0.2)(updates, np.full(5, 0.2)).tolist()
+    [3.0]
+    """
+
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """Sorts each coordinate once for all weightings."""
+        return _by_sorted(updates, weights, self._inner)
+
+    def _inner(self, values: NDArray[np.float32], shares: Matrix) -> Matrix:
+        left = _within(shares, self.share, 1 - self.share)
+        if len(left) == 1:  # all weights alike, so the same in every coordinate
+            return np.asarray(values @ (left[0] / left[0].sum()).astype(np.float32))
+        return np.asarray((values * left).sum(axis=1) / left.sum(axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMedian:
+    """The point with the least weighted distance to all updates, by the smoothed Weiszfeld algorithm [RFA].
+
+    z = 0 at first, then z = sum_k b_k update_k / sum_k b_k with b_k = w_k / max(smoothing, ||update_k - z||). Every z
+    is a weighted sum of updates, so all distances come from their inner products and iterations cost nothing.
+
+    >>> updates = Updates(np.array([[1.0, 0.0], [1.1, 0.0], [0.0, 90.0]], dtype=np.float32))
+    >>> [round(value, 2) for value in GeometricMedian()(updates, np.full(3, 1 / 3)).tolist()]
+    [1.05, 0.03]
+    """
+
+    smoothing: float = 1e-6
+    iterations: int = 32
+
+    def __post_init__(self) -> None:
+        if not 0 < self.smoothing < math.inf:
+            raise ConfigError(f"smoothing is a distance above 0; got {self.smoothing}")
+        if self.iterations < 1:
+            raise ConfigError(f"iterations are at least 1; got {self.iterations}")
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """One pass for the inner products, one for the sums."""
+        return updates.combine(_each(weights, lambda shares: self._parts(updates.products, shares), len(updates)))
+
+    def _parts(self, products: Matrix, shares: Vector) -> Vector:
+        """The part of each update in z."""
+        parts = np.zeros(len(shares))
+        for _ in range(self.iterations):
+            along = products @ parts
+            apart = np.sqrt(np.maximum(np.diag(products) - 2 * along + parts @ along, 0.0))
+            pull = shares / np.maximum(apart, self.smoothing)
+            parts = pull / pull.sum()
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class MultiKrum:
+    """The weighted mean of the updates nearest to their neighbours, without `share` of the weight [Krum].
+
+    An update's score is its mean squared distance to its nearest others: those that hold, with it, 1 - share of the
+    weight. With equal weights and share = f / n these are n - f - 1 others, and the n - f best are kept.
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
+    >>> MultiKrum(0.25)(updates, np.full(4, 0.25)).tolist()
+    [2.0]
+    """
+
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """One pass for the distances, one for the sums."""
+        apart = updates.squared_distances
+        return updates.combine(_each(weights, lambda shares: self._parts(apart, shares), len(updates)))
+
+    def _parts(self, apart: Matrix, shares: Vector) -> Vector:
+        order = np.argsort(krum_scores(apart, shares, self.share), kind="stable")
+        kept = np.zeros(len(shares))
+        kept[order] = _within(shares[order], 0.0, 1 - self.share)
+        return np.asarray(kept / kept.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class NNM:
+    """Each update replaced by the weighted mean of its nearest, itself included, that hold 1 - share of the weight.
+
+    Then any other aggregator [NNM]. With equal weights and share = f / n each is the mean of its n - f nearest.
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
+    >>> NNM(CoordinateMedian(), 0.25)(updates, np.full(4, 0.25)).tolist()
+    [2.0]
+    """
+
+    of: Aggregator
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_share(self.share)
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """One pass for the distances; the mixed updates are made block by block."""
+        apart = updates.squared_distances
+
+        def mixed(shares: Vector) -> NDArray[np.float32]:
+            near = nearest(apart, shares, self.share)
+            return self.of(updates.mix(near / near.sum(axis=1, keepdims=True)), shares, seed)
+
+        return _each(weights, mixed, updates.length, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketing:
+    """Updates drawn into buckets of `size`, each bucket the weighted mean of its updates [Bucketing].
+
+    Then any other aggregator, where a bucket has the mean weight of its members: a last one that is not full counts as
+    the others, as in the paper. Who meets whom is drawn anew each round. An attacker spoils its whole bucket: the next
+    aggregator has to bear `size` times their share.
+
+    >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32))
+    >>> Bucketing(Mean(), 2)(updates, np.full(4, 0.25)).tolist()
+    [2.5]
+    """
+
+    of: Aggregator
+    size: int = 2
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise ConfigError(f"a bucket holds 2 updates or more; got {self.size}")
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """The same buckets for all weightings of a round."""
+        order = generator(seed, "buckets").permutation(len(updates))
+        buckets = np.zeros((math.ceil(len(updates) / self.size), len(updates)))
+        buckets[np.arange(len(updates)) // self.size, order] = 1.0
+
+        def mixed(shares: Vector) -> NDArray[np.float32]:
+            held = buckets @ shares
+            parts = np.divide(buckets * shares, held[:, None], out=np.zeros_like(buckets), where=held[:, None] > 0)
+            means = held / buckets.sum(axis=1)
+            return self.of(updates.mix(parts), means / means.sum(), seed)
+
+        return _each(weights, mixed, updates.length, np.float32)
+
+
+def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
+    """For each row the weight of its nearest, itself first, up to 1 - share of all; by their distances."""
+    ranked = apart.copy()
+    np.fill_diagonal(ranked, -1.0)
+    order = np.argsort(ranked, axis=1, kind="stable")
+    near = np.zeros_like(apart)
+    np.put_along_axis(near, order, _within(shares[order], 0.0, 1 - share), axis=1)
+    return near
+
+
+def krum_scores(apart: Matrix, shares: Vector, share: float) -> Vector:
+    """Each row's mean squared distance to its nearest others, see `MultiKrum`; 0 where it has none."""
+    near = nearest(apart, shares, share)
+    np.fill_diagonal(near, 0.0)
+    held = near.sum(axis=1)
+    return np.asarray(np.divide((near * apart).sum(axis=1), held, out=np.zeros(len(held)), where=held > 0))
+
+
+def _within(shares: Matrix | Vector, low: float, high: float) -> NDArray[np.float64]:
+    """How much of each share, laid end to end in their order, lies between two marks in 0..1."""
+    ends = np.cumsum(shares, axis=-1)
+    inside = np.minimum(ends, high) - np.maximum(ends - shares, low)
+    return np.asarray(np.where(inside > ROUNDING, inside, 0.0))
+
+
+def _each(
+    weights: Vector | Matrix, rule: Callable[[Vector], NDArray[Any]], length: int, kind: type = np.float64
+) -> NDArray[Any]:
+    """rule(weighting as shares) for each weighting, `length` numbers each; zeros where all its weights are 0."""
+    rows = [rule(one / one.sum()) if one.any() else np.zeros(length) for one in np.atleast_2d(weights)]
+    return np.asarray(rows, dtype=kind).reshape(*weights.shape[:-1], length)
+
+
+def _by_sorted(
+    updates: Updates, weights: Vector | Matrix, rule: Callable[[NDArray[np.float32], Matrix], Matrix]
+) -> NDArray[np.float32]:
+    """rule(values, shares) of every coordinate: its values in order, (columns, n), and the shares that go with them.
+
+    Where all weights are alike there is one row of shares for all coordinates.
+    """
+    alike = bool((np.ptp(weights, axis=-1) == 0).all())
+    equal = np.full((1, len(updates)), 1 / len(updates))
+
+    def few(block: NDArray[np.float32]) -> NDArray[Any]:
+        columns = np.ascontiguousarray(block.T)
+        order = None if alike else np.argsort(columns, axis=1)
+        values = np.sort(columns, axis=1) if order is None else np.take_along_axis(columns, order, axis=1)
+        return _each(
+            weights,
+            lambda shares: rule(values, equal if order is None else np.take(shares, order)),
+            len(columns),
+            np.float32,
+        )
+
+    def work(block: NDArray[np.float32]) -> NDArray[Any]:
+        starts = range(0, block.shape[1], SORTED)
+        return np.concatenate([few(block[:, start : start + SORTED]) for start in starts], axis=-1)
+
+    return updates.by_columns(work, weights.shape[:-1])
+
+
+def check_share(share: float) -> None:
+    """A share that is left out is below one half."""
+    if not 0 <= share < 0.5:
+        raise ConfigError(f"share is what is cut, 0 or more and below 0.5; got {share}")

@@ -1,0 +1,152 @@
+"""What a run trained, for use outside: its learner, torch's own tensors and module, predictions, ONNX."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.config.schema import Config, make_config
+from fedmerit.core.learner import Learner, NamedLearner, ProbabilisticLearner
+from fedmerit.core.types import Model
+from fedmerit.errors import ConfigError, DataError, FolderError
+from fedmerit.store.ledger import Ledger, kept_recipe
+from fedmerit.store.model_files import read_model
+from fedmerit.store.run_folder import PERSONAL
+from fedmerit.tasks.registry import make_learner, make_task
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Build = Callable[[], "nn.Module"]
+
+
+def learner_of(ledger: Ledger) -> Learner:
+    """The learner that the run's configuration names; a run of Python objects has to be given its own."""
+    config = _config(ledger, "which learner it used; give it: Run.load(folder, learner=...)")
+    return make_learner(config.task, config.train)
+
+
+def example_rows(ledger: Ledger) -> NDArray[Any]:
+    """A few rows of the task that the run's configuration names."""
+    config = _config(ledger, "what its rows look like; give some: run.write_onnx(path, x)")
+    return make_task(config).federation.train.x[:2]
+
+
+def _config(ledger: Ledger, unknown: str) -> Config:
+    kept = json.loads(ledger.meta().get("config", "null"))
+    if not kept or "task" not in kept:
+        raise ConfigError(f"a run of Python objects does not keep {unknown}")
+    return make_config(kept)
+
+
+def epochs_of(learner: Learner) -> int:
+    """How many epochs a learner makes where nobody says otherwise: its `config.epochs`, else 1."""
+    return int(getattr(getattr(learner, "config", None), "epochs", 1))
+
+
+def check_shared(ledger: Ledger) -> None:
+    """Refuse to speak of one model where each client has its own."""
+    recipe = kept_recipe(ledger)
+    if recipe is not None and recipe.personal:
+        raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
+
+
+def personal_model(folder: Path | None, names: list[str], client: int) -> Model:
+    """The personal model of one client, from the run's folder."""
+    path = None if folder is None else folder / PERSONAL / f"{client}.safetensors"
+    found = None if path is None else read_model(path)
+    if found is None:
+        raise FolderError(f"{names[client]!r} has no personal model here; runs keep them in their folder's {PERSONAL}/")
+    return found[0]
+
+
+def torch_build(learner: Learner) -> Build:
+    """What makes the learner's module; a ConfigError for learners that are not torch's."""
+    build = getattr(learner, "build", None)
+    if build is None:
+        raise ConfigError(f"a torch module comes from a TorchLearner; this run's learner is {type(learner).__name__}")
+    made: Build = build
+    return made
+
+
+def named_tensors(learner: Learner, model: Model) -> dict[str, NDArray[Any]]:
+    """The model by the names of its library, as the library writes it to files."""
+    if not isinstance(learner, NamedLearner):
+        raise ConfigError(f"the learner {type(learner).__name__} has no names for its model's parts; use run.model")
+    named = learner.name_tensors(model)
+    return {name: values for name, values in named.tensors.items() if name not in named.beside}
+
+
+def to_torch(tensors: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """The same as torch tensors."""
+    import torch
+
+    return {name: torch.from_numpy(values) for name, values in tensors.items()}
+
+
+def make_module(build: Build, tensors: Mapping[str, NDArray[Any]]) -> nn.Module:
+    """A module of its own with these tensors, ready to predict."""
+    module = build()
+    try:
+        module.load_state_dict(to_torch(tensors))
+    except RuntimeError as error:
+        raise DataError(f"`build` makes another module than the run trained: {error}") from None
+    return module.float().eval()
+
+
+def as_rows(x: Any) -> NDArray[Any]:
+    """Rows as learners take them: images as uint8 or float32, features as float32, every value finite."""
+    rows = np.asarray(x)
+    if rows.dtype == object or rows.dtype.kind not in "biuf":
+        raise DataError(f"rows are numbers, one line per row; got values of type {rows.dtype}")
+    if rows.ndim < 2:
+        raise DataError(
+            f"rows are a table (rows, features) or images (rows, height, width, channels); got {rows.shape}"
+        )
+    rows = rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
+    if not np.isfinite(rows).all():
+        raise DataError(
+            f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} holds NaN or infinity; put in a number first"
+        )
+    return rows
+
+
+def predict(learner: Learner, model: Model, x: Any, *, proba: bool = False) -> NDArray[Any]:
+    """The class of each row, or the probability of each class."""
+    rows = as_rows(x)
+    if proba and not isinstance(learner, ProbabilisticLearner):
+        raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; ask for classes")
+    try:
+        return learner.predict_proba(model, rows) if proba else learner.predict(model, rows)  # type: ignore[attr-defined]
+    except (RuntimeError, ValueError, IndexError) as error:  # what torch and numpy raise of shapes that do not fit
+        raise DataError(f"the model does not take rows of shape {rows.shape[1:]}: {error}") from None
+
+
+def write_onnx(module: nn.Module, example: NDArray[Any], path: Path) -> None:
+    """The module as an ONNX file that takes any number of rows; `example` are a few of them."""
+    import torch
+
+    from fedmerit.learn.inputs import Inputs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own parts among themselves
+        try:
+            torch.onnx.export(
+                module,
+                (Inputs(torch.from_numpy(as_rows(example)), np.empty(0, np.float32))[:],),
+                path,
+                input_names=["x"],
+                output_names=["outputs"],
+                dynamic_shapes=({0: torch.export.Dim("rows")},),
+                external_data=False,
+                verbose=False,
+            )
+        except ModuleNotFoundError as error:
+            missing = f"ONNX export needs {error.name}, which is not installed: pip install onnx onnxscript"
+            raise ConfigError(missing) from None

@@ -1,0 +1,89 @@
+"""The headline of a report: which row is better than the baseline, by how much, and how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedmerit.report.folders import Row
+from fedmerit.report.packing import shorten
+from fedmerit.report.rows import ACCURACY, RunResult
+from fedmerit.study.statistics import LEVEL, holm, paired
+from fedmerit.study.verdicts import NOISE, SAME, TOO_FEW, judge
+
+DIGITS = 6
+WORDS = {
+    "better": "is better than",
+    "worse": "is worse than",
+    "leans better": "leans better than",
+    "leans worse": "leans worse than",
+    NOISE: "is inside the noise of",
+    SAME: "is the same as",
+    TOO_FEW: "has too few seeds for a verdict against",
+}
+MINUS = "\N{MINUS SIGN}"
+
+
+def find_baseline(rows: Sequence[Row], recipes: Sequence[str | None], named: str | None) -> int:
+    """The row to compare with: the study's, else the first that is FedAvg, else the first."""
+    labels = [row.label for row in rows]
+    if named in labels:
+        return labels.index(str(named))
+    return recipes.index("fedavg") if "fedavg" in recipes else 0
+
+
+def headline(rows: Sequence[Row], results: Sequence[RunResult], baseline: int) -> dict[str, Any] | None:
+    """Each row against the baseline by final accuracy, over the seeds that both finished; None without two of them.
+
+    Differences are in points: hundredths of accuracy.
+    """
+    final = [_by_seed([results[place] for place in row.runs]) for row in rows]
+    seeds = {i: sorted(final[i].keys() & final[baseline].keys()) for i in range(len(rows)) if i != baseline}
+    seeds = {i: shared for i, shared in seeds.items() if len(shared) > 1}
+    if not seeds:
+        return None
+    points = {i: [100 * (final[i][seed] - final[baseline][seed]) for seed in shared] for i, shared in seeds.items()}
+    tests = {i: paired(values) for i, values in points.items()}
+    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+    lines = [
+        {
+            "row": i,
+            "seeds": seeds[i],
+            "points": [shorten(value, DIGITS) for value in points[i]],
+            "difference": shorten(test.difference, DIGITS),
+            "low": shorten(test.low, DIGITS),
+            "high": shorten(test.high, DIGITS),
+            "verdict": judge(test, float(corrected[i]), "higher"),
+        }
+        for i, test in tests.items()
+    ]
+    names = [row.label for row in rows]
+    told = [line | {"text": _sentence(line, names, names[baseline])} for line in lines]
+    return {"baseline": baseline, "level": LEVEL, "rows": told, "text": _headline(told, names[baseline])}
+
+
+def _by_seed(runs: Sequence[RunResult]) -> dict[int, float]:
+    """The accuracy after the last round of each finished run."""
+    finished = [run for run in runs if run.seed is not None and not run.unfinished and run.metrics.curves]
+    last = {int(run.seed or 0): [*run.metrics.curves[ACCURACY].values()][-1] for run in finished}
+    return {seed: value for seed, value in last.items() if value is not None and not math.isnan(value)}
+
+
+def _headline(lines: Sequence[Mapping[str, Any]], baseline: str) -> str:
+    """The best row where one is better; else that none is, and the nearest."""
+    best = max(lines, key=lambda line: float(line["difference"]))
+    if best["verdict"] in ("better", "leans better") or len(lines) == 1:
+        return str(best["text"])
+    return f"No row is shown to be better than {baseline}. {best['text']}"
+
+
+def _sentence(line: Mapping[str, Any], names: Sequence[str], baseline: str) -> str:
+    words = WORDS.get(line["verdict"], f"({line['verdict']}) against")
+    low, high = _points(line["low"]), _points(line["high"])
+    seeds = f"{len(line['seeds'])} seeds"
+    return f"{names[line['row']]} {words} {baseline}: {_points(line['difference'])} points [{low}, {high}], {seeds}"
+
+
+def _points(value: float) -> str:
+    return f"{value + 0.0:+.2f}".replace("-", MINUS)

@@ -1,0 +1,54 @@
+// Verdict: the answer first, as a sentence, and the paired differences behind it, a dot for each seed.
+
+const SVG = "http://www.w3.org/2000/svg";
+const drawn = (tag, attributes, ...parts) => el(document.createElementNS(SVG, tag), attributes, ...parts);
+const LINE = { width: 260, height: 26, edge: 8 };
+
+const pointsText = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
+
+// From the least to the largest of all differences and interval ends, with 0 in between.
+function verdictScale(rows) {
+  const ends = [0, ...rows.flatMap(({ points, low, high }) => [...points, low, high])];
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const span = high - low || 1;
+  return (value) => LINE.edge + ((LINE.width - 2 * LINE.edge) * (value - low)) / span;
+}
+
+function differenceLine({ row, points, difference, low, high }, x) {
+  const middle = LINE.height / 2;
+  const size = { viewBox: `0 0 ${LINE.width} ${LINE.height}`, width: LINE.width, height: LINE.height };
+  const colour = { class: `run-${1 + (row % 7)}` };
+  return drawn(
+    "svg",
+    { ...size, class: "paired", "aria-hidden": "true" },
+    drawn("line", { x1: x(0), x2: x(0), y1: 0, y2: LINE.height, class: "zero" }),
+    drawn("line", { x1: x(low), x2: x(high), y1: middle, y2: middle, ...colour }),
+    points.map((value) => drawn("circle", { cx: x(value), cy: middle, r: 3, class: "seed" })),
+    drawn("path", { d: `M${x(difference)} ${middle - 7}l5 7l-5 7l-5 -7z`, ...colour }),
+  );
+}
+
+function showVerdict() {
+  const verdict = DATA.verdict;
+  $("verdict").hidden = !verdict;
+  document.querySelector('nav a[href="#verdict"]').parentElement.hidden = !verdict;
+  if (!verdict) return;
+  const baseline = shorten(ROWS[verdict.baseline].label);
+  const level = `${Math.round(verdict.level * 100)} %`;
+  const x = verdictScale(verdict.rows);
+  const lines = verdict.rows.map((line) => [
+    [swatch(ROWS[line.row]), brief(ROWS[line.row].label, 26)],
+    differenceLine(line, x),
+    el("strong", pointsText(line.difference)),
+    `[${pointsText(line.low)}, ${pointsText(line.high)}]`,
+    String(line.seeds.length),
+    line.verdict,
+  ]);
+  const header = ["row", "difference, seed by seed", "points", `${level} interval`, "seeds", "verdict"];
+  const numeric = (i) => i > 1 && i < 5;
+  $("verdict-table").replaceChildren(table(`Final accuracy against ${baseline} (dashed line)`, header, lines, numeric));
+  $("verdict-how").textContent =
+    `A point is a hundredth of accuracy. Each seed gives ${baseline} and the row the same data, first model and draw ` +
+    `of clients: a dot is one seed's difference, the diamond their mean, the line its ${level} interval. ` +
+    "A row leans where its interval leaves out 0 and the seeds are too few to be sure of it.";
+}

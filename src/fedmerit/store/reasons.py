@@ -1,0 +1,106 @@
+"""Reasons of a run: why its clients got their weights, from what the ledger kept of the rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedmerit.core.criteria import VALIDATED_ACCURACY
+from fedmerit.core.facts import SAMPLES
+from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
+from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.types import ClientId
+from fedmerit.core.weights import ClientWeight
+from fedmerit.errors import DataError, UserError
+from fedmerit.store.ledger import Ledger, kept_recipe
+
+
+def round_row(ledger: Ledger, number: int | None) -> dict[str, Any]:
+    """A round of the ledger as it was kept; the last one where none is named."""
+    rounds = ledger.rounds()
+    found = [row for row in rounds if row["round"] == number] if number is not None else rounds[-1:]
+    if not found:
+        kept = f"rounds 1 to {rounds[-1]['round']}" if rounds else "no round yet"
+        raise UserError(f"no round {number}; the run has {kept}" if number is not None else f"the run has {kept}")
+    return found[0]
+
+
+def reason_of(
+    row: dict[str, Any], members: Sequence[ClientWeight], place: int, recipe: Recipe | None = None
+) -> Reason | None:
+    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words.
+
+    The bounds of `scale` are the recipe's: without it they are not known.
+    """
+    try:
+        score = part_from_json(row["score"])
+    except (DataError, TypeError):
+        return None
+    if row["normalise"] == "scale" and recipe is None:
+        return None
+    priority, mine = tuple(row["priority"]), members[place]
+    raw = np.array([[member.criteria[name] for name in priority] for member in members])
+    samples = [member.facts.get(SAMPLES, 0.0) for member in members]
+    uniform = [float(recipe is not None and recipe.when_zero == "uniform")] * len(members)
+    fallback = samples if recipe is None or recipe.when_zero == "samples" else uniform
+    if recipe is not None and recipe.privacy is not None:
+        fallback = [0.0] * len(members)
+    scales = recipe.scales if recipe is not None else ()
+    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback), scales)
+    return explain(raw, place, rule, kept=mine.weight, samples=samples, gates=_gates(recipe, mine))
+
+
+def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
+    """The criteria that a gate set to 0 for this client."""
+    gates = {}
+    for criterion in recipe.validated if recipe is not None else ():
+        measured, accuracy = mine.facts.get(criterion.name), mine.facts.get(VALIDATED_ACCURACY)
+        if criterion.gate is None or measured is None or accuracy is None or criterion.name not in mine.criteria:
+            continue
+        if criterion.marginal:
+            measured = max(measured - mine.facts.get(criterion.without, 0.0), 0.0)
+        if accuracy < criterion.gate.least:
+            gates[criterion.name] = Gate(measured, accuracy, criterion.gate.least)
+    return gates
+
+
+def share_of(row: dict[str, Any], mine: ClientWeight) -> str:
+    """What a weight is a share of: the round, or the client's group in it."""
+    group = f"group {mine.group + 1} of {row['groups']} in " if row["groups"] > 1 else ""
+    return f"{group}round {row['round']}"
+
+
+def why(ledger: Ledger, number: int | None = None, client: ClientId | None = None) -> str:
+    """Why a client got its weight in a round, what decided and what would change it; without a client, a line each.
+
+    The last round where none is named.
+    """
+    row = round_row(ledger, number)
+    if client is not None:
+        return "\n".join(client_lines(ledger, row, client))
+    everybody = sorted(ledger.weights(row["round"]), key=lambda one: -one.weight)
+    lines = [client_lines(ledger, row, one.id)[0] for one in everybody]
+    return "\n".join(lines or [f"Nobody was weighed in round {row['round']}; the model was kept."])
+
+
+def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[str]:
+    """The reason of one client in sentences; also where it has no weight at all."""
+    number, name = row["round"], ledger.names()[client]
+    everybody = ledger.weights(number)
+    mine = next((one for one in everybody if one.id == client), None)
+    if mine is None:
+        left_out = [e.text for e in ledger.events(number) if (e.client, e.kind) == (client, "left-out")]
+        because = f"was left out: {left_out[0]}" if left_out else "was not drawn"
+        return [f"{called(name)} has no weight in round {number}: it {because}"]
+    members = [one for one in everybody if one.group == mine.group]
+    reason = reason_of(row, members, members.index(mine), kept_recipe(ledger))
+    of = share_of(row, mine)
+    if reason is None:
+        weight = percent(mine.weight)
+        return [
+            f"{called(name)} got {weight} of {of}; its score of {mine.score:.5g} is one that does not explain itself."
+        ]
+    return reason.lines(name, of)

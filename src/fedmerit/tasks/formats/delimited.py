@@ -1,0 +1,119 @@
+"""Delimited text as people save it: commas, semicolons or tabs, decimal commas, percent signs; from a file or stdin."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedmerit.core.types import Vector
+from fedmerit.errors import TableError
+
+STDIN = Path("-")
+DELIMITERS = (";", "\t", ",")
+"""Looked for in this order: where a semicolon separates, commas belong to numbers."""
+SPREADSHEET = b"PK\x03\x04"
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedTable:
+    """A header, and the cells of every line below it with the number of the line in the file."""
+
+    source: str
+    header: tuple[str, ...]
+    lines: tuple[int, ...]
+    cells: tuple[tuple[str, ...], ...]
+
+    def texts(self, name: str) -> list[str]:
+        """A column as it is written."""
+        place = self.header.index(name)
+        return [row[place].strip() for row in self.cells]
+
+    def numbers(self, name: str) -> Vector:
+        """A column as numbers: `0.5`, `0,5`, `50 %` (which is 0.5); anything else is a TableError with its line.
+
+        A comma is a decimal comma: thousands are written without a separator.
+        """
+        texts = self.texts(name)
+        percent = [text.endswith("%") for text in texts]
+        if any(percent) and not all(percent):
+            line = self.lines[percent.index(not percent[0])]
+            raise self._wrong(line, name, "either all values are percentages or none is", texts[0])
+        if any("," in text for text in texts) and any("." in text for text in texts):
+            line = next(line for line, text in zip(self.lines, texts, strict=True) if "," in text)
+            raise self._wrong(line, name, "a column has decimal commas or decimal points, not both", "both")
+        values = [_number(text) for text in texts]
+        for line, text, value in zip(self.lines, texts, values, strict=True):
+            if not math.isfinite(value):
+                raise self._wrong(line, name, "values are finite numbers", text)
+        return np.array(values) / 100 if any(percent) else np.array(values)
+
+    def _wrong(self, line: int, name: str, rule: str, got: str) -> TableError:
+        return TableError(f"{self.source}, line {line}, column {name}: {rule}; got {got!r}")
+
+
+def read_delimited(path: Path) -> DelimitedTable:
+    """A table from a file, or from standard input for `-`; the separator is the one that the header uses."""
+    source = "standard input" if path == STDIN else str(path)
+    text = _decoded(_content(path), source)
+    first, _, rest = text.partition("\n")
+    told = first.strip().removeprefix("sep=") if first.startswith("sep=") else ""  # a spreadsheet's hint
+    body, skipped = (rest, 1) if told else (text, 0)
+    header_line = next((line for line in body.splitlines() if line.strip()), "")
+    delimiter = told or next((one for one in DELIMITERS if one in header_line), ",")
+    try:
+        reader = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter)
+        rows = [(reader.line_num + skipped, tuple(row)) for row in reader if any(map(str.strip, row))]
+    except (csv.Error, TypeError) as error:
+        raise TableError(f"{source} is not a table of text: {error}") from None
+    if len(rows) < 2:
+        raise TableError(f"{source} needs a header line and at least one line below it; it has {len(rows)} line(s)")
+    header = tuple(cell.strip() for cell in rows[0][1])
+    _check_header(source, header)
+    for line, cells in rows[1:]:
+        if len(cells) != len(header):
+            raise TableError(f"{source}, line {line}: {len(cells)} cells for {len(header)} columns")
+    return DelimitedTable(source, header, tuple(line for line, _ in rows[1:]), tuple(cells for _, cells in rows[1:]))
+
+
+def _content(path: Path) -> bytes:
+    if path == STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise TableError(f"no file {path}; give a CSV file with a header line, or - for standard input") from None
+    except OSError as error:
+        raise TableError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _decoded(content: bytes, source: str) -> str:
+    if content.startswith(SPREADSHEET):
+        raise TableError(f"{source} is a spreadsheet (xlsx, ods), not text; save it as CSV, with any separator")
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise TableError(f"{source} is not CSV text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def _check_header(source: str, header: Sequence[str]) -> None:
+    if "" in header:
+        raise TableError(f"{source}: column {header.index('') + 1} has no name in the header line")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise TableError(f"{source}: the header names a column twice: {', '.join(twice)}")
+
+
+def _number(text: str) -> float:
+    """NaN for what is not a number."""
+    try:
+        return float(text.removesuffix("%").rstrip().replace(",", "."))
+    except ValueError:
+        return math.nan

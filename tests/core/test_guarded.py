@@ -1,0 +1,84 @@
+"""The recipe guarded: what attackers hold under it, what it reads, and how it is configured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import CannedFleet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import DS, guarded
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import make_config
+from fedmerit.core.aggregators import NNM, CoordinateMedian, TrimmedMean
+from fedmerit.core.clip import Clip
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.errors import ConfigError
+
+HONEST = (1 + np.random.default_rng(2).normal(scale=0.6, size=(10, 20))).astype(np.float32)
+ATTACKS = {
+    "sign-flip": lambda rows: -rows,
+    "noise": lambda rows: 100 * np.random.default_rng(3).normal(size=rows.shape),
+    "copies against the mean": lambda rows: np.tile(-0.5 * HONEST.mean(axis=0), (len(rows), 1)),
+    "zeros": np.zeros_like,
+}
+
+
+def one_round(updates: np.ndarray, samples: list[float] | None = None) -> tuple[np.ndarray, Record]:
+    facts = [{"samples": claim} for claim in samples or [10.0] * len(updates)]
+    start = State(np.zeros(updates.shape[1], np.float32))
+    fleet = CannedFleet(updates.astype(np.float32), facts)
+    state, record = play(start, guarded(), fleet, selection=Uniform(1.0), seed=3, evaluate=False)
+    return state.model, record
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("number", [2, 4])
+def test_attackers_hold_nothing_and_the_model_goes_where_the_others_go(attack: str, number: int) -> None:
+    updates = HONEST.copy()
+    updates[-number:] = ATTACKS[attack](HONEST[-number:])
+    model, record = one_round(updates)
+    assert record.weights is not None
+    assert record.weights.weights[-number:].sum() < 0.02
+    mean = HONEST[:-number].mean(axis=0)
+    assert float(model @ mean) / np.linalg.norm(model) / np.linalg.norm(mean) > 0.95
+    assert np.linalg.norm(model) < 2 * np.linalg.norm(mean)
+
+
+@given(st.integers(2, 14), st.integers(0, 2**32 - 1))
+def test_no_weight_is_above_two_equal_shares(number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    _, record = one_round(random.normal(size=(number, 6)) + random.random())
+    assert record.weights is not None
+    assert record.weights.weights.max() <= 2 / number + 1e-9
+    assert record.weights.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("claim", [1.0, 1e6, 1e9])
+def test_a_claim_changes_nothing(claim: float) -> None:
+    honest, _ = one_round(HONEST)
+    lied, _ = one_round(HONEST, [claim] + [10.0] * 9)
+    assert honest.tobytes() == lied.tobytes()
+
+
+def test_by_name() -> None:
+    assert make_recipe(make_config({"recipe": {"name": "guarded"}}).recipe) == guarded()
+    table = {"name": "guarded", "priority": ["DS"], "share": 0.3, "cap": 3.0}
+    assert make_recipe(make_config({"recipe": table}).recipe) == replace(guarded(DS, share=0.3), cap=3.0)
+    other = make_recipe(
+        make_config({"recipe": {"name": "guarded", "aggregate": "median", "clip": {"norm": 2.0}}}).recipe
+    )
+    assert (other.aggregate, other.clip) == (CoordinateMedian(), Clip(2.0))
+    assert guarded().aggregate == NNM(TrimmedMean(0.4), 0.4)
+    assert part_from_json(part_to_json(guarded())) == guarded()
+
+
+def test_a_share_that_nobody_reads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="share has no effect with an aggregate of your own"):
+        make_config({"recipe": {"name": "guarded", "aggregate": "median", "share": 0.3}})

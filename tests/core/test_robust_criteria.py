@@ -1,0 +1,154 @@
+"""Robust criteria: by hand, in range for any updates, and the server's own update."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import SoftmaxLearner, random_split, small_task
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import Samples, Task, fedval, m2f, prioritized
+from fedmerit.core.criteria import CRITERIA, Criterion, find_criterion
+from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.round import play
+from fedmerit.core.seeds import derive
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
+from fedmerit.engine.preflight import check_server
+from fedmerit.errors import ConfigError
+from fedmerit.fleet.local import LocalFleet
+
+BY_UPDATES = (Agreement(), Nearness(), Typical(), NormShare())
+
+
+def values(criterion: Criterion, rows: np.ndarray) -> np.ndarray:
+    cohort = Cohort(1, tuple(range(len(rows))), Updates(np.asarray(rows, dtype=np.float32)), {})
+    return criterion(cohort, History())
+
+
+def test_nearness_by_hand() -> None:
+    rows = np.array([[0.0], [1.0], [2.0], [3.0], [100.0]])
+    # with share 0.4 each has 2 nearest others: mean squares 2.5, 1, 1, 2.5 and (97**2 + 98**2) / 2
+    far = (97**2 + 98**2) / 2
+    np.testing.assert_allclose(values(Nearness(), rows), [1, 1, 1, 1, 2.5 / far])
+
+
+def test_typical_by_hand() -> None:
+    rows = np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [1.0, 41.0], [1.0, 1.0]])
+    # the median is (1, 1); distances sqrt 2, 0, sqrt 2, 40, 0
+    np.testing.assert_allclose(values(Typical(), rows), [1, 1, 1, np.sqrt(2) / 40, 1])
+
+
+def test_norm_share_by_hand() -> None:
+    rows = np.array([[2.0, 0.0], [0.0, 20.0], [0.0, 0.0], [0.5, 0.0]])
+    np.testing.assert_allclose(values(NormShare(), rows), [1, 0.1, 0, 0.25])
+    assert not values(NormShare(), np.zeros((3, 2))).any()
+
+
+def test_agreement_by_hand() -> None:
+    rows = np.array([[1.0, 0.0], [3.0, 3.0], [0.0, 2.0], [0.0, 0.0], [-5.0, 0.0]])
+    # cosines of the first to the others: 0.7, 0, 0, -1; of the second: 0.7, 0.7, 0, -0.7
+    np.testing.assert_allclose(values(Agreement(), rows), [0, np.sqrt(0.5) / 2, 0, 0, 0], atol=1e-7)
+    assert values(Agreement(), rows[:1]).tolist() == [1]
+
+
+@pytest.mark.parametrize("size", [0.5, 1.0, 100.0])
+def test_copies_that_are_fewer_than_half_find_no_agreement(size: float) -> None:
+    rows = 1 + np.random.default_rng(1).normal(scale=0.5, size=(10, 30))
+    rows[6:] = -size * rows[:6].mean(axis=0)
+    found = values(Agreement(), rows)
+    assert found[:6].min() > 0
+    assert not found[6:].any()
+
+
+@pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)
+@given(number=st.integers(1, 12), seed=st.integers(0, 2**32 - 1), size=st.sampled_from([0.0, 1.0, 1e6, 1e17]))
+def test_degrees_for_any_updates(criterion: Criterion, number: int, seed: int, size: float) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 6)) * np.where(random.random(number) < 0.3, size, 1.0)[:, np.newaxis]
+    found = values(criterion, rows)
+    assert found.shape == (number,)
+    assert np.isfinite(found).all()
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+@pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)
+@pytest.mark.parametrize("size", [10.0, 1e9])
+def test_who_stands_apart_has_less(criterion: Criterion, size: float) -> None:
+    rows = 1 + np.random.default_rng(1).normal(scale=0.2, size=(10, 30))
+    rows[7:] *= -size
+    found = values(criterion, rows)
+    assert found[7:].max() < found[:7].min() / 2
+
+
+def test_all_have_names_that_priorities_take() -> None:
+    for criterion in (Alignment(), *BY_UPDATES):
+        assert CRITERIA[criterion.name] == criterion == find_criterion(criterion.name)
+    with pytest.raises(ConfigError, match=r"below 0\.5"):
+        Nearness(0.5)
+
+
+def task(*, rows: bool = True) -> Task:
+    made = small_task((20, 30, 25), (8,) * 3, SoftmaxLearner(lr=1.0, epochs=2))
+    kept = random_split((60,), 4)
+    server = Samples(kept.x, kept.y, 3) if rows else None
+    return Task(replace(made.federation, server=server), made.learner)
+
+
+def one_round(made: Task, recipe: object) -> tuple[Record, np.ndarray, np.ndarray]:
+    with LocalFleet(made, workers=1) as fleet:
+        start = fleet.server.first_model(1)
+        state, record = play(State(start), recipe, fleet, selection=Uniform(1.0), seed=5, evaluate=False)  # type: ignore[arg-type]
+        return record, start, state.model
+
+
+def test_alignment_is_the_clipped_cosine_to_what_the_server_learned() -> None:
+    made = task()
+    record, start, _ = one_round(made, prioritized(Alignment()))
+    rows = made.federation.server
+    assert rows is not None
+    own = made.learner.train(start, rows, derive(5, "server", 1)) - start
+    updates = [
+        made.learner.train(start, made.federation.samples(i), derive(5, "train", 1, i)) - start for i in range(3)
+    ]
+    cosines = [float(update @ own / np.linalg.norm(update) / np.linalg.norm(own)) for update in updates]
+    np.testing.assert_allclose(record.facts["alignment"], np.maximum(cosines, 0), atol=1e-5)
+
+
+def test_alignment_without_rows_is_refused_before_the_run() -> None:
+    with pytest.raises(ConfigError, match=r"no rows to train on; set task.server = 1000"):
+        check_server(task(rows=False).server(), prioritized(Alignment()), Uniform(1.0))
+    with pytest.raises(ConfigError, match=r"no rows to train on; set task.server = 1000"):
+        one_round(task(rows=False), prioritized(Alignment()))
+    with pytest.raises(ConfigError, match="each client has a personal one"):
+        m2f(Alignment())
+
+
+class Lazy(SoftmaxLearner):
+    """Those with an even number of rows learn nothing."""
+
+    def train(self, model: np.ndarray, samples: Samples, seed: int, epochs: int | None = None) -> np.ndarray:
+        return model.copy() if len(samples) % 2 == 0 else super().train(model, samples, seed, epochs)
+
+
+@pytest.mark.parametrize("rank", [None, "top", "borda"])
+@pytest.mark.parametrize("rho", [0.5, 1.0, "1/K"])
+def test_by_gain_a_zero_update_earns_nothing(rank: object, rho: object) -> None:
+    made = task()
+    lazy = Task(made.federation, Lazy(lr=1.0, epochs=2))
+    recipe = fedval("accuracy", "balanced_accuracy", rank=rank, rho=rho, marginal=True)  # type: ignore[arg-type]
+    record, start, model = one_round(lazy, recipe)
+    assert record.weights is not None
+    assert record.weights.raw[:2].tolist() == [[0, 0], [0, 0]]  # 20 and 30 rows: both add nothing
+    assert record.weights.weights[:2].tolist() == [0, 0]
+    before = record.facts["validated:accuracy:without"]
+    assert len(set(before.tolist())) == 1
+    gain = np.maximum(record.facts["validated:accuracy"] - before, 0)
+    assert record.weights.raw[:, 0].tolist() == gain.tolist()
+    if not gain.any():
+        assert model.tobytes() == start.tobytes()  # nobody adds anything: the model is kept

@@ -1,0 +1,69 @@
+"""Aggregators and clipping equal byzfl's own answers; tools/robust_vectors.py made the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmerit.core import aggregators
+from fedmerit.core.aggregators import (
+    NNM,
+    Aggregator,
+    Bucketing,
+    CoordinateMedian,
+    GeometricMedian,
+    Mean,
+    MultiKrum,
+    TrimmedMean,
+)
+from fedmerit.core.clip import Clip
+from fedmerit.core.updates import Updates
+
+CASES = json.loads((Path(__file__).parent / "robust_vectors.json").read_text(encoding="utf-8"))["cases"]
+CLOSE = 1e-6
+SHORT = GeometricMedian(smoothing=0.1, iterations=3)
+
+
+def rules(share: float) -> dict[str, Aggregator]:
+    return {
+        "mean": Mean(),
+        "median": CoordinateMedian(),
+        "trimmed-mean": TrimmedMean(share),
+        "geometric-median": SHORT,
+        "geometric-median, 32": GeometricMedian(),
+        "multi-krum": MultiKrum(share),
+        "nnm, trimmed-mean": NNM(TrimmedMean(share), share),
+        "nnm, geometric-median": NNM(SHORT, share),
+        "nnm, multi-krum": NNM(MultiKrum(share), share),
+        "bucketing, median": Bucketing(CoordinateMedian(), 2),
+    }
+
+
+@pytest.mark.parametrize("rule", rules(0.2))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_with_equal_weights_it_is_the_published_rule(
+    case: dict[str, Any], rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Drawn:
+        def permutation(self, number: int) -> np.ndarray:
+            return np.array(case["order"])
+
+    monkeypatch.setattr(aggregators, "generator", lambda *place: Drawn())
+    updates = Updates(np.array(case["updates"], dtype=np.float32))
+    number = len(updates)
+    aggregator = rules(case["f"] / number)[rule]
+    for weights in (np.full(number, 1 / number), np.full((2, number), 1 / number)):
+        found = np.atleast_2d(aggregator(updates, weights))
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, [case[rule]] * len(found), atol=CLOSE, rtol=CLOSE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_clipped_updates(case: dict[str, Any]) -> None:
+    updates = Updates(np.array(case["updates"], dtype=np.float32))
+    cut = updates.mix(Clip(2.0)(updates.norms))
+    np.testing.assert_allclose(cut.combine(np.eye(len(cut))), case["clipped at 2"], atol=CLOSE)

@@ -1,0 +1,175 @@
+"""Reasons hold: for random tables and every score, the numbers in the words are what the rule gives."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tables import operators
+
+from fedmerit.core.ranking import Ranked
+from fedmerit.core.reasons import NEAR, Gate, Reason, Rule, explain, number, percent
+from fedmerit.core.scores import Prioritized, Product, Score
+from fedmerit.core.types import Normalise
+from fedmerit.core.weights import weigh
+
+NAMES = ("LD", "DS", "CB", "MW")
+WORDS = {"label diversity": "LD", "dataset size": "DS", "class balance": "CB", "model nearness": "MW"}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[np.ndarray, int, Score, Normalise, list[float]]:
+    """A table with values that five digits show exactly, a client, any score, any way to normalise, samples."""
+    clients, m = draw(st.integers(1, 7)), draw(st.integers(1, 4))
+    normalise: Normalise = draw(st.sampled_from(["sum", "max", "minmax", "none"]))
+    raw = np.array(
+        draw(st.lists(st.lists(st.integers(0, 100), min_size=m, max_size=m), min_size=clients, max_size=clients))
+    )
+    score = draw(operators(m))
+    ranked = draw(st.sampled_from([None, "borda", "squared", "exponential", "top"]))
+    score = score if ranked is None else Ranked(score, ranked)
+    samples = [float(draw(st.integers(1, 500))) for _ in range(clients)]
+    scaled = raw / 100 if normalise == "none" else raw.astype(float)
+    return scaled, draw(st.integers(0, clients - 1)), score, normalise, samples
+
+
+def again(raw: np.ndarray, names: tuple[str, ...], case: tuple[object, ...]) -> np.ndarray:
+    """The weights by the road that rounds take."""
+    _, _, score, normalise, samples = case
+    return weigh(raw, names, score, normalise, np.array(samples)).weights  # type: ignore[arg-type]
+
+
+def by_words(words: str, raw: np.ndarray, place: int, names: tuple[str, ...], case: tuple[object, ...]) -> float:
+    """The weight of a change, from nothing but its words."""
+    changed = raw.copy()
+    if words == "with FedAvg":
+        samples = np.array(case[4])
+        return float((samples / samples.sum())[place])
+    if first := re.fullmatch(r"with (.*) first", words):
+        order = (WORDS[first[1]], *(name for name in names if name != WORDS[first[1]]))
+        return float(again(raw[:, [names.index(name) for name in order]], order, case)[place])
+    if samples := re.match(r"with (\S+) (more|fewer) samples", words):
+        changed[place, names.index("DS")] += float(samples[1]) * (1 if samples[2] == "more" else -1)
+    elif value := re.match(r"with a (.*) of (\S+), the median", words):
+        changed[place, names.index(WORDS[value[1]])] = float(value[2])
+    else:
+        raise AssertionError(f"words that nobody can follow: {words}")
+    return float(again(changed, names, case)[place])
+
+
+@given(cases())
+def test_the_words_recompute_to_the_weights(case: tuple[np.ndarray, int, Score, Normalise, list[float]]):
+    raw, place, score, normalise, samples = case
+    names = NAMES[: raw.shape[1]]
+    reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
+    weight = float(again(raw, names, case)[place])
+    assert reason.weight == pytest.approx(weight, abs=1e-9)
+    if reason.total:
+        assert reason.score / reason.total == pytest.approx(weight, abs=1e-9)
+    assert reason.terms is not None
+    assert reason.terms.score == pytest.approx(reason.score, abs=1e-9)
+    for column, part in enumerate(reason.parts):
+        alike = raw.copy()
+        alike[:, column] = raw[place, column]
+        assert part.alike == pytest.approx(float(again(alike, names, case)[place]), abs=1e-9)
+        assert part.rank == 1 + sum(raw[:, column] > raw[place, column])
+    for change in reason.changes:
+        assert change.weight == pytest.approx(by_words(change.words, raw, place, names, case), abs=1e-9)
+        assert abs(change.weight - weight) > NEAR
+
+
+@given(cases())
+def test_the_text_has_no_number_of_its_own(case: tuple[np.ndarray, int, Score, Normalise, list[float]]):
+    raw, place, score, normalise, samples = case
+    names = NAMES[: raw.shape[1]]
+    reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
+    text = "\n".join(reason.lines("hospital"))
+    known = [reason.weight, reason.kept, reason.equal, *(part.alike for part in reason.parts)]
+    known += [change.weight for change in reason.changes]
+    assert set(re.findall(r"[\d.e+-]+%", text)) <= set(map(percent, known))
+    assert text.startswith(f"hospital got {percent(reason.weight)} of the round")
+    values = re.findall(r", ([\d.e+-]+)(?:, which counts first,|,) is ", text)
+    assert set(values) <= {number(part.value) for part in reason.parts}
+
+
+@given(cases())
+def test_what_a_sentence_gives_as_a_cause_pulled_that_way(case: tuple[np.ndarray, int, Score, Normalise, list[float]]):
+    raw, place, score, normalise, samples = case
+    names = NAMES[: raw.shape[1]]
+    reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
+    cause, _, counter = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" although ")
+    way = np.sign(reason.weight - reason.equal)
+    for part in reason.parts:
+        if f"its {part.words}" in cause:
+            assert way * (reason.weight - part.alike) > 0
+        if f"its {part.words}" in counter:
+            assert way * (reason.weight - part.alike) < 0
+
+
+def reason_of(raw: list[list[float]], place: int, names: tuple[str, ...], **more: object) -> Reason:
+    table = np.array(raw)
+    return explain(table, place, Rule(names, Prioritized(), "max"), **more)  # type: ignore[arg-type]
+
+
+def test_a_hospital_can_read_it():
+    sizes = [30.0, 60, 110, 100, 200, 90, 100, 110]
+    reason = reason_of([[2, size] for size in sizes], 0, ("LD", "DS"), samples=sizes)
+    assert reason.lines("hospital 3", "round 12") == [
+        "hospital 3 got 9.58% of round 12, less than an equal share (12.50%), because its dataset size, 30, is the "
+        "lowest of 8; label diversity, which counts first, is the same for all (2).",
+        "Dataset size decided: if all had its value, it would be 12.50%.",
+        "Score: 1.0000 + 1.0000 * 0.1500 = 1.15; weight = 1.15 / 12 = 9.58%.",
+        "It would get 3.75% with FedAvg; 12.15% with 70 more samples, as the median of the others; 3.75% with dataset "
+        "size first.",
+    ]
+
+
+def test_a_criterion_that_pulls_the_other_way_is_no_cause():
+    reason = reason_of([[6, 312], [5, 153], [7, 172], [10, 259]], 0, ("LD", "DS"))
+    assert reason.sentence("client").endswith(
+        "because its label diversity, 6, which counts first, is number 3 of 4, although its dataset size, 312, is the "
+        "highest of 4."
+    )
+
+
+def test_a_gate_is_named_with_what_was_measured():
+    name = "validated:parity:sex"
+    raw = np.array([[0.0], [0.8]])
+    gates = {name: Gate(measured=0.97, accuracy=0.31, least=0.5)}
+    reason = explain(raw, 0, Rule((name,), Product(), "none"), gates=gates)
+    assert reason.sentence("north") == (
+        "north got 0.00% of the round, less than an equal share (50.00%), because its parity:sex at the server counts "
+        "0 instead of 0.97, since its accuracy at the server, 0.31, is below the gate of 0.5."
+    )
+    assert [(change.words, change.weight) for change in reason.changes] == [
+        ("without the gate", pytest.approx(0.97 / 1.77))
+    ]
+
+
+def test_what_a_cap_made_of_the_weight_is_said():
+    table, rule = np.array([[1.0], [3.0]]), Rule(("DS",), Prioritized())
+    cut, grown = explain(table, 1, rule, kept=0.6).lines("south"), explain(table, 0, rule, kept=0.4).lines("north")
+    assert "Its score earned 75.00%, which was cut by the cap to 60.00%." in cut
+    assert "Its score earned 25.00%, which grew to 40.00% with its part of what the cap cut from others." in grown
+    assert cut[-1].endswith(" before the cap.")
+
+
+@pytest.mark.parametrize(
+    ("fallback", "words"),
+    [
+        (None, "all weigh the same"),
+        ((1.0, 1.0), "all weigh the same"),
+        ((0.0, 0.0), "the model was kept as it was"),
+        ((1.0, 3.0), "weights follow the numbers of samples"),
+    ],
+)
+def test_zero_scores_say_what_weights_follow(fallback: tuple[float, ...] | None, words: str):
+    reason = explain(np.zeros((2, 1)), 1, Rule(("CB",), Product(), "none", fallback))
+    assert f"every score was 0, so {words}." in reason.sentence("south")
+
+
+def test_the_only_client_has_all():
+    assert reason_of([[5.0]], 0, ("DS",)).lines("alone")[0] == "alone got 100.00% of the round: it was the only client."
