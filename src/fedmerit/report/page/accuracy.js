@@ -10,6 +10,7 @@ const ACCURACY = [
 ];
 
 const EPSILON = { name: "epsilon", at: "", title: "privacy spent (epsilon)", axis: "epsilon", format: "" };
+const VOID = "The noise of some runs came from their seed: their guarantee is void.";
 const PRIVATE = "Epsilon is of the model alone: this page holds clients' facts and is not for publication.";
 
 const OF_CLIENTS =
@@ -20,7 +21,8 @@ const OF_SEEDS = "Of several seeds, the line is their mean, and the band reaches
 function showAccuracy() {
   const [one, several] = [ROWS.some((row) => row.tested === 1), ROWS.some((row) => row.tested > 1)];
   const spent = ROWS.some((row) => linesOf(row, EPSILON));
-  const about = [one ? OF_CLIENTS : "", several ? OF_SEEDS : "", spent ? PRIVATE : ""];
+  const isVoid = ROWS.some((row) => row.events.some(({ kind }) => kind === "privacy-void"));
+  const about = [one ? OF_CLIENTS : "", several ? OF_SEEDS : "", spent ? PRIVATE : "", isVoid ? VOID : ""];
   $("accuracy-how").textContent = about.join(" ");
   curvesPanel("accuracy", spent ? [...ACCURACY, EPSILON] : ACCURACY);
 }
