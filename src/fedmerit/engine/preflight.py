@@ -138,7 +138,11 @@ def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
 def try_model(task: Task) -> None:
     """The first model can read a row of the data and knows all classes; else no client could train it."""
     data, learner = task.federation, task.learner
-    row, model = data.train.x[:1], learner.start(0)
+    row = data.train.x[:1]
+    try:
+        model = learner.start(0)
+    except Exception:  # the run fails at this by itself, and a study goes on with its other rows
+        return
     shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
     try:
         learner.predict(model, row)
