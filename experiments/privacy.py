@@ -76,7 +76,7 @@ every client reach its scale, `{{DS = 1}}`. Without privacy nothing is clipped, 
 
 """
 TAIL = """
-Earned weights cost signal: a client covers about half of the ten labels, so it adds 0.36 of its clipped update in the mean,
+Earned weights cost signal: a client covers about half of the ten labels, so on average it adds 0.36 of its update,
 under noise for a whole one. Where nobody is noisy or lies, as here, there is nothing to earn it back. This is
 one small task. MNIST by writers, FEMNIST and a federation of 10,000 clients have not been run.
 """
