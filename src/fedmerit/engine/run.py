@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.learner import Learner
@@ -287,7 +287,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     1
     """
     check_new(out)
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     task = load(config)
     check_task(task, recipe, make_selection(config.run), config.run.audit)
     with resumable(out, "start again"):
@@ -314,7 +314,7 @@ def resume(
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # a kill may have come between the two
         return Run.load(folder)
-    return _run_locally(folder, config, make_recipe(config.recipe), load(config), on_record)
+    return _run_locally(folder, config, recipe_of(config), load(config), on_record)
 
 
 def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
@@ -337,7 +337,7 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
     >>> run.ledger.last_round()
     1
     """
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     if not folder.exists():
         with resumable(folder, "start again"):
             make_folder(folder, config, fleet.server.names, part_to_json(recipe))
