@@ -6,7 +6,9 @@ import html
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
@@ -192,6 +194,24 @@ class Run:
     def events(self) -> list[Event]:
         """Who was left out and why, and the notes on the weights."""
         return self.ledger.events()
+
+    def report(self, path: Path | str, *, force: bool = False) -> Path:
+        """The run as one HTML file that opens offline: curves, weights, reasons; its path.
+
+        `fedmerit report` and `fedmerit.report.html.write_report` put several runs or a study on one page.
+        """
+        page = import_module("fedmerit.report.html")  # that room builds on this one
+        with TemporaryDirectory() as parent:
+            folder = self.folder or Path(parent) / "run"
+            if self.folder is None:
+                folder.mkdir()
+                self.ledger.copy(folder / LEDGER)
+            page.write_report([folder], Path(path), force=force)
+        return Path(path)
+
+    def plot(self) -> Any:
+        """A plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
+        return import_module("fedmerit.report.figures").run_figure(self.ledger)
 
     def _repr_html_(self) -> str:
         """For notebooks: the run in a line, and why each client of the last round got its weight."""

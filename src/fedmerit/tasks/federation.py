@@ -106,6 +106,9 @@ class Split:
         object.__setattr__(self, "attributes", columns)
         check_split(self)
 
+    def __repr__(self) -> str:
+        return f"<Split: {len(self.y):,} rows of {len(self.offsets) - 1} clients, inputs {self.x.shape[1:]}>"
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Rows per client."""
@@ -292,6 +295,10 @@ class Federation:
         from fedmerit.tasks.own_data import pictures_of
 
         return pictures_of(Path(folder), size, test, seed, settings)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.train.y):,} rows to train on, {len(self.test.y):,} to test on"
+        return f"<Federation: {len(self.names)} clients, {rows}, {self.classes} classes>"
 
     def samples(self, client: ClientId) -> Samples:
         """A view of the client's training rows."""
