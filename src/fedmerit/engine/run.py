@@ -57,10 +57,10 @@ from fedmerit.store.run_folder import (
     MODEL,
     check_new,
     config_to_resume,
-    environment,
     held,
     make_folder,
     open_ledger,
+    recipe_meta,
 )
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.registry import Task, make_task
@@ -310,7 +310,7 @@ def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: S
     """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
     form = part_to_json(recipe)
     if out is None:
-        return Ledger.create(None, names, environment() | {"recipe": form, "epochs": str(epochs)})
+        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
     settings = {"recipe": json.loads(form), "run": config.run.model_dump(mode="json", exclude={"workers", "memory"})}
     settings["train"] = {"epochs": epochs}
     make_folder(Path(out), json.dumps(settings), names, form)
