@@ -44,7 +44,8 @@ def compare(
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
 
-    STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
+    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it is a part of your own, and runs
+    that module's code. For each seed all rows share data, first model and draw of
     clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
     also with more seeds or rows.
     """

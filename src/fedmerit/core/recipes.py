@@ -37,6 +37,7 @@ from fedmerit.core.robust_criteria import Agreement, NormShare
 from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
+from fedmerit.core.showing import settings_html, short_repr
 from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
@@ -104,6 +105,7 @@ class Recipe:
     clip: Clip | None = None
     scales: Scales = ()
     privacy: Privacy | None = None
+    __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
         if not self.criteria:

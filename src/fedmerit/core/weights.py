@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.scores import Score
+from fedmerit.core.showing import html_table
 from fedmerit.core.types import ClientId, Matrix, Normalise, Vector
 from fedmerit.errors import TableError, UnknownName
 
 VISIBLE = 0.01
 """Total variation below which a criterion or a priority is said to do nothing."""
+SHOWN = 8
+"""Weights that a terminal shows; a notebook shows all."""
 
 NoteKind: TypeAlias = Literal[
     "empty-criterion",
@@ -61,6 +65,21 @@ class Weights:
     weights: Vector
     notes: tuple[Note, ...] = ()
     uncapped: Vector | None = None
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{weight:.2%}" for weight in self.weights[:SHOWN])
+        more = ", ..." if len(self.weights) > SHOWN else ""
+        return f"<Weights of {len(self.weights)} clients: {first}{more}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a line per client in order, and the notes below."""
+        header = ("client", *(f"criterion {place + 1}" for place in range(self.raw.shape[1])), "score", "weight")
+        rows = [
+            (str(client), *(f"{value:.4g}" for value in values), f"{score:.4g}", f"{weight:.2%}")
+            for client, (values, score, weight) in enumerate(zip(self.raw, self.scores, self.weights, strict=True))
+        ]
+        notes = "".join(f"<p>{html.escape(note.text)}</p>" for note in self.notes)
+        return html_table(f"Weights of {len(rows)} clients", header, rows) + notes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.facts import EPOCHS
 from fedmerit.core.groups import PairDistances
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.state import Record, remember_facts
@@ -104,6 +104,11 @@ class Ledger:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+
+    def copy(self, path: Path) -> None:
+        """The whole ledger as a new file."""
+        with closing(sqlite3.connect(path)) as other:
+            self._db.backup(other)
 
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
@@ -271,12 +276,11 @@ class Ledger:
 
 
 def kept_recipe(ledger: Ledger) -> Recipe | None:
-    """The recipe that a run was played with; None where a part of it was a user's own, or an old ledger kept words."""
+    """The recipe that a run was played with, as far as it is ours; None where an old ledger kept words."""
     try:
-        recipe = part_from_json(ledger.meta().get("recipe", ""))
+        return recipe_from_json(ledger.meta().get("recipe", ""))
     except FedmeritError:
         return None
-    return recipe if isinstance(recipe, Recipe) else None
 
 
 @contextmanager

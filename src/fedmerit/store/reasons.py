@@ -10,7 +10,7 @@ import numpy as np
 from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import part_from_json, part_text
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.weights import ClientWeight
@@ -99,8 +99,6 @@ def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[
     reason = reason_of(row, members, members.index(mine), kept_recipe(ledger))
     of = share_of(row, mine)
     if reason is None:
-        weight = percent(mine.weight)
-        return [
-            f"{called(name)} got {weight} of {of}; its score of {mine.score:.5g} is one that does not explain itself."
-        ]
+        weight, by = percent(mine.weight), part_text(row["score"] or "a rule that was not kept")
+        return [f"{called(name)} got {weight} of {of} for its score of {mine.score:.5g} by {by}."]
     return reason.lines(name, of)

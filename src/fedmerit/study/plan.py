@@ -47,6 +47,11 @@ class Row(Section):
             )
         return values
 
+    @field_validator("recipe", mode="before")
+    @classmethod
+    def _bare_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
     @field_validator("name")
     @classmethod
     def _check_name(cls, value: str) -> str:

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedmerit.core.showing import html_table
+
 LONGEST_NAME = 20
 """Names of rows up to this length stay on one line, however narrow the screen."""
 
@@ -51,21 +53,19 @@ class TextTable:
 
     def html(self) -> str:
         """The table for a notebook."""
-        head, *body = (_html_row(cells, tag) for cells, tag in self._lines())
         below = "".join(f"<p>{html.escape(line)}</p>" for line in self.below)
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
+        return html_table(self.title, self.header, self.rows) + below
 
     def markdown(self) -> str:
         """The table as GitHub and pandoc read it, between its title and the lines below."""
-        head, *body = (f"| {' | '.join(map(_markdown, cells))} |" for cells, _ in self._lines())
+        head, *body = (f"| {' | '.join(map(_markdown, cells))} |" for cells in self._lines())
         rule = "| --- |" + " ---: |" * (len(self.header) - 1)
         below = [line for text in self.below for line in ("", _markdown(text))]
         return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
 
     def latex(self) -> str:
         """The table for LaTeX's booktabs, with its title and the lines below as caption."""
-        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells, _ in self._lines())
+        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells in self._lines())
         return "\n".join(
             [
                 r"\begin{table}",
@@ -77,16 +77,12 @@ class TextTable:
             ]
         )
 
-    def _lines(self) -> Iterable[tuple[Sequence[str], str]]:
-        return (self.header, "th"), *((row, "td") for row in self.rows)
+    def _lines(self) -> Iterable[Sequence[str]]:
+        return self.header, *self.rows
 
 
 def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
-
-
-def _html_row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _markdown(cell: str) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
@@ -22,7 +23,7 @@ from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
-from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
+from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -180,8 +181,11 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sites[name] for name in names)
 
 
-def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
-    """The learner of a task, with the model that the configuration names."""
+def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] | None = None) -> Learner:
+    """The learner of a task, with the model that the configuration names.
+
+    `shape`, inputs and classes, spares a table's task to read the table for it.
+    """
     spec = find_task(config.data)
     own = spec.shape is not None and ":" in config.model
     if config.model != "default" and config.model not in spec.models and not own:
@@ -191,7 +195,7 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        learner = _torch_learner(model, train, spec.shape(config) if spec.shape else None)
+        learner = _torch_learner(model, train, (shape or spec.shape(config)) if spec.shape else None)
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
