@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
-from fedmerit.core.criteria import CRITERIA, Criterion, Family, find_priority
+from fedmerit.config.own import criteria_by_name
+from fedmerit.core.criteria import CRITERIA, Criterion, Family
 from fedmerit.core.facts import find_fact
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
@@ -52,8 +53,8 @@ def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
 
 
 def test_names_of_configuration_find_the_criteria():
-    assert find_priority(["DS", "MW", "attribute:region"]) == (DS, MW, Attribute("region"))
-    assert all(find_priority([name]) == (criterion,) for name, criterion in CRITERIA.items())
+    assert criteria_by_name(["DS", "MW", "attribute:region"]) == (DS, MW, Attribute("region"))
+    assert all(criteria_by_name([name]) == (criterion,) for name, criterion in CRITERIA.items())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def test_names_of_configuration_find_the_criteria():
 )
 def test_a_priority_that_cannot_be_is_refused(names: list[str], message: str):
     with pytest.raises(UserError, match=message):
-        find_priority(names)
+        criteria_by_name(names)
 
 
 def test_a_recipe_has_a_criterion():

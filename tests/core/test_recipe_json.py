@@ -73,7 +73,7 @@ def test_parts_of_a_users_own_are_shown_and_not_made():
     assert json.loads(text)["score"] == {"is": f"{__name__}:Mine", "repr": "Mine(power=2.0)"}
     with pytest.raises(DataError, match="a user's own"):
         part_from_json(text)
-    assert part_text(text) == text
+    assert part_text(text).startswith("Recipe(criteria=(DS,), score=Mine(power=2.0), normalise='sum'")
 
 
 def test_a_criterion_of_a_users_own_with_a_known_name_is_not_taken_for_ours():

@@ -80,7 +80,8 @@ def run(
 ) -> None:
     """Run a configuration on Flower: the same recipe on SuperNodes, one for each client of the task.
 
-    Give one of --superlink, --loopback and --simulation; `run` itself may be left out. See docs/flower.md.
+    Give one of --superlink, --loopback and --simulation; `run` itself may be left out. A name module:attribute in
+    CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
     """
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink

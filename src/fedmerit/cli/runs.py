@@ -36,8 +36,9 @@ def run(
 ) -> None:
     """Run a federation and keep everything it did in a folder.
 
-    CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. Ctrl-C stops after the
-    round; --resume continues it, to the very bits of a run that was never stopped.
+    CONFIG.toml has the sections task, train, recipe and run; examples/ has one for each task. A name module:attribute
+    in it is a part of your own: such a configuration runs that module's code. Ctrl-C stops after the round; --resume
+    continues it, to the very bits of a run that was never stopped.
     """
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on

@@ -44,7 +44,8 @@ def compare(
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
 
-    STUDY.toml has seeds, a base and rows (docs/study.md). For each seed all rows share data, first model and draw of
+    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it is a part of your own, and runs
+    that module's code. For each seed all rows share data, first model and draw of
     clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
     also with more seeds or rows.
     """
@@ -187,9 +188,9 @@ def export(
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
 def demo(
-    out: Annotated[Path, typer.Option(help="A new folder for the three runs and the report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="A new folder for the study and the report.")] = Path("demo"),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="The seed all three runs share.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first of the five seeds that all rows share.")] = 1,
 ) -> None:
     """Compare FedAvg with two priorities on embedded data; prints a table, writes an HTML report."""
     from fedmerit.cli.demo import run_demo

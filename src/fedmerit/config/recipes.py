@@ -5,20 +5,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
 from fedmerit.config.claims import AnyClaims
+from fedmerit.config.own import call_own, criteria_by_name, import_own
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.search import Names, SearchConfig, WeightingConfig
-from fedmerit.config.sections import NotNegative, Section, name_of, named, refuse_idle, sections_in
+from fedmerit.config.sections import OWN, NotNegative, Positive, Section, name_of, named, one_of, refuse_idle
 from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import OUR_CAP
-from fedmerit.core.criteria import Criterion, Validated, find_priority
+from fedmerit.core.criteria import Criterion, Validated
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipes import Recipe, WhenZero
@@ -159,10 +160,15 @@ class _Weighed(OneModelConfig):
 
     priority: Names = Field((), description="criteria, most important first")
     normalise: Normalise = Field(
-        "sum", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+        "sum",
+        description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0), `scale` (by public bounds) "
+        "or `none` (degrees)",
     )
     score: AnyScore = Field(
         SCORES["prioritized"](name="prioritized"), description="the operator, by name or as a table with its options"
+    )
+    scales: Mapping[str, Positive] = Field(
+        {}, description="for `scale`: the largest value of a criterion that counts, `{DS = 500}`; degrees need none"
     )
     when_zero: WhenZero = Field(
         "samples", description="all scores zero: weigh by `samples`, `uniform`ly, or `keep` the model"
@@ -172,12 +178,14 @@ class _Weighed(OneModelConfig):
     def make(self) -> Recipe:
         """Criteria in the order of their priority, with the server's merging and gate."""
         server = self.server or ServerConfig()
-        criteria = find_priority(self.priority)
+        criteria = criteria_by_name(self.priority)
         gated = [_gated(server, criterion) for criterion in criteria]
         if self.server and not Recipe(tuple(gated)).validated:
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
         score = make_score(self.score, self.priority)
-        recipe = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
+        recipe = recipes.prioritized(
+            *gated, score=score, normalise=self.normalise, when_zero=self.when_zero, scales=self.scales
+        )
         return replace(recipe, rho=server.rho)
 
 
@@ -199,9 +207,9 @@ class _Searching(_Weighed):
 
     def _weighting(self, way: WeightingConfig) -> Weighting:
         priority = way.priority or self.priority
-        return Weighting(
-            tuple(priority), make_score(way.score or self.score, priority), way.normalise or self.normalise
-        )
+        score = make_score(way.score or self.score, priority)
+        names = tuple(criterion.name for criterion in criteria_by_name(priority))
+        return Weighting(names, score, way.normalise or self.normalise)
 
 
 class DeviceAwareConfig(_Searching):
@@ -213,6 +221,8 @@ class DeviceAwareConfig(_Searching):
     def make(self) -> Recipe:
         """As `prioritized`, and a search over orders or other ways to weigh, and steps."""
         search, among = self.search or SearchConfig(), self._among()
+        if search.name:
+            return replace(super().make(), search=search.own(search.name))
         if not search.compares_gains:
             return replace(super().make(), search=search.backtracking(among))
         by_accuracy = BoldestFirst(by="accuracy", judges=None)
@@ -226,13 +236,16 @@ class AdaptiveConfig(_Searching):
     about = "clients judge by their loss how bold a step pays, round by round: nothing to tune"
     priority: Names = Field(("DS",), description="criteria, most important first")
     normalise: Normalise = Field(
-        "max", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+        "max",
+        description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0), `scale` (by public bounds) "
+        "or `none` (degrees)",
     )
 
     def make(self) -> Recipe:
         """As `prioritized`, and a search over steps."""
         search = self.search or SearchConfig()
-        return replace(super().make(), search=search.boldest(self._among(), recipes.ADAPTIVE), cap=OUR_CAP)
+        chosen = search.own(search.name) if search.name else search.boldest(self._among(), recipes.ADAPTIVE)
+        return replace(super().make(), search=chosen, cap=OUR_CAP)
 
 
 class M2FConfig(RecipeConfig):
@@ -250,7 +263,7 @@ class M2FConfig(RecipeConfig):
         by_cosine = ByCosine(groups.linkage, groups.cut, groups.at, groups.over)
         top = TopShare(reward.share, reward.largest, reward.scope, reward.exclude_own)
         return recipes.m2f(
-            *(find_priority(self.priority) if self.priority else ()),
+            *(criteria_by_name(self.priority) if self.priority else ()),
             grouping=by_cosine if groups.by == "cosine" else recipes.ONE_GROUP,
             reward=top if reward.kind == "top" else recipes.WHOLE,
             personal=reward.training,
@@ -283,7 +296,7 @@ class FedValConfig(OneModelConfig):
     def make(self) -> Recipe:
         """Objectives on the server's rows, added up."""
         server, score = self.server or ServerConfig(), self.score
-        criteria = find_priority(self.priority)
+        criteria = criteria_by_name(self.priority)
         validated = [server.gated(criterion) for criterion in criteria if isinstance(criterion, Validated)]
         if len(validated) < len(criteria):
             raise ConfigError(
@@ -317,7 +330,7 @@ class GuardedConfig(OneModelConfig):
 
     def make(self) -> Recipe:
         """Weights by agreement and usual length."""
-        return recipes.guarded(*(find_priority(self.priority) if self.priority else ()), share=self.share)
+        return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()), share=self.share)
 
 
 class QFFLConfig(OneModelConfig):
@@ -344,24 +357,33 @@ class AgnosticConfig(OneModelConfig):
         return recipes.agnostic(self.strength)
 
 
-AnyRecipe: TypeAlias = Annotated[
-    FedAvgConfig
-    | PrioritizedConfig
-    | DeviceAwareConfig
-    | AdaptiveConfig
-    | M2FConfig
-    | FedValConfig
-    | GuardedConfig
-    | QFFLConfig
-    | AgnosticConfig,
-    Field(discriminator="name"),
-    named("fedavg"),
-]
-"""A recipe by name: add a class here, and it can be configured, listed and documented."""
+class OwnRecipe(RecipeConfig):
+    """[recipe] of a user's own."""
 
-RECIPES: Mapping[str, type[RecipeConfig]] = {
-    name_of(section): section for section in sections_in(AnyRecipe) if issubclass(section, RecipeConfig)
-}
+    name: str = OWN
+    about = "a recipe of your own"
+
+    def make(self) -> Recipe:
+        """The recipe that the user's module defines, or that its function makes."""
+        found = import_own("recipe", self.name, "a Recipe, or a function that makes one,")
+        recipe = call_own("recipe", self.name, found) if callable(found) else found
+        if not isinstance(recipe, Recipe):
+            raise ConfigError(f"recipe {self.name!r} must be or make a fedmerit.Recipe; got {type(recipe).__name__}")
+        return recipe
+
+
+_RECIPES: tuple[type[RecipeConfig], ...] = (
+    *(FedAvgConfig, PrioritizedConfig, DeviceAwareConfig, AdaptiveConfig, M2FConfig, FedValConfig, GuardedConfig),
+    *(QFFLConfig, AgnosticConfig),
+)
+RECIPES: Mapping[str, type[RecipeConfig]] = {name_of(section): section for section in _RECIPES}
+"""Add a class here, and it can be configured, listed and documented."""
+
+if TYPE_CHECKING:
+    AnyRecipe: TypeAlias = RecipeConfig
+else:
+    AnyRecipe = one_of((*_RECIPES, OwnRecipe), "fedavg")
+    """A recipe by name, bare or as a table."""
 
 
 def make_recipe(config: RecipeConfig) -> Recipe:

@@ -12,21 +12,23 @@ from pydantic import field_validator
 
 from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
+from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
     FedAvgConfig,
     GroupsConfig,
+    OwnRecipe,
     PrioritizedConfig,
     RecipeConfig,
     RewardConfig,
     ServerConfig,
 )
 from fedmerit.config.run import RunConfig, ScheduleConfig
-from fedmerit.config.scores import SCORES, ScoreConfig
+from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
-from fedmerit.config.steps import STEPS
+from fedmerit.config.steps import STEPS, OwnStep
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
 from fedmerit.errors import ConfigError
@@ -36,6 +38,7 @@ __all__ = [
     "Config",
     "GroupsConfig",
     "PrioritizedConfig",
+    "PrivacyConfig",
     "RecipeConfig",
     "RewardConfig",
     "RunConfig",
@@ -59,7 +62,7 @@ __all__ = [
 
 
 class Config(Section):
-    """One run, completely: [task], [train], [recipe] and [run]; docs/configuration.md has every key.
+    """One run, completely: [task], [train], [recipe], [run], [privacy]; docs/configuration.md has every key.
 
     >>> Config().recipe.name, Config().run.rounds
     ('fedavg', 20)
@@ -69,13 +72,19 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     recipe: AnyRecipe = FedAvgConfig()
     run: RunConfig = RunConfig()
+    privacy: PrivacyConfig | None = None
 
-    @field_validator("task", "train", "recipe", "run", mode="before")
+    @field_validator("task", "train", "run", "privacy", mode="before")
     @classmethod
     def _is_table(cls, value: Any) -> Any:
-        if isinstance(value, Section | Mapping):
+        if value is None or isinstance(value, Section | Mapping):
             return value
         raise ValueError("must be a table such as [run]")
+
+    @field_validator("recipe", mode="before")
+    @classmethod
+    def _is_table_or_name(cls, value: Any) -> Any:
+        return value if isinstance(value, str) else cls._is_table(value)
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
@@ -126,6 +135,14 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
 """Keys that choose which other keys their table takes: for each choice, the keys of the table."""
 
 
+OWN_KEYS: Mapping[str, Collection[str]] = {
+    "recipe.name": OwnRecipe.model_fields,
+    "recipe.score.name": OwnScore.model_fields,
+    "recipe.step.name": OwnStep.model_fields,
+}
+"""The keys of a table that chooses a part of a user's own."""
+
+
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
     """Apply overrides in their order.
 
@@ -168,7 +185,8 @@ def parse_value(text: str) -> Any:
 def _parse(text: str) -> tuple[str, Any]:
     key, equals, shown = text.partition("=")
     key, value = key.strip(), parse_value(shown.strip())
-    if not equals or ("." not in key and not isinstance(value, dict)):
+    whole = isinstance(value, dict) or key == "recipe"
+    if not equals or ("." not in key and not whole):
         raise ConfigError(
             "--set takes section.key=value, for example train.lr=0.05, or a whole section, recipe={name='fedavg'}; "
             f"got {text!r}"
@@ -182,7 +200,7 @@ def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
     table: Any = values
     for part in path:
         table = table.get(part) if isinstance(table, dict) else None
-    takes = CHOICES[key].get(choice) if isinstance(choice, str) else None
+    takes = CHOICES[key].get(choice, OWN_KEYS.get(key) if ":" in choice else None) if isinstance(choice, str) else None
     if not isinstance(table, dict) or takes is None or table.get(tag) == choice:
         return
     for name in [name for name in table if name not in takes]:

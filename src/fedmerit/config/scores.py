@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
-from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
-
-from fedmerit.config.sections import Section, name_of, named
+from fedmerit.config.own import is_own, own_part
+from fedmerit.config.sections import OWN, Section, name_of, one_of
 from fedmerit.core import scores
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.ranking import Rank, Ranked
@@ -48,7 +45,8 @@ class ScoreConfig(Section):
 
 
 def _by_name(values: Mapping[str, Any]) -> ScoreConfig:
-    return SCORES[values["name"]](**values)
+    section = OwnScore if is_own(values["name"]) else SCORES[values["name"]]
+    return section(**values)
 
 
 def _plain(score: str) -> type[ScoreConfig]:
@@ -120,6 +118,19 @@ class ChoquetScore(ScoreConfig):
         return scores.Choquet(_capacity(self.capacity or {}, priority))
 
 
+class OwnScore(ScoreConfig):
+    """score = "module:attribute": a score of a user's own."""
+
+    name: str = OWN
+    about = "a score of your own"
+
+    def operator(self, priority: Sequence[str]) -> Score:
+        """What the user's module defines."""
+        wanted = "a score: a function of the table, or a class of such values"
+        score: Score = own_part("score", self.name, wanted, ["__call__"])
+        return score
+
+
 SCORES: Mapping[str, type[ScoreConfig]] = {
     **{name: _plain(name) for name in scores.PLAIN},
     **{name_of(section): section for section in (WeightedMeanScore, OWAScore, ChoquetScore)},
@@ -128,7 +139,7 @@ SCORES: Mapping[str, type[ScoreConfig]] = {
 if TYPE_CHECKING:
     AnyScore: TypeAlias = ScoreConfig
 else:
-    AnyScore = Annotated[reduce(or_, SCORES.values()), Field(discriminator="name"), named("prioritized")]
+    AnyScore = one_of((*SCORES.values(), OwnScore), "prioritized")
     """A score by name, bare or as a table."""
 
 

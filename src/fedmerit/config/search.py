@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from fedmerit.config.own import own_part
 from fedmerit.config.scores import AnyScore
 from fedmerit.config.sections import Section, refuse_idle
 from fedmerit.core.backtracking import Backtracking, Exchange, Orders, Reference
 from fedmerit.core.boldest import Among, BoldestFirst, By
 from fedmerit.core.boldest import Count as CountBy
-from fedmerit.core.search import Weighting
+from fedmerit.core.search import Search, Weighting
 from fedmerit.core.types import Normalise, SplitName
 from fedmerit.errors import ConfigError
 
@@ -39,6 +40,9 @@ class WeightingConfig(Section):
 class SearchConfig(Section):
     """[recipe.search]: what clients are asked in recipes device_aware (which order?) and adaptive (which step?)."""
 
+    name: str | None = Field(
+        None, description="a search of your own, module:attribute, in place of all other keys; default: ours"
+    )
     orders: Orders = Field(
         "kendall", description="which order is tried next: the nearest, by name, a random one; `all`: the best of all"
     )
@@ -88,8 +92,16 @@ class SearchConfig(Section):
         "`median` (of adaptive)",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
+        if self.name is not None:
+            others = [key for key in type(self).model_fields if key != "name"]
+            refuse_idle(self, others, "beside a search of your own, which has its own settings; leave it out")
         if self.steps is not None and not self.steps:
             raise ValueError("steps has at least one pair [length, carry], for example [[1, 0.9], [1, 0]]; got none")
         if self.judges is None:
@@ -102,9 +114,15 @@ class SearchConfig(Section):
         keys = (self.steps, self.rungs, self.accept, self.count)
         return any(key is not None for key in keys) or self.by == "loss" or self.judges == "round"
 
+    def own(self, name: str) -> Search:
+        """The search that the user's module defines."""
+        members = ("asks", "judges", "tolerance", "weightings", "visit", "choose")
+        search: Search = own_part("search", name, "a search, with the members of fedmerit.core.search.Search", members)
+        return search
+
     def backtracking(self, among: tuple[Weighting, ...]) -> Backtracking:
         """The search for an order [DAFL, Alg. 1]."""
-        taken = self.model_dump(exclude={"among", "steps", "rungs", "by", "accept", "count"})
+        taken = self.model_dump(exclude={"name", "among", "steps", "rungs", "by", "accept", "count"})
         return Backtracking(**taken, among=among)
 
     def boldest(self, among: Among, default: BoldestFirst) -> BoldestFirst:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -41,6 +43,21 @@ def named(default: str) -> BeforeValidator:
         return {"name": default, **value} if isinstance(value, Mapping) else value
 
     return BeforeValidator(table)
+
+
+OWN = "module:attribute"
+"""How lists and errors call a part of a user's own."""
+
+
+def one_of(sections: Sequence[type[Section]], default: str) -> Any:
+    """A type: one of these sections by its name, bare or in a table; the one named OWN takes names with a colon."""
+    tagged = [Annotated[section, Tag(name_of(section))] for section in sections]
+    return Annotated[reduce(or_, tagged), Discriminator(_tag), named(default)]
+
+
+def _tag(value: Any) -> str | None:
+    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
+    return None if name is None else OWN if ":" in str(name) else str(name)
 
 
 def sections_in(annotation: Any) -> tuple[type[Section], ...]:
@@ -125,6 +142,8 @@ def _problem(item: Any, place: _Place) -> str:
             return _unknown_key(key, place)
         case "union_tag_invalid":
             return str(UnknownName(place.keys[-1], item["ctx"]["tag"], map(name_of, place.choices)))
+        case "union_tag_not_found":
+            return f"{key}: give a name, or a table with a name (got {item['input']!r:.80})"
         case "missing":
             return f"{key} is required, and was not given"
     shown = repr(item["input"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
-from fedmerit.config.sections import NotNegative, Positive, Section, name_of, named, sections_in
+from fedmerit.config.own import own_part
+from fedmerit.config.sections import OWN, NotNegative, Positive, Section, name_of, one_of
 from fedmerit.core import steps
 
 Below1 = Annotated[float, Field(ge=0, lt=1)]
@@ -108,13 +109,24 @@ class ExtrapolatedStep(StepConfig):
         return steps.Extrapolated(self.epsilon)
 
 
-AnyStep: TypeAlias = Annotated[
-    PlainStep | MomentumStep | AdamStep | YogiStep | AdagradStep | ExtrapolatedStep,
-    Field(discriminator="name"),
-    named("plain"),
-]
-"""A step by name: add a class here, and it can be configured and documented."""
+class OwnStep(StepConfig):
+    """[recipe.step] of a user's own."""
 
-STEPS: Mapping[str, type[StepConfig]] = {
-    name_of(section): section for section in sections_in(AnyStep) if issubclass(section, StepConfig)
-}
+    name: str = OWN
+    about = "a step of your own"
+
+    def make(self) -> steps.Step:
+        """What the user's module defines."""
+        step: steps.Step = own_part("step", self.name, "a step: (model, aggregate, parts, index)", ["__call__"])
+        return step
+
+
+_STEPS = (PlainStep, MomentumStep, AdamStep, YogiStep, AdagradStep, ExtrapolatedStep)
+STEPS: Mapping[str, type[StepConfig]] = {name_of(section): section for section in _STEPS}
+"""Add a class here, and it can be configured and documented."""
+
+if TYPE_CHECKING:
+    AnyStep: TypeAlias = StepConfig
+else:
+    AnyStep = one_of((*_STEPS, OwnStep), "plain")
+    """A step by name, bare or as a table."""

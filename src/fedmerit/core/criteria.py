@@ -355,11 +355,10 @@ def about_criterion(name: str) -> str:
         return ""
 
 
-def find_priority(names: Sequence[str]) -> tuple[Criterion, ...]:
-    """Criteria in priority order; at least one, none twice."""
+def check_priority(names: Sequence[str]) -> None:
+    """At least one name, none twice."""
     if not names:
         raise ConfigError('a priority names at least one criterion, for example ["DS", "CB"]; got none')
     twice = {name for name in names if list(names).count(name) > 1}
     if twice:
         raise ConfigError(f"a priority names each criterion once; repeated: {', '.join(sorted(twice))}")
-    return tuple(find_criterion(name) for name in names)

@@ -1,6 +1,7 @@
 """Recipes as JSON: each part by the name of its class and its settings, so that a ledger can be read by any program.
 
-A part of a user's own is kept by its module, name and `repr`; it can be shown, but not made again from the text.
+A part of a user's own is kept by its module, name and `repr`; it can be shown, but not made again from the text: what
+a ledger names is never imported.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
@@ -30,6 +31,7 @@ from fedmerit.core.criteria import (
 )
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
+from fedmerit.core.privacy import Privacy
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
@@ -38,6 +40,7 @@ from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormSh
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
+from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.errors import DataError
 
 KIND = "is"
@@ -48,7 +51,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation),
+            *(Claims, Consistency, Reputation, Privacy),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),
@@ -82,6 +85,34 @@ def part_from_json(text: str) -> Any:
         raise DataError(f"this is not a part of a recipe: {text!r:.80} ({error})") from None
 
 
+def recipe_from_json(text: str) -> Recipe:
+    """The recipe that a text names, as far as it is ours; a DataError where too little of it is.
+
+    A stand-in takes the place of a criterion of a user's own: it has its name, and no values. Any other part of theirs
+    is left at its default.
+    """
+    try:
+        values = json.loads(text)
+        ours = {key: one for key, one in values.items() if not _is_own(one)}
+        recipe = _part(ours | {"criteria": [_stand_in(one) if _is_own(one) else one for one in values["criteria"]]})
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DataError(f"this is not a recipe: {text!r:.80} ({error})") from None
+    if not isinstance(recipe, Recipe):
+        raise DataError(f"this is not a recipe: {text!r:.80}")
+    return recipe
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, dict) and ":" in str(value.get(KIND))
+
+
+def _stand_in(value: dict[str, Any]) -> Measured:
+    def values(cohort: Cohort, history: History) -> Vector:
+        raise DataError(f"the criterion {value['name']!r} is a user's own and cannot be made from its text")
+
+    return Measured(str(value["name"]), Family.TARGET, "", values, degree=True)
+
+
 def part_text(text: str) -> str:
     """What people see of a part that is kept as JSON.
 
@@ -91,7 +122,11 @@ def part_text(text: str) -> str:
     try:
         return repr(part_from_json(text))
     except DataError:
-        return text
+        pass
+    try:
+        return _shown(json.loads(text))
+    except (ValueError, KeyError, RecursionError):
+        return text  # an old ledger kept words
 
 
 def judged_by(text: str | None) -> str:
@@ -117,7 +152,9 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return {KIND: f"{type(value).__module__}:{type(value).__qualname__}", "repr": repr(value)}
+    made = value.values if isinstance(value, Measured) else value if isinstance(value, FunctionType) else type(value)
+    named = {"name": value.name} if isinstance(getattr(value, "name", None), str) else {}
+    return {KIND: f"{made.__module__}:{made.__qualname__}", "repr": repr(value)} | named
 
 
 def _named(name: str) -> Any:
@@ -127,7 +164,20 @@ def _named(name: str) -> Any:
         return None
 
 
+def _shown(value: Any) -> str:
+    """As `repr` shows a part, without making it: some of it is a user's own."""
+    if isinstance(value, list):
+        return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
+    if not isinstance(value, dict):
+        return repr(value)
+    if "repr" in value or value[KIND] == "criterion":
+        return str(value.get("repr", value.get("name")))
+    return f"{value[KIND]}({', '.join(f'{key}={_shown(one)}' for key, one in value.items() if key != KIND)})"
+
+
 def _part(value: Any) -> Any:
+    if isinstance(value, Measured):
+        return value
     if isinstance(value, list):
         return tuple(_part(one) for one in value)
     if not isinstance(value, dict):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.learner import Learner
@@ -57,10 +57,10 @@ from fedmerit.store.run_folder import (
     MODEL,
     check_new,
     config_to_resume,
-    environment,
     held,
     make_folder,
     open_ledger,
+    recipe_meta,
 )
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.registry import Task, make_task
@@ -310,7 +310,7 @@ def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: S
     """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
     form = part_to_json(recipe)
     if out is None:
-        return Ledger.create(None, names, environment() | {"recipe": form, "epochs": str(epochs)})
+        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
     settings = {"recipe": json.loads(form), "run": config.run.model_dump(mode="json", exclude={"workers", "memory"})}
     settings["train"] = {"epochs": epochs}
     make_folder(Path(out), json.dumps(settings), names, form)
@@ -326,7 +326,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     1
     """
     check_new(out)
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     task = load(config)
     check_task(task, recipe, make_selection(config.run), config.run.audit)
     with resumable(out, "start again"):
@@ -353,7 +353,7 @@ def resume(
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # a kill may have come between the two
         return Run.load(folder)
-    return _run_locally(folder, config, make_recipe(config.recipe), load(config), on_record)
+    return _run_locally(folder, config, recipe_of(config), load(config), on_record)
 
 
 def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
@@ -377,7 +377,7 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
     >>> run.ledger.last_round()
     1
     """
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     if not folder.exists():
         with resumable(folder, "start again"):
             make_folder(folder, config, fleet.server.names, part_to_json(recipe))

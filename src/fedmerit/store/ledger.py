@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.facts import EPOCHS
 from fedmerit.core.groups import PairDistances
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.state import Record, remember_facts
@@ -276,12 +276,11 @@ class Ledger:
 
 
 def kept_recipe(ledger: Ledger) -> Recipe | None:
-    """The recipe that a run was played with; None where a part of it was a user's own, or an old ledger kept words."""
+    """The recipe that a run was played with, as far as it is ours; None where an old ledger kept words."""
     try:
-        recipe = part_from_json(ledger.meta().get("recipe", ""))
+        return recipe_from_json(ledger.meta().get("recipe", ""))
     except FedmeritError:
         return None
-    return recipe if isinstance(recipe, Recipe) else None
 
 
 @contextmanager

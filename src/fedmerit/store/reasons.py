@@ -10,7 +10,7 @@ import numpy as np
 from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
-from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.recipe_json import part_from_json, part_text
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.weights import ClientWeight
@@ -31,17 +31,25 @@ def round_row(ledger: Ledger, number: int | None) -> dict[str, Any]:
 def reason_of(
     row: dict[str, Any], members: Sequence[ClientWeight], place: int, recipe: Recipe | None = None
 ) -> Reason | None:
-    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words."""
+    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words.
+
+    The bounds of `scale` are the recipe's: without it they are not known.
+    """
     try:
         score = part_from_json(row["score"])
     except (DataError, TypeError):
+        return None
+    if row["normalise"] == "scale" and recipe is None:
         return None
     priority, mine = tuple(row["priority"]), members[place]
     raw = np.array([[member.criteria[name] for name in priority] for member in members])
     samples = [member.facts.get(SAMPLES, 0.0) for member in members]
     uniform = [float(recipe is not None and recipe.when_zero == "uniform")] * len(members)
     fallback = samples if recipe is None or recipe.when_zero == "samples" else uniform
-    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback))
+    if recipe is not None and recipe.privacy is not None:
+        fallback = [0.0] * len(members)
+    scales = recipe.scales if recipe is not None else ()
+    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback), scales)
     return explain(raw, place, rule, kept=mine.weight, samples=samples, gates=_gates(recipe, mine))
 
 
@@ -91,8 +99,6 @@ def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[
     reason = reason_of(row, members, members.index(mine), kept_recipe(ledger))
     of = share_of(row, mine)
     if reason is None:
-        weight = percent(mine.weight)
-        return [
-            f"{called(name)} got {weight} of {of}; its score of {mine.score:.5g} is one that does not explain itself."
-        ]
+        weight, by = percent(mine.weight), part_text(row["score"] or "a rule that was not kept")
+        return [f"{called(name)} got {weight} of {of} for its score of {mine.score:.5g} by {by}."]
     return reason.lines(name, of)

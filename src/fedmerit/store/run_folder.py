@@ -8,14 +8,18 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
+from fedmerit.config.own import own_sources
+from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
+from fedmerit.core.recipe_json import part_to_json
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import Ledger
 
@@ -25,6 +29,8 @@ ENCODER = "encoder.json"
 """How new rows of a table become inputs of the model."""
 PACKAGES = ("fedmerit", "numpy", "torch")
 CODE = "code"
+OWN_SOURCES = "own"
+"""The key of the ledger under which the names of users' own parts stand, with hashes of their source."""
 BITS_DEPEND_ON = (*PACKAGES, CODE)
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
@@ -55,7 +61,7 @@ def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: s
         if isinstance(config, Config):
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
         settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
-        meta = environment() | {"recipe": recipe} | settings
+        meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
         Ledger.create(part / LEDGER, names, meta).close()
         part.chmod(0o777 & ~_umask())
         part.rename(out)
@@ -96,11 +102,36 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
         raise FolderError(
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
         )
+    _check_own_sources(folder, json.loads(meta.get(OWN_SOURCES, "{}")), asked)
     here = environment()
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
         raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
     return asked
+
+
+def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) -> None:
+    """Refuse to go on with parts of a user's own whose source is another."""
+    if not kept:
+        return
+    here = own_sources(part_to_json(make_recipe(config.recipe)), _names_in(config))
+    changed = [f"{name} {kept[name]} then, {here.get(name)} now" for name in kept if here.get(name) != kept[name]]
+    if changed:
+        raise FolderError(
+            f"{folder} was made with another source of your own parts: {'; '.join(changed)}; restore it, or start a "
+            "new run instead"
+        )
+
+
+def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
+    """What a ledger keeps of where and with what it was made: versions, recipe, sources of users' own parts."""
+    own = own_sources(recipe, _names_in(config) if config else ())
+    return environment() | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
+
+
+def _names_in(config: Config) -> tuple[Any, ...]:
+    """The settings that may name a part of a user's own."""
+    return config.recipe.model_dump(mode="json"), config.task.data, config.task.model
 
 
 def environment() -> dict[str, str]:

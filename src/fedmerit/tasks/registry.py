@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
@@ -22,7 +23,7 @@ from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
-from fedmerit.tasks.task_spec import TaskSpec, import_own, import_spec
+from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {

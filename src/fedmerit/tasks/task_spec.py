@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from fedmerit.config.own import import_own
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.learner import Learner
 from fedmerit.core.types import ClientId
@@ -54,21 +54,6 @@ class TaskSpec:
     load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
     load_server: Callable[[TaskConfig, int], ServerData] | None = None
     shape: Callable[[TaskConfig], tuple[int, int]] | None = None
-
-
-def import_own(kind: str, name: str, wanted: str) -> Any:
-    """What `module:attribute` names in a user's module; `wanted` says in an error what it should be."""
-    module, _, attribute = name.partition(":")
-    if not module or not attribute:
-        raise ConfigError(f"a {kind} of your own is written module:attribute; got {name!r}")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"{kind} {name!r}: {error}; is its folder on PYTHONPATH?") from None
-    except AttributeError as error:
-        raise ConfigError(f"{kind} {name!r}: {error}; name {wanted} that the module defines") from None
-    except Exception as error:  # a user's module may raise anything while it is imported
-        raise ConfigError(f"{kind} {name!r}: importing {module} failed: {type(error).__name__}: {error}") from error
 
 
 def import_spec(name: str) -> TaskSpec:

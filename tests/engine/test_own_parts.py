@@ -1,0 +1,227 @@
+"""Parts of a user's own by `module:attribute`: in runs, studies, reports, explanations and on Flower."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context, RecordDict
+from helpers import CommandLine, one_line
+
+from fedmerit import Recipe, Run, load_config, run_config
+from fedmerit.config.recipes import make_recipe
+from fedmerit.config.schema import dump_config, make_config
+from fedmerit.engine.run import resume
+from fedmerit.errors import ConfigError, FolderError
+from fedmerit.flower import InProcessGrid
+from fedmerit.flower.app import client, main
+from fedmerit.study.plan import make_plan
+from fedmerit.study.study import compare
+
+MODULE = '''
+"""Parts of a user's own."""
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmerit import DS, LD, Backtracking, Plain, criterion, prioritized
+from fedmerit.core.criteria import Family
+
+
+@criterion("freshness", Family.TRUST, "freshness: 1 / (1 + rounds taken part in)", degree=True)
+def freshness(cohort, history):
+    return np.array([1 / (1 + history.participations.get(client, 0)) for client in cohort.ids])
+
+
+@dataclass(frozen=True)
+class Worst:
+    """s = min_i c_i."""
+
+    def __call__(self, table):
+        return table.min(axis=1)
+
+
+@dataclass(frozen=True)
+class Half:
+    def __call__(self, model, aggregate, parts={}, index=1):
+        return model + aggregate.update / 2, {}
+
+
+half = Half()
+search = Backtracking(adjust_on="test")
+number = 3
+
+
+def make():
+    return prioritized(freshness, DS, score=Worst(), normalise="max")
+
+
+def fails():
+    raise RuntimeError("no network")
+'''
+
+TASK = {"data": "digits", "clients": 4}
+RUN = {"rounds": 2, "fraction": 1.0, "workers": 1}
+OWN = {"name": "prioritized", "priority": "own_parts:freshness > DS", "score": "own_parts:Worst", "normalise": "max"}
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "lib" / "own_parts.py"
+    path.parent.mkdir()
+    path.write_text(MODULE)
+    monkeypatch.syspath_prepend(str(path.parent))
+    yield path
+    sys.modules.pop("own_parts", None)
+
+
+def config(recipe: Any = OWN) -> Any:
+    return make_config({"task": TASK, "run": RUN, "recipe": recipe})
+
+
+def test_a_run_with_own_parts_is_kept_by_name_and_source_and_explained(
+    module: Path, tmp_path: Path, cli: CommandLine
+) -> None:
+    out = tmp_path / "run"
+    run = run_config(config(), out)
+    meta = run.ledger.meta()
+    kept = json.loads(meta["own"])
+    assert set(kept) == {"own_parts:freshness", "own_parts:Worst"}
+    assert all(len(found) == 12 for found in kept.values())
+    assert run.ledger.rounds()[0]["priority"] == ["freshness", "DS"]
+    assert sum(client.weight for client in run.explain(2)) == pytest.approx(1)
+    sys.modules.pop("own_parts")
+    module.write_text("raise SystemExit('nothing that a run left behind is imported')")
+    assert "by Worst()" in run.why(client=1)
+    told = cli("explain", out, "--client", "1")
+    assert told.code == 0
+    assert "freshness" in told.out
+    assert "by Worst()" in " ".join(told.out.split())
+    assert cli("explain", out, "--json").code == 0
+    assert cli("report", out, "--out", tmp_path / "page.html").code == 0
+    assert (tmp_path / "page.html").exists()
+
+
+def test_a_resume_with_another_source_is_refused_by_name(module: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run_config(config(), out)
+    assert isinstance(resume(out), Run)
+    module.write_text(MODULE.replace("table.min", "table.max"))
+    with pytest.raises(FolderError, match=r"another source of your own parts: own_parts:Worst \w{12} then, \w{12} now"):
+        resume(out)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "own"),
+    [
+        ("own_parts:make", ["own_parts:Worst", "own_parts:freshness", "own_parts:make"]),
+        ({"name": "own_parts:make", "cap": 2.0}, ["own_parts:Worst", "own_parts:freshness", "own_parts:make"]),
+        ({"name": "fedavg", "step": "own_parts:half"}, ["own_parts:Half", "own_parts:half"]),
+        ({"name": "device_aware", "priority": "DS > LD", "search": "own_parts:search"}, ["own_parts:search"]),
+        (
+            {"name": "prioritized", "priority": "reputation:own_parts:freshness", "normalise": "max"},
+            ["own_parts:freshness"],
+        ),
+    ],
+)
+def test_recipes_steps_and_searches_of_ones_own_run_from_a_configuration(
+    module: Path, tmp_path: Path, recipe: Any, own: list[str]
+) -> None:
+    run = run_config(config(recipe), tmp_path / "run")
+    assert run.accuracy > 0.1
+    assert sorted(json.loads(run.ledger.meta()["own"])) == own
+    kept = load_config(tmp_path / "run" / "config.toml")
+    assert kept == config(recipe)
+
+
+def test_overrides_name_own_parts_and_drop_what_does_not_go_with_them(module: Path) -> None:
+    assert make_recipe(load_config("examples/digits.toml", ["recipe.name=own_parts:make"]).recipe).priority == (
+        "freshness",
+        "DS",
+    )
+    assert isinstance(make_recipe(load_config(None, ["recipe=own_parts:make"]).recipe), Recipe)
+    changed = load_config("examples/digits.toml", ["recipe.score=own_parts:Worst"])
+    assert repr(make_recipe(changed.recipe).score) == "Worst()"
+
+
+def test_a_search_among_weightings_names_own_criteria(module: Path) -> None:
+    among = [{"priority": "own_parts:freshness"}, {"priority": "LD > own_parts:freshness", "score": "own_parts:Worst"}]
+    values = {"name": "device_aware", "priority": "LD > own_parts:freshness", "search": {"among": among}}
+    assert [way.priority for way in make_recipe(config(values).recipe).weightings.values()][-1] == ("LD", "freshness")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (
+            {"name": "prioritized", "priority": "nowhere:freshness"},
+            "No module named 'nowhere'; is its folder on",
+        ),
+        ({"name": "prioritized", "priority": "own_parts:stale"}, "no attribute 'stale'; name a criterion"),
+        ({"name": "prioritized", "priority": "own_parts:number"}, "must be a criterion, as @criterion makes them; got"),
+        ({"name": "prioritized", "priority": "DS", "score": "own_parts:number"}, "'own_parts:number' must be a score"),
+        ({"name": "prioritized", "priority": "DS", "score": "own_parts:nil"}, "no attribute 'nil'; name a score"),
+        ({"name": "fedavg", "step": "own_parts:number"}, "step 'own_parts:number' must be a step"),
+        ({"name": "device_aware", "priority": "DS", "search": "own_parts:half"}, "search 'own_parts:half' must be a s"),
+        ({"name": "own_parts:number"}, "must be or make a fedmerit.Recipe; got int"),
+        ({"name": "own_parts:fails"}, "calling it failed: RuntimeError: no network"),
+        ({"name": "own_parts:make", "priority": "DS"}, "recipe module:attribute does not take 'priority'"),
+        (
+            {"name": "device_aware", "priority": "DS", "search": {"name": "a:b", "orders": "all"}},
+            "orders has no",
+        ),
+    ],
+)
+def test_mistakes_are_one_clear_line(module: Path, recipe: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        make_recipe(config(recipe).recipe)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_mistake_on_the_command_line_shows_no_traceback(module: Path, tmp_path: Path, cli: CommandLine) -> None:
+    answer = cli("run", "examples/digits.toml", "--set", "recipe.priority=nowhere:x", "--out", tmp_path / "a")
+    assert answer.code == 2
+    assert "No module named 'nowhere'" in one_line(answer)
+
+
+def test_a_study_and_its_page_have_rows_of_ones_own(module: Path, tmp_path: Path, cli: CommandLine) -> None:
+    plan = make_plan(
+        {
+            "name": "own",
+            "seeds": [1, 2],
+            "base": {"task": TASK, "run": RUN},
+            "row": [
+                {"name": "mine", "recipe": "own_parts:make"},
+                {"name": "parts", "recipe": OWN},
+            ],
+        }
+    )
+    study = compare(plan, tmp_path / "study", jobs=1)
+    assert repr(study) == "<Study own: 2 rows x 2 seeds, all finished>"
+    assert cli("report", tmp_path / "study", "--out", tmp_path / "page.html").code == 0
+    runs = [Run.load(folder.parent) for folder in sorted((tmp_path / "study").rglob("ledger.db"))]
+    assert {name for run in runs for name in json.loads(run.ledger.meta()["own"])} == {
+        "own_parts:freshness",
+        "own_parts:Worst",
+        "own_parts:make",
+    }
+    weights = {tuple(client.weight for client in run.explain(2)) for run in runs}
+    assert len(weights) <= 2  # the same parts, named one by one or made by a function: the same weights for each seed
+
+
+def test_flower_weighs_by_the_same_own_parts(module: Path, tmp_path: Path, cli: CommandLine) -> None:
+    toml = tmp_path / "config.toml"
+    toml.write_text(dump_config(config()))
+    assert cli("flower", "new", tmp_path / "app", "--config", toml, "--out", tmp_path / "run").code == 0
+    settings = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
+    main(InProcessGrid(client, 4, settings), context)
+    ours, theirs = run_config(config(), tmp_path / "local"), Run.load(tmp_path / "run")
+    assert theirs.ledger.meta()["own"] == ours.ledger.meta()["own"]
+    assert [one.weight for one in ours.explain(2)] == pytest.approx([one.weight for one in theirs.explain(2)])
