@@ -68,11 +68,11 @@ def write_figure(folder: Path, name: str, form: str, out: Path, *, force: bool =
             "figures for papers need matplotlib, which is not installed: pip install 'fedmerit[report]'"
         ) from None
     study = Study.load(folder)
-    if not len(study.curves):
-        raise ConfigError(f"the study in {folder} has no evaluated round yet; run it first")
-    fixed = {"svg.hashsalt": study.plan.name, "svg.fonttype": "none", "pdf.fonttype": 42, "font.size": 9}
+    if not study.metrics["finished"].any():
+        raise ConfigError(f"the study in {folder} has no finished run yet; run it first")
+    fixed: dict[Any, Any] = {"svg.hashsalt": study.plan.name, "svg.fonttype": "none", "pdf.fonttype": 42}
     file = io.BytesIO()
-    with matplotlib.rc_context(fixed):
+    with matplotlib.rc_context(fixed | {"font.size": 9}):
         drawing = Drawing(figsize=SIZE, layout="constrained")
         FIGURES[name](study, drawing.add_subplot())
         drawing.savefig(file, format=form, metadata={"Date": None} if form == "svg" else {"CreationDate": None})
@@ -80,14 +80,16 @@ def write_figure(folder: Path, name: str, form: str, out: Path, *, force: bool =
 
 
 def _accuracy(study: Study, axes: Any) -> None:
-    """Mean over seeds by round, with a band of one deviation each way."""
+    """Mean over the finished seeds by round, with a band of one deviation each way."""
+    curves = study.curves.merge(study.metrics.loc[study.metrics["finished"], ["row", "seed"]])
     for place, row in enumerate(study.rows):
-        by_round = study.curves[study.curves["row"] == row].groupby("round")["accuracy"]
+        by_round = curves[curves["row"] == row].groupby("round")["accuracy"]
         mean, deviation = by_round.mean(), by_round.std().fillna(0.0)
         (line,) = axes.plot(mean.index, mean, DASHES[place % len(DASHES)], label=_plain(row), linewidth=1.3)
         axes.fill_between(mean.index, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.15, lw=0)
     axes.set(xlabel="round", ylabel="accuracy")
-    axes.legend(title=f"mean and deviation of {len(study.plan.seeds)} seeds", frameon=False)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(title="mean ± deviation over the seeds", frameon=False)
 
 
 def _differences(study: Study, axes: Any) -> None:
