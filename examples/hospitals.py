@@ -1,4 +1,4 @@
-"""Eight hospitals, one file and a torch module: three recipes x five seeds, a page, and why hospital 3 got its weight.
+"""Eight hospitals, one file and a torch module: three recipes x five seeds, a page, a reason, a model.
 
     python examples/hospitals.py hospitals.parquet runs/hospitals
 
@@ -8,12 +8,11 @@ The file has a row per patient and the columns hospital, died and sex; all other
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
+from safetensors.torch import load_file
 from torch import nn
 
 from fedmerit import compare
-from fedmerit.report.html import write_report
 from fedmerit.study.plan import make_plan
 
 
@@ -22,20 +21,22 @@ def network(inputs: int, classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(inputs, 16), nn.Tanh(), nn.Linear(16, classes))
 
 
-def main(file: str, out: str, seeds: int = 5, rounds: int = 10) -> None:
-    """Compare, write the page, and say why."""
+def main(file: str, out: str, seeds: int = 5, rounds: int = 10) -> nn.Module:
+    """Compare, write the page, say why, and take the model home: plain torch, without this library."""
     task = {"data": f"table:{file}", "client": "hospital", "label": "died", "attributes": ["sex"], "test": 0.25}
     task["model"] = "hospitals:network"
     base = {"task": task, "train": {"lr": 0.3}, "run": {"rounds": rounds, "fraction": 1.0}}
     merit = {"name": "prioritized", "normalise": "max"}
-    balance = {"name": "balance first", "recipe": merit | {"priority": "CB > DS"}}
-    size = {"name": "size first", "recipe": merit | {"priority": "DS > CB"}}
-    study = compare(make_plan({"seeds": seeds, "base": base, "row": [{"name": "FedAvg"}, balance, size]}), out)
+    rows = [{"name": order, "recipe": merit | {"priority": order}} for order in ("CB > DS", "DS > CB")]
+    study = compare(make_plan({"seeds": seeds, "base": base, "row": [{"name": "FedAvg"}, *rows]}), out)
     accuracy = study.compared[study.compared["measure"] == "accuracy"]
     print(accuracy[["row", "mean", "difference", "low", "high", "verdict"]].to_string(index=False))
-    write_report([Path(out)], Path(out) / "page.html")
-    third = study.run("balance first", 1).explain(rounds)[2]
-    print(f"hospital 3 has {third.weight:.1%} of round {rounds}: {dict(third.criteria)}")
+    study.report(f"{out}/page.html")
+    print(study.run("CB > DS", 1).why(client="hospital 3"))
+    tensors = load_file(f"{study.run('CB > DS', 1).folder}/model.safetensors")
+    model = network(tensors["0.weight"].shape[1], classes=2)
+    model.load_state_dict(tensors)
+    return model
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     ClipConfig,
     GroupsConfig,
+    PrivacyConfig,
     RewardConfig,
     RunConfig,
     ScheduleConfig,
@@ -187,7 +188,7 @@ def test_every_key_is_documented_with_its_default() -> None:
         "recipe.server": ServerConfig,
         "recipe.clip": ClipConfig,
     }
-    sections |= {"recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
+    sections |= {"privacy": PrivacyConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))
         assert chapters.pop(title) == keys_of(name, section)

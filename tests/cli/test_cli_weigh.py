@@ -126,7 +126,7 @@ def test_zero_scores_fall_back_to_the_column_ds_or_to_equal_weights(cli: Command
         (["--priority", "DS,DS"], "repeated: DS"),
         (["--priority", ""], "--priority names at least one column of DS, CB"),
         (["--priority", "DS", "--normalise", "none"], "degrees in 0..1"),
-        (["--priority", "DS", "--normalise", "mean"], "'minmax' or 'none' (got 'mean')"),
+        (["--priority", "DS", "--normalise", "mean"], "'scale' or 'none' (got 'mean')"),
         (["--priority", "DS", "--score", "prio"], "unknown score 'prio'"),
         (["--priority", "DS", "--score", "{name="], "unknown score"),
         (["--priority", "DS", "--score", '{name="owa"}'], "either weights"),

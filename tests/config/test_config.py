@@ -80,7 +80,7 @@ def test_values_are_frozen():
     [
         ({"train": {"rl": 0.1}}, r"unknown key 'train.rl'.*valid here: algorithm, alpha, batch"),
         ({"train": {"bacth": 3}}, r"unknown key 'train.bacth' \(did you mean 'batch'\?\)"),
-        ({"rnu": {}}, r"unknown key 'rnu' \(did you mean 'run'\?\); valid here: recipe, run, task, train"),
+        ({"rnu": {}}, r"unknown key 'rnu' \(did you mean 'run'\?\); valid here: privacy, recipe, run, task, train"),
         ({"recipe": P | {"score": {"name": "owa", "quantifer": "most"}}}, r"'recipe.score.quantifer' \(did you mean"),
         ({"train": {"lr": 0}}, r"train.lr: .*greater than 0 \(got 0\)"),
         ({"train": {"lr": -0.1}}, r"train.lr: .*greater than 0 \(got -0.1\)"),
@@ -107,7 +107,7 @@ def test_values_are_frozen():
         ({"task": {"partition": "idd"}}, "task.partition"),
         ({"task": {"clients": 0}}, "task.clients"),
         ({"task": {"alpha": 0}}, "task.alpha"),
-        ({"recipe": P | {"normalise": "mean"}}, r"recipe.normalise: .*'minmax' or 'none' \(got 'mean'\)"),
+        ({"recipe": P | {"normalise": "mean"}}, r"recipe.normalise: .*'scale' or 'none' \(got 'mean'\)"),
         ({"recipe": P | {"when_zero": "stop"}}, "recipe.when_zero"),
         ({"recipe": P | {"score": 3}}, "recipe.score"),
         ({"recipe": P | {"search": {"among": [{"score": "sum"}]}}}, "recipes that take it: adaptive, device_aware"),

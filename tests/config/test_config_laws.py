@@ -47,6 +47,7 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     ),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
+    "scales": st.dictionaries(st.sampled_from(["DS", "LD"]), st.floats(1, 900)),
     "score": SCORE,
     "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
     "strength": st.floats(0, 9),

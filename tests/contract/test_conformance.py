@@ -35,6 +35,7 @@ from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.privacy import Privacy
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
@@ -73,6 +74,10 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),
     "reputation": lambda: prioritized(Reputation(MW, half_life=2), Consistency(), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
+    "private": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True),
+    ),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }
 

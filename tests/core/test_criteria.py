@@ -95,4 +95,4 @@ def test_no_claim_that_passes_the_check_lifts_a_degree_above_1(criterion: Criter
 def test_the_value_of_a_recipe_says_what_it_is():
     assert prioritized(DS, CB) == prioritized(DS, CB)
     assert prioritized(DS, CB) != prioritized(CB, DS)
-    assert "Prioritized()" in repr(prioritized(DS, CB))
+    assert repr(prioritized(DS, CB)) == "Recipe(criteria=(DS, CB))"

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Force, Json, RunFolder, app, out_console
+from fedmerit.cli.app import Force, Json, RunFolder, app, err_console, out_console
+from fedmerit.errors import ConfigError
 
 
-@app.command(epilog="Example:  fedmerit predict runs/first patients.csv --drop name --out predicted.csv")
+@app.command(epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
 def predict(
     folder: RunFolder,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows: CSV, Parquet or npz; - reads text from stdin.")],
@@ -30,22 +32,37 @@ def predict(
 ) -> None:
     """Predict rows with the model that a run trained.
 
-    FILE has a line per row, with the features in the order in which the model was trained; an npz file has them as its
-    array x. The output is CSV: the row's number from 1, the class, and with --proba a column per class.
+    Where the run learned from a table, FILE has columns of the same names, in any order, with words and gaps as the
+    table had them; the column of clients says whose a row is, others are not read. Else FILE has the features as
+    numbers, in the order in which the model was trained; an npz file has them as its array x. The output is CSV: the
+    row's number from 1, the class by its word or number, and with --proba a column per class.
     """
-    from fedmerit.cli.rows_file import read_rows
+    from fedmerit.cli.rows_file import read_raw_table, read_rows
     from fedmerit.engine.run import Run
+    from fedmerit.engine.trained import read_encoder
     from fedmerit.store.files import check_new_file, write_new_file
 
     if out is not None:
         check_new_file(out, "another --out", force=force)
-    run, rows = Run.load(folder), read_rows(file, drop or [])
-    classes = run.predict(rows, client).tolist()
+    run = Run.load(folder)
+    notes: list[str] = []
+    encoder = None if file.suffix == ".npz" else read_encoder(folder, run.ledger)
+    if encoder is None:
+        rows = read_rows(file, drop or [])
+    elif drop:
+        raise ConfigError("--drop has no effect here: the run learned from a table, and finds its columns by name")
+    else:
+        rows, notes = encoder(read_raw_table(file))
+    for note in notes:
+        err_console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
+    words = encoder.labels if encoder else None
+    classes = [words[label] if words else label for label in run.predict(rows, client).tolist()]
     chances = run.predict_proba(rows, client).tolist() if proba else []
     if as_json:
-        text = json.dumps({"predicted": classes, **({"probabilities": chances} if proba else {})}) + "\n"
+        named = {"labels": words} if words else {}
+        text = json.dumps({"predicted": classes, **named, **({"probabilities": chances} if proba else {})}) + "\n"
     else:
-        text = _csv(classes, chances)
+        text = _csv(classes, chances, words)
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -53,11 +70,11 @@ def predict(
         out_console.print(f"{len(classes)} rows: {out}", markup=False)
 
 
-def _csv(classes: list[int], chances: list[list[float]]) -> str:
+def _csv(classes: Sequence[int | str], chances: list[list[float]], words: Sequence[str] | None) -> str:
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     width = len(chances[0]) if chances else 0
-    lines.writerow(["row", "predicted", *(f"p{label}" for label in range(width))])
+    lines.writerow(["row", "predicted", *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
     for place, label in enumerate(classes):
         lines.writerow([place + 1, label, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
     return text.getvalue()

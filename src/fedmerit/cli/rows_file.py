@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,7 @@ from fedmerit.errors import DataError, did_you_mean
 from fedmerit.store.frames import pandas
 from fedmerit.tasks.formats.delimited import read_delimited
 from fedmerit.tasks.formats.npz import read_npz
+from fedmerit.tasks.formats.table_files import Table, read_table
 
 NUMBERS = "biuf"
 
@@ -28,6 +33,16 @@ def read_rows(path: Path, drop: Collection[str] = ()) -> NDArray[Any]:
     table = read_delimited(path)
     names = _kept(table.header, drop)
     return np.column_stack([table.numbers(name) for name in names]).astype(np.float32)
+
+
+def read_raw_table(path: Path) -> Table:
+    """The columns of a file as they are, words and gaps included; - is CSV from the standard input."""
+    if str(path) != "-":
+        return read_table(path)
+    with NamedTemporaryFile(suffix=".csv") as kept:  # the reader looks at the start of a file twice
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        return replace(read_table(Path(kept.name)), source="the standard input")
 
 
 def _from_parquet(path: Path, drop: Collection[str]) -> NDArray[Any]:

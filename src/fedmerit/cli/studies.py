@@ -135,28 +135,40 @@ def export(
         Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write a table to this new file.")] = None,
-    form: Annotated[str, typer.Option("--format", help="csv, parquet, latex or markdown.")] = "csv",
+    form: Annotated[
+        str, typer.Option("--format", help="csv, parquet, latex or markdown; of a figure svg or pdf.")
+    ] = "csv",
     table: Annotated[
         str | None, typer.Option(help="Which table; default: compared of a study, rounds of a run.")
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option(help="A study's figure instead of a table: accuracy or differences.")
     ] = None,
     card: Annotated[Path | None, typer.Option(help="Write a run's model card (Markdown) to this new file.")] = None,
     onnx: Annotated[Path | None, typer.Option(help="Write a run's model as ONNX to this new file.")] = None,
     force: Force = False,
 ) -> None:
-    """Write a table of a study or a run: CSV, Parquet, LaTeX, Markdown, or LEAF's metrics; or a run's model.
+    """Write a table or a figure of a study, a table of a run, or a run's model.
 
     Of a study: compared, reached, saved, agreement, tuning as latex or markdown; compared, reached, metrics, curves,
     needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, tries, events.
+    weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
     """
     from fedmerit.engine.run import Run
     from fedmerit.report.card import write_card
+    from fedmerit.report.figures import write_figure
     from fedmerit.store.leaf import write_leaf_metrics
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import check_run, write_export
 
     if sum(one is not None for one in (out, leaf, card, onnx)) != 1:
         raise ConfigError("give one of --out FILE with --format, --leaf FILE, --card FILE or --onnx FILE")
+    if figure is not None:
+        if out is None or table is not None:
+            raise ConfigError("--figure goes to --out FILE, and not with --table")
+        write_figure(folder, figure, form, out, force=force)
+        out_console.print(f"{figure}: {out}", markup=False)
+        return
     if out is not None:
         out_console.print(f"{write_export(folder, out, form, table, force=force)}: {out}", markup=False)
         return
@@ -176,9 +188,9 @@ def export(
 
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
 def demo(
-    out: Annotated[Path, typer.Option(help="A new folder for the runs and the report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="A new folder for the study and the report.")] = Path("demo"),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="The first of seven seeds that the recipes share.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first of the seven seeds that all rows share.")] = 1,
 ) -> None:
     """Flip the labels of 40 % of the clients: FedAvg against recipes that notice; tables and an HTML report."""
     from fedmerit.cli.demo import run_demo

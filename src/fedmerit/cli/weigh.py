@@ -15,6 +15,7 @@ from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
 from fedmerit.config.scores import make_score
 from fedmerit.core.caps import apply_caps
 from fedmerit.core.reasons import Rule, explain
+from fedmerit.core.scales import bounds_of, check_scales
 from fedmerit.core.weights import by_client
 from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
@@ -30,7 +31,10 @@ def weigh(
     score: Annotated[
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
     ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="max, sum, minmax, or none (values are degrees in 0..1).")] = "max",
+    normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (degrees in 0..1).")] = "max",
+    scales: Annotated[
+        str | None, typer.Option(help="For scale: the largest value of a column that counts, '{DS=500}'; others: 1.")
+    ] = None,
     lower: Annotated[
         list[str] | None,
         typer.Option("--lower-is-better", metavar="COLUMN", help="A column in which less is better; repeatable."),
@@ -49,6 +53,7 @@ def weigh(
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
+    settings |= {} if scales is None else {"scales": parse_value(scales)}
     recipe = validate(PrioritizedConfig, settings, within="recipe")
     table = read_criteria(file)
     if not recipe.priority:
@@ -60,10 +65,14 @@ def weigh(
         make_score(recipe.score, recipe.priority),
         recipe.normalise,
         tuple(sizes if sizes.any() else np.ones(len(raw))),
+        tuple(recipe.scales.items()),
     )
+    scaled = rule.normalise == "scale"
+    check_scales(rule.scales, rule.priority, scaled, counts=())
     if client is not None and client not in table.clients:
         raise UserError(f"the file has no client {client!r}{did_you_mean(client, table.clients)}")
-    earned = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback))
+    bounds = bounds_of(rule.scales, rule.priority) if scaled else None
+    earned = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback), bounds)
     result = apply_caps(earned, recipe.cap, None, {})
     samples = sizes.tolist() if sizes.any() else None
     asked = [table.clients.index(client)] if client is not None else range(len(raw)) if len(raw) <= MANY else []

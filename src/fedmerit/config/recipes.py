@@ -14,7 +14,7 @@ from fedmerit.config.claims import AnyClaims
 from fedmerit.config.own import call_own, criteria_by_name, import_own
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.search import Names, SearchConfig, WeightingConfig
-from fedmerit.config.sections import OWN, NotNegative, Section, name_of, named, one_of, refuse_idle
+from fedmerit.config.sections import OWN, NotNegative, Positive, Section, name_of, named, one_of, refuse_idle
 from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
 from fedmerit.core.boldest import BoldestFirst
@@ -160,10 +160,15 @@ class _Weighed(OneModelConfig):
 
     priority: Names = Field((), description="criteria, most important first")
     normalise: Normalise = Field(
-        "sum", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+        "sum",
+        description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0), `scale` (by public bounds) "
+        "or `none` (degrees)",
     )
     score: AnyScore = Field(
         SCORES["prioritized"](name="prioritized"), description="the operator, by name or as a table with its options"
+    )
+    scales: Mapping[str, Positive] = Field(
+        {}, description="for `scale`: the largest value of a criterion that counts, `{DS = 500}`; degrees need none"
     )
     when_zero: WhenZero = Field(
         "samples", description="all scores zero: weigh by `samples`, `uniform`ly, or `keep` the model"
@@ -178,7 +183,9 @@ class _Weighed(OneModelConfig):
         if self.server and not Recipe(tuple(gated)).validated:
             raise ConfigError("recipe.server is for criteria named validated:OBJECTIVE, and recipe.priority has none")
         score = make_score(self.score, self.priority)
-        recipe = recipes.prioritized(*gated, score=score, normalise=self.normalise, when_zero=self.when_zero)
+        recipe = recipes.prioritized(
+            *gated, score=score, normalise=self.normalise, when_zero=self.when_zero, scales=self.scales
+        )
         return replace(recipe, rho=server.rho)
 
 
@@ -229,7 +236,9 @@ class AdaptiveConfig(_Searching):
     about = "clients judge by their loss how bold a step pays, round by round: nothing to tune"
     priority: Names = Field(("DS",), description="criteria, most important first")
     normalise: Normalise = Field(
-        "max", description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0) or `none` (degrees)"
+        "max",
+        description="`sum` (the papers), `max` (recommended), `minmax` (the worst gets 0), `scale` (by public bounds) "
+        "or `none` (degrees)",
     )
 
     def make(self) -> Recipe:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
 
@@ -30,6 +30,10 @@ class RunConfig(Section):
 
     rounds: Count = Field(20, description="rounds of training")
     fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
+    selection: Literal["uniform", "poisson"] = Field(
+        "uniform",
+        description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
+    )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     workers: Count | None = Field(None, description="worker processes; default: one per core")
@@ -40,3 +44,11 @@ class RunConfig(Section):
     audit: tuple[str, ...] = Field(
         (), description="objectives to write down of the model: on the server's rows and on each client's test rows"
     )
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.schedule is not None and self.selection != "uniform":
+            raise ValueError(
+                "selection has no effect with a schedule, which says who takes part; leave one of them out"
+            )
+        return self

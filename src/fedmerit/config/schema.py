@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
+from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -37,6 +38,7 @@ __all__ = [
     "Config",
     "GroupsConfig",
     "PrioritizedConfig",
+    "PrivacyConfig",
     "RecipeConfig",
     "RewardConfig",
     "RunConfig",
@@ -60,7 +62,7 @@ __all__ = [
 
 
 class Config(Section):
-    """One run, completely: [task], [train], [recipe] and [run]; docs/configuration.md has every key.
+    """One run, completely: [task], [train], [recipe], [run], [privacy]; docs/configuration.md has every key.
 
     >>> Config().recipe.name, Config().run.rounds
     ('fedavg', 20)
@@ -70,11 +72,12 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     recipe: AnyRecipe = FedAvgConfig()
     run: RunConfig = RunConfig()
+    privacy: PrivacyConfig | None = None
 
-    @field_validator("task", "train", "run", mode="before")
+    @field_validator("task", "train", "run", "privacy", mode="before")
     @classmethod
     def _is_table(cls, value: Any) -> Any:
-        if isinstance(value, Section | Mapping):
+        if value is None or isinstance(value, Section | Mapping):
             return value
         raise ValueError("must be a table such as [run]")
 

@@ -15,7 +15,9 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
+from fedmerit.core.privacy import private_aggregate
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
 from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
 from fedmerit.core.types import Cohort, Evaluation, History, Matrix, Model
@@ -90,9 +92,14 @@ def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
+    if recipe.privacy is not None:  # a score of 0 adds nothing to the sum, also where all have one
+        fallback = np.zeros(len(samples))
     columns = [recipe.priority.index(name) for name in weighting.priority]
     raw = table(recipe, cohort, history)[:, columns]
-    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    scales = bounds_of(recipe.scales, weighting.priority) if weighting.normalise == "scale" else None
+    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback, scales)
+    if recipe.privacy is not None:  # there the cap is in the fixed denominator, and moves no weight to others
+        return earned
     return apply_caps(earned, recipe.cap, recipe.cap_group, cohort.facts)
 
 
@@ -145,13 +152,17 @@ def aggregate(
     judges: Judges,
     random: np.random.Generator,
     seed: int = 0,
+    clients: int = 0,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
     A recipe may clip the updates, and aggregate them in another way than by that sum; `seed` is for what that draws.
 
-    Nothing is retrained: a search compares what the same updates give under other weights.
+    Nothing is retrained: a search compares what the same updates give under other weights. With privacy the aggregate
+    is the noisy sum of `core.privacy`, of so many `clients` in all, also where nobody came.
     """
+    if recipe.privacy is not None:
+        return _private(recipe, cohort, candidates, model, parts, state, clients, seed)
     search, updates = recipe.search, clipped(cohort)
     combine = partial(recipe.aggregate, updates, seed=seed)
     if not candidates:
@@ -197,6 +208,24 @@ def aggregate(
         parts=remembered,
         bytes_down=panel.bytes_down,
     )
+
+
+def _private(
+    recipe: Recipe,
+    cohort: Cohort,
+    candidates: Sequence[Candidate],
+    model: Model,
+    parts: Mapping[str, Model],
+    state: SearchState,
+    clients: int,
+    seed: int,
+) -> Aggregation:
+    """The step along the noisy sum; a step sees nothing else of the updates."""
+    candidate = candidates[0] if candidates else None
+    weights = candidate.weights if candidate else None
+    noisy = private_aggregate(recipe, cohort, weights, len(model), clients, seed).astype(np.float32)
+    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
+    return Aggregation(candidate, stepped, state, parts=remembered)
 
 
 def _result(panel: Panel, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.criteria import spelt_out
+from fedmerit.core.scales import Scales, bounds_of
 from fedmerit.core.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
 from fedmerit.core.types import Matrix, Normalise, Vector
 from fedmerit.core.weights import normalised, shares
@@ -29,6 +30,7 @@ class Rule:
     """How a table of raw criteria became weights: the score of normalised rows, as shares.
 
     fallback    what weights follow where every score is 0: the samples, all alike, or all 0 to keep the model
+    scales      the bounds of criteria, where they are normalised by `scale`
 
     >>> Rule(("DS",), Prioritized(), "sum").weights(np.array([[30.0], [10.0]])).tolist()
     [0.75, 0.25]
@@ -38,10 +40,16 @@ class Rule:
     score: Score
     normalise: Normalise = "sum"
     fallback: tuple[float, ...] | None = None
+    scales: Scales = ()
+
+    def table(self, raw: Matrix) -> Matrix:
+        """The normalised values."""
+        bounds = bounds_of(self.scales, self.priority) if self.normalise == "scale" else None
+        return normalised(raw, self.normalise, bounds)
 
     def scores(self, raw: Matrix) -> Vector:
         """The score of each client."""
-        return np.asarray(self.score(normalised(raw, self.normalise)), dtype=np.float64)
+        return np.asarray(self.score(self.table(raw)), dtype=np.float64)
 
     def weights(self, raw: Matrix) -> Vector:
         """The weight of each client."""
@@ -214,7 +222,7 @@ def explain(
     >>> explain(table, 0, Rule(("LD", "DS"), Prioritized(), "max")).decided
     'DS'
     """
-    weights, scores, table = rule.weights(raw), rule.scores(raw), normalised(raw, rule.normalise)
+    weights, scores, table = rule.weights(raw), rule.scores(raw), rule.table(raw)
     alike = [float(rule.weights(with_column(raw, i, raw[place, i]))[place]) for i in range(raw.shape[1])]
     moved = weights[place] - np.array(alike)
     pulls = moved * np.sign(weights[place] - 1 / len(raw))
@@ -268,7 +276,7 @@ def changes_of(
         first = decided if decided not in (None, rule.priority[0]) else rule.priority[1]
         order = (first, *(name for name in rule.priority if name != first))
         columns = [rule.priority.index(str(name)) for name in order]
-        other = Rule(tuple(map(str, order)), rule.score, rule.normalise, rule.fallback)
+        other = replace(rule, priority=tuple(map(str, order)))
         changes.append(Change(f"with {spelt_out(str(first))} first", float(other.weights(raw[:, columns])[place])))
     if gates:
         opened = raw.copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -29,12 +29,15 @@ from fedmerit.core.criteria import (
 from fedmerit.core.facts import ALIGNMENT, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
+from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
 from fedmerit.core.robust_criteria import Agreement, NormShare
+from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
+from fedmerit.core.showing import settings_html, short_repr
 from fedmerit.core.steps import Extrapolated, Plain, Step
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
@@ -60,7 +63,7 @@ class Recipe:
 
     criteria    the columns of the table, most important first
     score       table row -> number
-    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `none`
+    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `scale`, `none`
     when_zero   where every score is 0: weigh by `samples`, `uniform`ly, or `keep` the model
     search      how the weighting of a round is chosen
     grouping    who is aggregated together
@@ -75,6 +78,8 @@ class Recipe:
     claims      how far clients are believed, see `Claims`; None: as told, within the ranges of the facts
     aggregate   how weighted updates become one: their mean, median, trimmed mean ...
     clip        updates longer than this are cut to it before; None: none are
+    scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
+    privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -98,6 +103,9 @@ class Recipe:
     claims: Claims | None = None
     aggregate: Aggregator = MEAN
     clip: Clip | None = None
+    scales: Scales = ()
+    privacy: Privacy | None = None
+    __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
         if not self.criteria:
@@ -113,6 +121,8 @@ class Recipe:
                 "the extrapolated step goes by the spread of the updates, which one client can stretch, and so cannot "
                 f"go with {self.aggregate!r}; use another step, or the mean with clip"
             )
+        if self.privacy is not None:
+            check_private(self)
 
     def _check_personal(self) -> None:
         if not 0 <= self.initial <= 1:
@@ -157,6 +167,8 @@ class Recipe:
                 f'normalise "none" takes criteria that lie in 0..1 by themselves; {", ".join(counts)} do not; '
                 'use "max" or "sum"'
             )
+        scaled = [one.normalise == "scale" for one in self.weightings.values()]
+        check_scales(self.scales, self.priority, any(scaled), counts if weighting.normalise == "scale" else ())
 
     @property
     def weighting(self) -> Weighting:
@@ -228,17 +240,20 @@ def prioritized(
     score: Score = PRIORITIZED,
     normalise: Normalise = "sum",
     when_zero: WhenZero = "samples",
+    scales: Mapping[str, float] | None = None,
 ) -> Recipe:
     """Criteria in the order of their priority, prioritized scoring unless another score is given [PMCFL].
 
     With `normalise="sum"` (the paper) a priority hardly moves weights among many clients; "max" makes it count.
-    Criteria are values, or their names as configurations take them.
+    With "scale" each value is divided by its bound in `scales`, {"DS": 500}, and clipped to 1. Criteria are values, or
+    their names as configurations take them.
 
     >>> from fedmerit import DS, LD
     >>> prioritized(LD, DS, normalise="max") == prioritized("LD", "DS", normalise="max")
     True
     """
-    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero)
+    pairs = tuple((scales or {}).items())
+    return Recipe(criteria=_by_name(criteria), score=score, normalise=normalise, when_zero=when_zero, scales=pairs)
 
 
 def device_aware(

@@ -22,6 +22,7 @@ from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
+from fedmerit.core.privacy import privacy_notes
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import derive, generator
@@ -44,7 +45,8 @@ def play(
 ) -> tuple[State, Record]:
     """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates."""
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
-    chosen = selection(index, len(server.names), seed)
+    drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
+    chosen = selection(index, len(server.names), drawn_from)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     downloads = {
@@ -130,8 +132,9 @@ def settle(
 
     drawn = derive(seed, "aggregate", index)
     aggregation = aggregate(
-        recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn
+        recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn, clients
     )
+    notes += privacy_notes(recipe.privacy, cohort)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
     model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)
     clock.lap("aggregate")

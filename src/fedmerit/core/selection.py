@@ -41,6 +41,28 @@ class Uniform:
 
 
 @dataclass(frozen=True, slots=True)
+class Poisson:
+    """Each client with the chance q, independently of all others: the sampling that privacy accounts amplify by.
+
+    The number of clients differs from round to round, and may be 0.
+
+    >>> Poisson(1.0)(index=1, clients=3, seed=0)
+    {0: None, 1: None, 2: None}
+    """
+
+    fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"a client takes part with a chance above 0 and up to 1; got {self.fraction}")
+
+    def __call__(self, index: int, clients: int, seed: int) -> Chosen:
+        """In id order, with the task's epochs."""
+        taken = generator(seed, "poisson", index).random(clients) < self.fraction
+        return dict.fromkeys(int(client) for client in np.flatnonzero(taken))
+
+
+@dataclass(frozen=True, slots=True)
 class Schedule:
     """Each client takes part in exactly rounds x rate rounds, drawn once: lazy, normal, diligent [M2F, sec. 5.2].
 

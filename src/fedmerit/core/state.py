@@ -48,7 +48,10 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`."""
+    """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`.
+
+    `epsilon` is what the run has cost in privacy so far, where it keeps an account.
+    """
 
     index: int
     priority: tuple[str, ...]
@@ -66,6 +69,7 @@ class Record:
     notes: tuple[Note, ...] = ()
     audit: Audit = field(default_factory=dict)
     observations: Observations | None = None
+    epsilon: float | None = None
 
 
 def make_record(

@@ -22,7 +22,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 Model: TypeAlias = NDArray[np.float32]
 """All of a model's parameters as one flat float32 row."""
 
-Normalise: TypeAlias = Literal["sum", "max", "minmax", "none"]
+Normalise: TypeAlias = Literal["sum", "max", "minmax", "scale", "none"]
 
 Personal: TypeAlias = Literal["keep", "reset"]
 """What becomes of a client's personal model when it trains: it is kept as trained, or reset to where it started."""

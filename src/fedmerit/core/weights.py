@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.scores import Score
+from fedmerit.core.showing import html_table
 from fedmerit.core.types import ClientId, Matrix, Normalise, Vector
 from fedmerit.errors import TableError, UnknownName
 
 VISIBLE = 0.01
 """Total variation below which a criterion or a priority is said to do nothing."""
+SHOWN = 8
+"""Weights that a terminal shows; a notebook shows all."""
 
 NoteKind: TypeAlias = Literal[
     "empty-criterion",
@@ -30,6 +34,8 @@ NoteKind: TypeAlias = Literal[
     "claim-changed",
     "inconsistent",
     "clipped",
+    "scaled",
+    "privacy-void",
 ]
 
 
@@ -59,6 +65,21 @@ class Weights:
     weights: Vector
     notes: tuple[Note, ...] = ()
     uncapped: Vector | None = None
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{weight:.2%}" for weight in self.weights[:SHOWN])
+        more = ", ..." if len(self.weights) > SHOWN else ""
+        return f"<Weights of {len(self.weights)} clients: {first}{more}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a line per client in order, and the notes below."""
+        header = ("client", *(f"criterion {place + 1}" for place in range(self.raw.shape[1])), "score", "weight")
+        rows = [
+            (str(client), *(f"{value:.4g}" for value in values), f"{score:.4g}", f"{weight:.2%}")
+            for client, (values, score, weight) in enumerate(zip(self.raw, self.scores, self.weights, strict=True))
+        ]
+        notes = "".join(f"<p>{html.escape(note.text)}</p>" for note in self.notes)
+        return html_table(f"Weights of {len(rows)} clients", header, rows) + notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +125,12 @@ def by_client(
 
 
 def weigh(
-    raw: Matrix, names: Sequence[str], score: Score, normalise: Normalise = "sum", fallback: Vector | None = None
+    raw: Matrix,
+    names: Sequence[str],
+    score: Score,
+    normalise: Normalise = "sum",
+    fallback: Vector | None = None,
+    scales: Sequence[float] | None = None,
 ) -> Weights:
     """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, eq. 5].
 
@@ -113,15 +139,16 @@ def weigh(
     [0.75, 0.25]
 
     Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
-    all-zero weights: the model is kept as it is.
+    all-zero weights: the model is kept as it is. `scales` are the columns' bounds where `normalise` is "scale".
     """
     check_table(raw, names, normalise)
-    table = normalised(raw, normalise)
+    table = normalised(raw, normalise, scales)
     scores = np.asarray(score(table), dtype=np.float64)
     if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
         raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
-    return Weights(raw, table, scores, weights, tuple(_notes(raw, names, normalise, table, scores, weights)))
+    notes = [*_notes(raw, names, normalise, table, scores, weights), *_above_scale(raw, names, scales)]
+    return Weights(raw, table, scores, weights, tuple(notes))
 
 
 def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
@@ -141,12 +168,20 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
     return Weights(raw, table, scores, weights, tuple(notes), uncapped)
 
 
-def normalised(raw: Matrix, how: Normalise) -> Matrix:
-    """Each column on one scale: divided by its sum (the papers), by its maximum, or as it is.
+def normalised(raw: Matrix, how: Normalise, scales: Sequence[float] | None = None) -> Matrix:
+    """Each column on one scale: divided by its sum (the papers), by its maximum, by a bound of its own, or as it is.
 
     A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max. By
-    `minmax` the worst has 0 and the best 1; where all are alike, all have 1.
+    `minmax` the worst has 0 and the best 1; where all are alike, all have 1. By `scale` a value is min(value / bound,
+    1), with public bounds in `scales`: no client's value touches another's, and rounds can be compared.
+
+    >>> normalised(np.array([[100.0], [900.0]]), "scale", [500.0]).tolist()
+    [[0.2], [1.0]]
     """
+    if how == "scale":
+        if scales is None or len(scales) != raw.shape[1]:
+            raise TableError(f'normalise "scale" takes a bound for each of {raw.shape[1]} columns; got {scales}')
+        return np.asarray(np.minimum(raw / np.asarray(scales, np.float64), 1.0))
     if how == "none":
         return raw.copy()
     if how == "minmax":
@@ -210,6 +245,19 @@ def _notes(
         advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
         text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
         notes.append(Note("idle-priority", names[0], text))
+    return notes
+
+
+def _above_scale(raw: Matrix, names: Sequence[str], scales: Sequence[float] | None) -> list[Note]:
+    """How many values were above their bound, and count as the bound."""
+    notes = []
+    for name, column, bound in zip(names, raw.T, scales or (), strict=False):
+        if above := int((column > bound).sum()):
+            text = (
+                f"{above} of {len(column)} values of {name} are above its scale {bound:g} and count as {bound:g}; "
+                f"the largest is {column.max():g}"
+            )
+            notes.append(Note("scaled", name, text))
     return notes
 
 

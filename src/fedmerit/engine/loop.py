@@ -8,10 +8,12 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
+from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.centring import centre_model
 from fedmerit.core.check import first_reason
@@ -21,7 +23,7 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
-from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed, RunStopped
 from fedmerit.fleet.attacked import attacked
@@ -78,6 +80,8 @@ def play_rounds(
             objectives=objectives,
             rounds=settings.rounds,
         )
+        if recipe.privacy is not None:
+            record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
         reason = reason or (first_reason(record.left_out) if record.left_out else "")
         yield state, record
     if not state.history.participations:
@@ -94,7 +98,8 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
         state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
             state = after
-            _keep(folder, ledger, fleet, state, record, best=recipe.personal is None)
+            one_model = recipe.personal is None and recipe.privacy is None  # clients' test rows would choose the best
+            _keep(folder, ledger, fleet, state, record, best=one_model)
             if on_record:
                 on_record(record)
             if stopping.asked and record.index < config.run.rounds:
@@ -106,9 +111,11 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
 
 
 def make_selection(settings: RunConfig) -> Selection:
-    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients."""
+    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients, as many or by chance."""
     plan = settings.schedule
-    return Uniform(settings.fraction) if plan is None else Schedule(settings.rounds, plan.rates, plan.epochs)
+    if plan is not None:
+        return Schedule(settings.rounds, plan.rates, plan.epochs)
+    return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
 
 
 def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:

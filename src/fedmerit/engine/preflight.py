@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedmerit.config.account import require_account
 from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
@@ -14,8 +15,9 @@ from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ProbabilisticLearner
 from fedmerit.core.objectives import Objective, find_objective
+from fedmerit.core.privacy import check_selection
 from fedmerit.core.recipes import MEAN, Recipe
-from fedmerit.core.selection import Schedule, Selection, Uniform
+from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.steps import Plain
 from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
@@ -32,6 +34,7 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
     check_centred(server.learner, server.centre)
     _check_control(server.control, recipe)
+    _check_privacy(server, recipe, selection)
     rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
@@ -79,6 +82,24 @@ def _check_control(control: Control | None, recipe: Recipe) -> None:
         )
 
 
+def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None:
+    """All that a private run tells about its clients is in the account."""
+    if recipe.privacy is None:
+        return
+    require_account()
+    check_selection(recipe.privacy, selection, len(server.names))
+    if server.control is not None:
+        raise ConfigError(
+            f"[privacy] noises the aggregate, and train.algorithm = {server.control.name!r} sends clients what others "
+            'sent, without noise; use train.algorithm = "sgd"'
+        )
+    if server.centre is not None:
+        raise ConfigError(
+            "[privacy] does not cover the federation's mean input, which task.centre takes from the clients without "
+            "noise; leave task.centre out"
+        )
+
+
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:
     """The clients have the rows that the recipe needs; otherwise all would be left out, or could not answer."""
     try_model(task)
@@ -117,7 +138,11 @@ def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
 def try_model(task: Task) -> None:
     """The first model can read a row of the data and knows all classes; else no client could train it."""
     data, learner = task.federation, task.learner
-    row, model = data.train.x[:1], learner.start(0)
+    row = data.train.x[:1]
+    try:
+        model = learner.start(0)
+    except Exception:  # the run fails at this by itself, and a study goes on with its other rows
+        return
     shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
     try:
         learner.predict(model, row)
@@ -135,4 +160,8 @@ def find_objectives(names: Sequence[str]) -> list[Objective]:
 
 def _gives_epochs(selection: Selection) -> bool:
     """Whether each client has a number of epochs of its own; a user's selection is believed."""
-    return selection.epochs is not None if isinstance(selection, Schedule) else not isinstance(selection, Uniform)
+    return (
+        selection.epochs is not None
+        if isinstance(selection, Schedule)
+        else not isinstance(selection, Uniform | Poisson)
+    )

@@ -33,7 +33,7 @@ def progress(
             teller(record)
             bar.advance(task)
             if record.evaluation is not None:
-                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}{_order(record)}")
+                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}{_order(record)}{_spent(record)}")
 
         yield advance
 
@@ -104,7 +104,12 @@ def _line(console: Console, teller: OnRecord, record: Record, label: str, every:
         return
     accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
     seconds = f"{sum(record.seconds.values()):.1f} s"
-    console.print(f"round {record.index} {label}{accuracy}{_order(record)}  {seconds}", markup=False)
+    console.print(f"round {record.index} {label}{accuracy}{_order(record)}{_spent(record)}  {seconds}", markup=False)
+
+
+def _spent(record: Record) -> str:
+    """The privacy that the run has cost so far."""
+    return "" if record.epsilon is None else f"  epsilon {record.epsilon:.3g}"
 
 
 def _order(record: Record) -> str:

@@ -6,12 +6,14 @@ import html
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.learner import Learner
@@ -35,8 +37,11 @@ from fedmerit.engine.trained import (
     named_tensors,
     personal_model,
     predict,
+    read_encoder,
+    table_rows,
     to_torch,
     torch_build,
+    write_encoder,
     write_onnx,
 )
 from fedmerit.errors import FolderError
@@ -57,6 +62,7 @@ from fedmerit.store.run_folder import (
     open_ledger,
     recipe_meta,
 )
+from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
@@ -80,6 +86,7 @@ class Run:
     model: Model
     learner: Learner | None = None
     folder: Path | None = None
+    encoder: Encoder | None = None
 
     @classmethod
     def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
@@ -105,7 +112,11 @@ class Run:
         return make_module(made, tensors)
 
     def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The class of each row of `x`, laid out as the task's rows are; by a client's personal model where it has one.
+        """The class of each row of `x`; by a client's personal model where it has one.
+
+        `x` is an array laid out as the task's rows are. Where the run learned from a table, `x` may also be a frame, or
+        the path of a CSV or Parquet file, with columns of the same names: words, gaps and scales are treated as those
+        of the row's client were in training, and `labels` has the words of the classes.
 
         >>> from fedmerit import fedavg, load_task
         >>> task = load_task("digits", clients=4)
@@ -113,11 +124,17 @@ class Run:
         >>> run.predict(task.federation.test.x[:5]).shape
         (5,)
         """
-        return predict(self._learner(), self._model(client), x)
+        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x))
 
     def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
         """The probability of each class for each row of `x`: (rows, classes)."""
-        return predict(self._learner(), self._model(client), x, proba=True)
+        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x), proba=True)
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The words of the classes that `predict` numbers, where the run learned from a table."""
+        encoder = self._encoder()
+        return None if encoder is None else encoder.labels
 
     def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
         """The final model as a new ONNX file; `x` are example rows, where the run's task cannot give some.
@@ -128,7 +145,10 @@ class Run:
         write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
 
     def _learner(self) -> Learner:
-        return self.learner or learner_of(self.ledger)
+        return self.learner or learner_of(self.ledger, self._encoder())
+
+    def _encoder(self) -> Encoder | None:
+        return self.encoder or read_encoder(self.folder, self.ledger)
 
     def _model(self, client: int | str | None) -> Model:
         if client is None:
@@ -174,6 +194,24 @@ class Run:
     def events(self) -> list[Event]:
         """Who was left out and why, and the notes on the weights."""
         return self.ledger.events()
+
+    def report(self, path: Path | str, *, force: bool = False) -> Path:
+        """The run as one HTML file that opens offline: curves, weights, reasons; its path.
+
+        `fedmerit report` and `fedmerit.report.html.write_report` put several runs or a study on one page.
+        """
+        page = import_module("fedmerit.report.html")  # that room builds on this one
+        with TemporaryDirectory() as parent:
+            folder = self.folder or Path(parent) / "run"
+            if self.folder is None:
+                folder.mkdir()
+                self.ledger.copy(folder / LEDGER)
+            page.write_report([folder], Path(path), force=force)
+        return Path(path)
+
+    def plot(self) -> Any:
+        """A plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
+        return import_module("fedmerit.report.figures").run_figure(self.ledger)
 
     def _repr_html_(self) -> str:
         """For notebooks: the run in a line, and why each client of the last round got its weight."""
@@ -251,8 +289,9 @@ def federate(
                 ledger.note(Event(record.index, None, "stopped", about))
                 break
     if out is None:
-        return Run(ledger, state.model, task.learner)
+        return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
+    write_encoder(Path(out), task.federation.encoder)
     named = task.server().name_tensors(state.model)
     write_model(Path(out) / MODEL, state.model, state.history.rounds, named=named)
     return Run.load(out, task.learner)
@@ -287,7 +326,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     1
     """
     check_new(out)
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     task = load(config)
     check_task(task, recipe, make_selection(config.run), config.run.audit)
     with resumable(out, "start again"):
@@ -314,7 +353,7 @@ def resume(
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # a kill may have come between the two
         return Run.load(folder)
-    return _run_locally(folder, config, make_recipe(config.recipe), load(config), on_record)
+    return _run_locally(folder, config, recipe_of(config), load(config), on_record)
 
 
 def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
@@ -322,6 +361,7 @@ def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_re
     workers, memory = config.run.workers or cores(), config.run.memory
     budget = None if memory is None else int(memory * GIB)
     with held(folder), resumable(folder, f"use --resume {folder}"), LocalFleet(task, workers, budget, folder) as fleet:
+        write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
         play_into(folder, config, recipe, fleet, on_record)
     return Run.load(folder)
@@ -337,7 +377,7 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
     >>> run.ledger.last_round()
     1
     """
-    recipe = make_recipe(config.recipe)
+    recipe = recipe_of(config)
     if not folder.exists():
         with resumable(folder, "start again"):
             make_folder(folder, config, fleet.server.names, part_to_json(recipe))

@@ -1,4 +1,4 @@
-"""What a run trained, for use outside: its learner, torch's own tensors and module, predictions, ONNX."""
+"""What a run trained, for use outside: its learner, torch's own tensors and module, predictions, tables, ONNX."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.schema import Config, make_config
+from fedmerit.config.task import TABLE
 from fedmerit.core.learner import Learner, NamedLearner, ProbabilisticLearner
 from fedmerit.core.types import Model
-from fedmerit.errors import ConfigError, DataError, FolderError
+from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
+from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger, kept_recipe
 from fedmerit.store.model_files import read_model
-from fedmerit.store.run_folder import PERSONAL
-from fedmerit.tasks.registry import make_learner, make_task
+from fedmerit.store.run_folder import ENCODER, PERSONAL
+from fedmerit.tasks.encoding import Encoder
+from fedmerit.tasks.formats.table_files import read_frame, read_table
+from fedmerit.tasks.registry import make_federation, make_learner, make_task
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,10 +30,27 @@ if TYPE_CHECKING:
 Build = Callable[[], "nn.Module"]
 
 
-def learner_of(ledger: Ledger) -> Learner:
+def learner_of(ledger: Ledger, encoder: Encoder | None) -> Learner:
     """The learner that the run's configuration names; a run of Python objects has to be given its own."""
     config = _config(ledger, "which learner it used; give it: Run.load(folder, learner=...)")
-    return make_learner(config.task, config.train)
+    return make_learner(config.task, config.train, encoder.shape if encoder else None)
+
+
+def write_encoder(folder: Path, encoder: Encoder | None) -> None:
+    """Keep beside the model how rows of its table become inputs."""
+    if encoder is not None:
+        write_new_file(folder / ENCODER, encoder.to_json())
+
+
+def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
+    """As the run's folder keeps it, or from the table that its configuration names; None where it had no table."""
+    if folder is not None and (folder / ENCODER).is_file():
+        return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
+    kept = json.loads(ledger.meta().get("config", "null")) or {}
+    if not str(kept.get("task", {}).get("data", "")).startswith(TABLE):
+        return None
+    config = make_config(kept)
+    return make_federation(config.task, config.run.seed).encoder
 
 
 def example_rows(ledger: Ledger) -> NDArray[Any]:
@@ -98,6 +119,25 @@ def make_module(build: Build, tensors: Mapping[str, NDArray[Any]]) -> nn.Module:
     except RuntimeError as error:
         raise DataError(f"`build` makes another module than the run trained: {error}") from None
     return module.float().eval()
+
+
+def table_rows(encoder: Encoder | None, x: Any) -> NDArray[Any]:
+    """Rows of a frame, or of a file that a path names, as inputs; arrays are inputs already.
+
+    What the run never saw, such as a new word, comes as a `NoteWarning`.
+    """
+    if isinstance(x, str | Path):
+        table = read_table(Path(x))
+    elif encoder is None or isinstance(x, np.ndarray | list | tuple) or not hasattr(x, "columns"):
+        return np.asarray(x)
+    else:
+        table = read_frame(x)
+    if encoder is None:
+        raise DataError(f"this run learned from arrays, and not from a table such as {table.source}; give an array")
+    rows, notes = encoder(table)
+    for note in notes:
+        warnings.warn(note, NoteWarning, stacklevel=3)  # where `predict` is called
+    return rows
 
 
 def as_rows(x: Any) -> NDArray[Any]:

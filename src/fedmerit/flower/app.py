@@ -16,7 +16,7 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
@@ -75,7 +75,7 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
     config = make_config(tomllib.loads(text))
     half = make_server(config)
-    check_server(half, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+    check_server(half, recipe_of(config), make_selection(config.run), config.run.audit)
     fleet = GridFleet(grid, half, timeout=timeout)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))

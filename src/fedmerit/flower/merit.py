@@ -15,14 +15,18 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from numpy.typing import NDArray
 
+from fedmerit.config.account import epsilon_of, require_account
 from fedmerit.core.check import Limits
 from fedmerit.core.facts import ATTRIBUTE, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
+from fedmerit.core.privacy import Privacy, check_selection
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import settle
+from fedmerit.core.selection import Poisson
 from fedmerit.core.state import Clock, Record, State, make_record
 from fedmerit.core.suspects import Watch
 from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, Samples, SplitName
@@ -60,8 +64,9 @@ class Merit(FedAvg):
     `records` holds every round's record. A search asks nodes through the app's own evaluate function, all candidates in
     one exchange; it must answer with `num-examples`, a metric `accuracy` and, for a search by loss, the mean `loss`.
     `look` scores models on the server's rows, for recipes with `validated:` criteria. `limits` are the most that a node
-    may claim, by fact: `{"samples": 5000, "labels": 10}`. Everything else is FedAvg's: fractions, least numbers of
-    nodes, keys.
+    may claim, by fact: `{"samples": 5000, "labels": 10}`. A recipe with `privacy` is accounted for: each node takes
+    part with the chance `fraction_train`, of `min_available_nodes` in all, and updates are clipped and noised here.
+    Everything else is FedAvg's: fractions, least numbers of nodes, keys.
     """
 
     def __init__(
@@ -85,6 +90,9 @@ class Merit(FedAvg):
                 "clients report"
             )
         super().__init__(**settings)
+        if recipe.privacy is not None:
+            require_account()
+            check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
@@ -105,8 +113,20 @@ class Merit(FedAvg):
         self._grid, self._like = grid, arrays
         model = flat(arrays)
         self._state = replace(self._state or State(model), model=model)
-        self._messages = list(super().configure_train(server_round, arrays, config, grid))
+        if self.recipe.privacy is None:
+            self._messages = list(super().configure_train(server_round, arrays, config, grid))
+        else:
+            config["server-round"] = server_round
+            record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
+            nodes = self._by_chance(self.recipe.privacy, server_round)
+            self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
         return self._messages
+
+    def _by_chance(self, privacy: Privacy, server_round: int) -> list[int]:
+        """Each node with the chance of the account, once all that the run is planned for are there; maybe nobody."""
+        _, connected = sample_nodes(self._grid, self.min_available_nodes, 0)
+        nodes, seed = sorted(connected), privacy.selection_seed(self.seed)
+        return [nodes[place] for place in Poisson(privacy.fraction)(server_round, len(nodes), seed)]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -122,6 +142,7 @@ class Merit(FedAvg):
             judges=self,
             predict=None if self.look is None else self._predict,
             limits=self.limits,
+            clients=self.min_available_nodes,
             seed=self.seed,
             clock=clock,
         )
@@ -131,10 +152,19 @@ class Merit(FedAvg):
             log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
-        self.records.append(make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock))
+        record, privacy = (
+            make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock),
+            self.recipe.privacy,
+        )
+        if privacy is not None:
+            record = replace(record, epsilon=epsilon_of(privacy, record.index))
+            log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
+        self.records.append(record)
         for suspect in self._watch(self.records[-1]):
             log.warning("\t> node %d stands out %s", suspect.client, suspect.summary)
         self._state = settled.state
+        if privacy is not None:  # the app's own metrics are not in the account, and stay here
+            return unflat(settled.state.model, self._like), None
         if settled.aggregation.candidate is None:
             return None, None
         return unflat(settled.state.model, self._like), self._metrics([self._contents[node] for node in cohort.ids])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
@@ -97,7 +97,7 @@ def on_simulation(config: Config, out: Path) -> None:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+    check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
     return len(task.federation.names)
 
 

@@ -38,6 +38,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
     return {
         "round": number,
         "priority": wanted["priority"],
+        "epsilon": wanted["epsilon"],
         "search": {
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],

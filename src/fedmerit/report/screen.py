@@ -34,6 +34,7 @@ def json_line(record: Record) -> str:
             "groups": len(record.groups.members) if record.groups else 1,
             "rewards": len(record.rewards.verdicts),
             "accepted": sum(verdict.accepted for verdict in record.rewards.verdicts.values()),
+            "epsilon": record.epsilon,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},

@@ -34,6 +34,7 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
         "clients": len(ledger.names()),
         **{key: last[key] for key in ("accuracy", "p10", "p50", "p90")},
         "best": {"round": best["round"], "accuracy": best["accuracy"]},
+        "epsilon": ledger.rounds()[-1]["epsilon"],
         "bytes_down": sum(row["bytes_down"] for row in ledger.rounds()),
         "bytes_up": sum(row["bytes_up"] for row in ledger.rounds()),
         "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
@@ -81,6 +82,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
     )
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
+    if result["epsilon"] is not None:
+        yield f"privacy: epsilon {result['epsilon']:.3g}; the model alone is protected, see docs/privacy.md"
     if search := result["search"]:
         yield (
             f"search: exchanges {search['exchanges']}, models {search['evaluations']}, "

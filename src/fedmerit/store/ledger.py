@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -104,6 +104,11 @@ class Ledger:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+
+    def copy(self, path: Path) -> None:
+        """The whole ledger as a new file."""
+        with closing(sqlite3.connect(path)) as other:
+            self._db.backup(other)
 
     def append(self, record: Record) -> None:
         """One round, in one transaction."""

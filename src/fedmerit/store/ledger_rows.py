@@ -45,6 +45,7 @@ def round_rows(record: Record) -> list[Row]:
             "p10": p10,
             "p50": p50,
             "p90": p90,
+            "epsilon": record.epsilon,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "seconds": json.dumps(dict(record.seconds)),
@@ -152,7 +153,8 @@ def event_rows(record: Record) -> list[Row]:
     if record.weights is not None:
         events += [(note.client, note.kind, note.text) for note in record.weights.notes]
     elif all(kind != "nobody" for _, kind, _ in events):
-        events.append((None, "nobody", "no client could be weighed; the model was kept"))
+        after = "the model was kept" if record.epsilon is None else "only noise was added"
+        events.append((None, "nobody", f"no client could be weighed; {after}"))
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
 
 

@@ -31,17 +31,25 @@ def round_row(ledger: Ledger, number: int | None) -> dict[str, Any]:
 def reason_of(
     row: dict[str, Any], members: Sequence[ClientWeight], place: int, recipe: Recipe | None = None
 ) -> Reason | None:
-    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words."""
+    """The reason of one of a group's members; None where the round's score was a user's own, or kept in words.
+
+    The bounds of `scale` are the recipe's: without it they are not known.
+    """
     try:
         score = part_from_json(row["score"])
     except (DataError, TypeError):
+        return None
+    if row["normalise"] == "scale" and recipe is None:
         return None
     priority, mine = tuple(row["priority"]), members[place]
     raw = np.array([[member.criteria[name] for name in priority] for member in members])
     samples = [member.facts.get(SAMPLES, 0.0) for member in members]
     uniform = [float(recipe is not None and recipe.when_zero == "uniform")] * len(members)
     fallback = samples if recipe is None or recipe.when_zero == "samples" else uniform
-    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback))
+    if recipe is not None and recipe.privacy is not None:
+        fallback = [0.0] * len(members)
+    scales = recipe.scales if recipe is not None else ()
+    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback), scales)
     return explain(raw, place, rule, kept=mine.weight, samples=samples, gates=_gates(recipe, mine))
 
 

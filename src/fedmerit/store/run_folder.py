@@ -25,6 +25,8 @@ from fedmerit.store.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
+ENCODER = "encoder.json"
+"""How new rows of a table become inputs of the model."""
 PACKAGES = ("fedmerit", "numpy", "torch")
 CODE = "code"
 OWN_SOURCES = "own"

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -25,6 +25,7 @@ CREATE TABLE rounds (
     groups INTEGER NOT NULL, cut REAL,   -- how many there were; the distance that kept them apart
     quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
+    epsilon REAL,                    -- the privacy spent so far; NULL without an account
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
     seconds TEXT NOT NULL            -- JSON object: stage -> seconds
 );
@@ -84,6 +85,9 @@ ALTER TABLE weights ADD COLUMN uncapped REAL;
 CREATE TABLE observations (
     round INTEGER NOT NULL, client INTEGER NOT NULL, norm REAL NOT NULL, cosine REAL, PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
+""",
+        7: """
+ALTER TABLE rounds ADD COLUMN epsilon REAL;
 """,
     }
 )

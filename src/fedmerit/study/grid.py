@@ -10,7 +10,7 @@ from copy import deepcopy
 from itertools import product
 from typing import Any, TypeAlias
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, flatten, make_config, parse_value, set_values
 from fedmerit.errors import ConfigError, UserError
 
@@ -108,7 +108,7 @@ def check_points(base: Mapping[str, Any], grid: Grid) -> None:
     slugs: dict[str, Point] = {}
     for point in points(grid):
         try:
-            make_recipe(config_of(base, point).recipe)
+            recipe_of(config_of(base, point))
         except UserError as error:
             raise ConfigError(f"grid point {point_name(point)}: {error}") from None
         other = slugs.setdefault(point_slug(point), point)
@@ -142,7 +142,7 @@ def _more_beyond(base: Mapping[str, Any], point: Point, key: str, sign: int) -> 
 
 def _valid(base: Mapping[str, Any], point: Point) -> bool:
     try:
-        make_recipe(config_of(base, point).recipe)
+        recipe_of(config_of(base, point))
     except UserError:
         return False
     return True

@@ -23,7 +23,7 @@ from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
 from fedmerit.study.study_folder import BEST, RUNS, STUDY, TUNE, Member, members, tuning_folder
-from fedmerit.study.tables import TABLES, study_tables
+from fedmerit.study.tables import PAPER_TABLES, study_tables
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.tune import Tuned, read_tuned
 from fedmerit.study.tuning_tables import points_table, tuned_values
@@ -207,7 +207,7 @@ def write_export(folder: Path, out: Path, format: str, table: str | None, *, for
 def _export_points(tuned: Tuned, out: Path, format: str, table: str | None) -> str:
     if table not in (None, POINTS):
         raise UnknownName("table of a tuning", table, (POINTS,))
-    text = TEXT_FORMATS[format](points_table(tuned)) if format in TEXT_FORMATS else None
+    text = TEXT_FORMATS[format](points_table(tuned), POINTS) if format in TEXT_FORMATS else None
     write_new_file(out, FRAME_FORMATS[format](tuned.points) if text is None else text, "another --out")
     return POINTS
 
@@ -244,13 +244,15 @@ def _run_frame(folder: Path, name: str) -> Frame:
         return run_frame(ledger, name)
 
 
-def _text(study: Study, name: str, write: Callable[[TextTable], str]) -> str:
-    if name not in TABLES:
-        raise UnknownName("table to read", name, TABLES)
-    tables = list(TABLES[name](study))
+def _text(study: Study, name: str, write: Callable[[TextTable, str], str]) -> str:
+    """The tables of that name; each has a label of its own."""
+    if name not in PAPER_TABLES:
+        raise UnknownName("table to read", name, PAPER_TABLES)
+    tables = list(PAPER_TABLES[name](study))
     if not tables:
         raise ConfigError(f"the study has nothing to write in {name}: {WITHOUT[name]}")
-    return "\n".join(map(write, tables))
+    numbers = ["", *(f" {number}" for number in range(2, len(tables) + 1))]
+    return "\n".join(write(table, f"{name}{number}") for table, number in zip(tables, numbers, strict=True))
 
 
 def _parquet(frame: Frame) -> bytes:
@@ -266,4 +268,8 @@ FRAME_FORMATS: Mapping[str, Callable[[Frame], str | bytes]] = {
     "csv": lambda frame: str(frame.to_csv(index=False, lineterminator="\n")),
     "parquet": _parquet,
 }
-TEXT_FORMATS: Mapping[str, Callable[[TextTable], str]] = {"latex": TextTable.latex, "markdown": TextTable.markdown}
+TEXT_FORMATS: Mapping[str, Callable[[TextTable, str], str]] = {
+    "latex": TextTable.latex,
+    "markdown": lambda table, label: table.markdown(),
+}
+"""Formats that people read; the label is for those that refer to tables."""

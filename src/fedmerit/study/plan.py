@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self, TypeAlias
 import tomli_w
 from pydantic import Field, field_validator, model_validator
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, Section, flatten, make_config, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
@@ -146,7 +146,7 @@ def _check_row(plan: Plan, row: Row) -> None:
     """Check what can be known before any data is loaded; an error names its row."""
     try:
         if row.tune is None:
-            make_recipe(plan.config(row, plan.seeds[0]).recipe)
+            recipe_of(plan.config(row, plan.seeds[0]))
         else:
             _check_own(row, plan.tuning(row))
     except UserError as error:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 
 from fedmerit.config.schema import make_config
@@ -130,6 +131,13 @@ class Study:
         if member is None:
             raise UnknownName("run of the study", f"{row}, seed {seed}", map(str, self.runs))
         return Run.load(member.folder)
+
+    def report(self, path: Path | str, *, force: bool = False) -> Path:
+        """The study as one HTML file that opens offline: verdict, curves, weights, reasons; its path."""
+        import_module("fedmerit.report.html").write_report(
+            [self.folder], Path(path), force=force
+        )  # builds on this room
+        return Path(path)
 
     @property
     def rows(self) -> list[str]:

@@ -15,6 +15,7 @@ from fedmerit.study.tuning_tables import tuning_table
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, ROUNDS, SAME, TOO_FEW
 
 NO_STAR = (NOISE, SAME, TOO_FEW)
+LOWER_IS_BETTER = ("variance",)
 OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
 
@@ -24,26 +25,35 @@ def study_tables(study: Study) -> Iterator[TextTable]:
         yield from make_tables(study)
 
 
-def summary_table(study: Study) -> TextTable:
-    """Rows compared by final accuracy: the effect first, p second, and a verdict."""
+def summary_table(study: Study, *, paper: bool = False) -> TextTable:
+    """Rows compared by final accuracy: the effect first, p second, and a verdict.
+
+    For a `paper` the means come with their deviation over the seeds, and the best are marked.
+    """
     lines = _lines_of(study, "accuracy")
     header = ("row", "accuracy", "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
-    rows = [(line["row"], number_text(line["mean"], 4), *effect_cells(line, 4)) for line in lines]
+    spread = _deviations(study, "accuracy", 4) if paper else [""] * len(lines)
+    means = [number_text(line["mean"], 4) + around for line, around in zip(lines, spread, strict=True)]
+    rows = [(line["row"], mean, *effect_cells(line, 4)) for line, mean in zip(lines, means, strict=True)]
     title = (
-        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} paired seeds, "
-        f"against {study.plan.against}"
+        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean{' ± deviation' * paper} over "
+        f"{len(study.plan.seeds)} paired seeds, against {study.plan.against}"
     )
-    return TextTable(title, header, tuple(rows), tuple(_p_note(study, lines)) + tuple(_unfinished_notes(study)))
+    below = tuple(_p_note(study, lines)) + tuple(_unfinished_notes(study))
+    return TextTable(title, header, tuple(rows), below, _best(lines, 1) if paper else frozenset())
 
 
-def other_table(study: Study) -> TextTable:
+def other_table(study: Study, *, paper: bool = False) -> TextTable:
     """Means of the other metrics; in brackets the paired difference, with a star where it is outside the noise."""
-    cells = {name: [_mean_and_difference(line) for line in _lines_of(study, name)] for name in OTHER_METRICS}
+    lines = {name: _lines_of(study, name) for name in OTHER_METRICS}
+    cells = {name: [_mean_and_difference(line) for line in of_rows] for name, of_rows in lines.items()}
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
     rows = zip(study.rows, *cells.values(), *costs.values(), strict=True)
     title = f"{study.plan.name}: other measures (difference to {study.plan.against}; * outside the noise)"
     below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
-    return TextTable(title, ("row", *OTHER_METRICS, *costs), tuple(rows), (below,))
+    columns = enumerate(lines.values(), start=1)
+    best = frozenset[tuple[int, int]]().union(*(_best(of_rows, column) for column, of_rows in columns))
+    return TextTable(title, ("row", *OTHER_METRICS, *costs), tuple(rows), (below,), best if paper else frozenset())
 
 
 def audit_table(study: Study) -> Iterator[TextTable]:
@@ -112,7 +122,15 @@ TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "agreement": agreement_table,
     "tuning": lambda study: tuning_table(study.plan, study.tunings),
 }
-"""Tables by name, as exports call them."""
+"""Tables by name, in the order of the screen."""
+
+PAPER_TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
+    **TABLES,
+    "compared": lambda study: iter(
+        (summary_table(study, paper=True), other_table(study, paper=True), *audit_table(study))
+    ),
+}
+"""The same as exports write them."""
 
 
 def _lines_of(study: Study, metric: str, target: float = math.nan, share: float = math.nan) -> list[dict[str, Any]]:
@@ -121,6 +139,23 @@ def _lines_of(study: Study, metric: str, target: float = math.nan, share: float 
     chosen = (frame["measure"] == metric) & _equals(frame["target"], target) & _equals(frame["share"], share)
     lines: list[dict[str, Any]] = frame[chosen].to_dict("records")
     return lines
+
+
+def _deviations(study: Study, metric: str, digits: int) -> list[str]:
+    """` ± deviation` of each row over its finished seeds; nothing where there is one seed."""
+    finished = study.metrics[study.metrics["finished"]]
+    by_row = finished.groupby("row")[metric].std().to_dict()
+    found = [by_row.get(row, math.nan) for row in study.rows]
+    return ["" if math.isnan(value) else f" ± {number_text(value, digits)}" for value in found]
+
+
+def _best(lines: list[dict[str, Any]], column: int) -> frozenset[tuple[int, int]]:
+    """The cells of a column with the best mean; none where there is one row, or all are equal."""
+    means = [-line["mean"] if line["measure"] in LOWER_IS_BETTER else line["mean"] for line in lines]
+    known = [mean for mean in means if not math.isnan(mean)]
+    if len(known) < 2 or max(known) == min(known):
+        return frozenset()
+    return frozenset((place, column) for place, mean in enumerate(means) if mean == max(known))
 
 
 def _equals(column: Frame, value: float) -> Frame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
@@ -12,6 +12,8 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from fedmerit.core.showing import html_table
 
 LONGEST_NAME = 20
 """Names of rows up to this length stay on one line, however narrow the screen."""
@@ -26,17 +28,25 @@ LATEX = {
     "|": r"\textbar{}",
     "[": "{[}",  # after \\ it would start an option
     "]": "{]}",
+    "\N{PLUS-MINUS SIGN}": r"$\pm$",
 } | {character: f"\\{character}" for character in "&%$#_{}"}
+MINUS = re.compile(r"(?<![\w.$])-(?=\d)")
+"""A hyphen that stands for a minus."""
+LABEL = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A title, the names of the columns, the cells of each row (first its name), and lines below the table."""
+    """A title, the names of the columns, the cells of each row (first its name), and lines below the table.
+
+    `best` are the cells, by row and column from 0, that Markdown and LaTeX print in bold.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     below: tuple[str, ...] = ()
+    best: frozenset[tuple[int, int]] = frozenset()
 
     def screen(self) -> Group:
         """The table for a terminal."""
@@ -51,42 +61,41 @@ class TextTable:
 
     def html(self) -> str:
         """The table for a notebook."""
-        head, *body = (_html_row(cells, tag) for cells, tag in self._lines())
         below = "".join(f"<p>{html.escape(line)}</p>" for line in self.below)
-        caption = f"<caption>{html.escape(self.title)}</caption>"
-        return f"<table>{caption}<thead>{head}</thead><tbody>{''.join(body)}</tbody></table>{below}"
+        return html_table(self.title, self.header, self.rows) + below
 
     def markdown(self) -> str:
         """The table as GitHub and pandoc read it, between its title and the lines below."""
-        head, *body = (f"| {' | '.join(map(_markdown, cells))} |" for cells, _ in self._lines())
+        head, *body = (f"| {' | '.join(cells)} |" for cells in self._written(_markdown, "**{}**"))
         rule = "| --- |" + " ---: |" * (len(self.header) - 1)
         below = [line for text in self.below for line in ("", _markdown(text))]
         return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
 
-    def latex(self) -> str:
-        """The table for LaTeX's booktabs, with its title and the lines below as caption."""
-        head, *body = (" & ".join(map(_latex, cells)) + r" \\" for cells, _ in self._lines())
+    def latex(self, label: str = "") -> str:
+        """The table for LaTeX's booktabs, with its title and the lines below as caption, and a label to refer to."""
+        head, *body = (" & ".join(cells) + r" \\" for cells in self._written(_latex, r"\textbf{{{}}}"))
         return "\n".join(
             [
                 r"\begin{table}",
                 r"\centering",
                 rf"\caption{{{_latex(' '.join((_sentence(self.title), *map(_sentence, self.below))))}}}",
+                *([rf"\label{{tab:{LABEL.sub('-', label.lower()).strip('-')}}}"] if label else []),
                 rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
                 *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
                 *(r"\end{tabular}", r"\end{table}", ""),
             ]
         )
 
-    def _lines(self) -> Iterable[tuple[Sequence[str], str]]:
-        return (self.header, "th"), *((row, "td") for row in self.rows)
+    def _written(self, write: Callable[[str], str], bold: str) -> Iterator[list[str]]:
+        """The header and the rows, each cell as a format writes it."""
+        yield [write(cell) for cell in self.header]
+        for place, row in enumerate(self.rows):
+            written = [write(cell) for cell in row]
+            yield [bold.format(cell) if (place, i) in self.best else cell for i, cell in enumerate(written)]
 
 
 def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
-
-
-def _html_row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
 def _markdown(cell: str) -> str:
@@ -94,4 +103,5 @@ def _markdown(cell: str) -> str:
 
 
 def _latex(cell: str) -> str:
-    return "".join(LATEX.get(character, character) for character in " ".join(cell.split()))
+    text = "".join(LATEX.get(character, character) for character in " ".join(cell.split()))
+    return MINUS.sub("$-$", text)

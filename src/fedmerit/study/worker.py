@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, TaskConfig
 from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
@@ -132,7 +132,7 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     task = load(next(iter(rows.values())))
     for name, config in rows.items():
         try:
-            check_task(task, make_recipe(config.recipe), make_selection(config.run), config.run.audit)
+            check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 

@@ -23,6 +23,7 @@ from fedmerit.tasks.checks import (
 )
 
 if TYPE_CHECKING:
+    from fedmerit.tasks.encoding import Encoder
     from fedmerit.tasks.formats.table_files import Table
 
 
@@ -105,6 +106,9 @@ class Split:
         object.__setattr__(self, "attributes", columns)
         check_split(self)
 
+    def __repr__(self) -> str:
+        return f"<Split: {len(self.y):,} rows of {len(self.offsets) - 1} clients, inputs {self.x.shape[1:]}>"
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Rows per client."""
@@ -184,8 +188,9 @@ class Federation:
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
     that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
-    says what was done to the data on its way in. Tables, files, arrays and pictures come in by `from_frame`,
-    `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and `from_image_folder`; everything is checked.
+    says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. Tables,
+    files, arrays and pictures come in by `from_frame`, `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and
+    `from_image_folder`; everything is checked.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
@@ -200,6 +205,7 @@ class Federation:
     server: Samples | None = None
     sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
+    encoder: Encoder | None = None
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
@@ -289,6 +295,10 @@ class Federation:
         from fedmerit.tasks.own_data import pictures_of
 
         return pictures_of(Path(folder), size, test, seed, settings)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.train.y):,} rows to train on, {len(self.test.y):,} to test on"
+        return f"<Federation: {len(self.names)} clients, {rows}, {self.classes} classes>"
 
     def samples(self, client: ClientId) -> Samples:
         """A view of the client's training rows."""

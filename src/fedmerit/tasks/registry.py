@@ -181,8 +181,11 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sites[name] for name in names)
 
 
-def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
-    """The learner of a task, with the model that the configuration names."""
+def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] | None = None) -> Learner:
+    """The learner of a task, with the model that the configuration names.
+
+    `shape`, inputs and classes, spares a table's task to read the table for it.
+    """
     spec = find_task(config.data)
     own = spec.shape is not None and ":" in config.model
     if config.model != "default" and config.model not in spec.models and not own:
@@ -192,7 +195,7 @@ def make_learner(config: TaskConfig, train: TrainConfig) -> Learner:
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        learner = _torch_learner(model, train, spec.shape(config) if spec.shape else None)
+        learner = _torch_learner(model, train, (shape or spec.shape(config)) if spec.shape else None)
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):

@@ -7,7 +7,7 @@ filled in or standardised with comes from its own training rows, so that nobody 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -17,6 +17,17 @@ from numpy.typing import NDArray
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.build import planted, settle, spread
+from fedmerit.tasks.encoding import (
+    MISSING,
+    Column,
+    Encoder,
+    encode,
+    fit_numbers,
+    fit_scale,
+    median_of_medians,
+    owner_name,
+    shown,
+)
 from fedmerit.tasks.federation import DataNote, Federation, Ids, Raw, Split
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.splits import TEST_SHARE
@@ -27,7 +38,6 @@ MOST_WORDS = 50
 """A column with more different words names things rather than describes them, and is left out."""
 MOST_GROUPS = 50
 MOST_CLASSES = 1000
-MISSING = "(missing)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +48,6 @@ class Feature:
     values: NDArray[Any]
     kinds: tuple[str, ...] = ()
 
-    @property
-    def width(self) -> int:
-        """Inputs that it becomes."""
-        return len(self.kinds) or 1
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -50,30 +55,31 @@ class Prepared:
 
     rows: Raw
     features: tuple[Feature, ...]
+    labels: tuple[str, ...]
     report: tuple[DataNote, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
         """Inputs and classes, for models whose size depends on them."""
-        return sum(feature.width for feature in self.features), self.rows.classes
+        return sum(len(feature.kinds) or 1 for feature in self.features), self.rows.classes
 
 
 def prepare(table: Table, config: TaskConfig) -> Prepared:
     """Rows with an owner and a label, and the columns to learn from."""
     _check_names(table, config)
     table, report = _complete_rows(table, config)
-    labels, classes, told = _labels(config.label, table.columns[config.label])
+    labels, kinds, told = _labels(config.label, table.columns[config.label])
     groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
     features, dropped = _features(table, config)
     rows = Raw(
         np.arange(len(table))[:, np.newaxis],  # the place of each row: encoded once it is known who owns it
         labels,
-        classes,
+        len(kinds),
         {name: codes for name, (codes, _) in groups.items()},
         _owners(config.client, table.columns[config.client]) if config.client else None,
     )
     notes = [*report, *told, *(note for _, known in groups.values() for note in known), *dropped]
-    return Prepared(rows, features, tuple(notes))
+    return Prepared(rows, features, tuple(map(_text, kinds)), tuple(notes))
 
 
 def table_federation(
@@ -93,49 +99,49 @@ def table_federation(
     prepared = prepare(table, config)
     dealt = spread(replace(prepared.rows, for_test=for_test), None, settled, spec, seed, share)
     _check_everybody_is_there(prepared.rows, dealt, settled)
-    return planted(_encoded(prepared, dealt, config.standardise == "client"), settled, seed)
+    owner = settled.client if settled.partition == "natural" else ""
+    return planted(_encoded(prepared, dealt, owner, config.standardise == "client"), settled, seed)
 
 
-def _encoded(prepared: Prepared, dealt: Federation, standardise: bool) -> Federation:
+def _encoded(prepared: Prepared, dealt: Federation, owner: str, standardise: bool) -> Federation:
     """The federation with inputs in place of the numbers of rows."""
-    features = prepared.features
-    fallback = {feature.name: _median_of_medians(feature, dealt.train) for feature in features if not feature.kinds}
+    features, clients = prepared.features, range(len(dealt.names))
+    trained = [_places(dealt.train, client) for client in clients]
+    columns = tuple(_fitted(feature, trained, standardise) for feature in features)
     splits = (dealt.train, dealt.test, dealt.validation)
     inputs = [np.zeros((len(split.y), prepared.shape[0]), np.float32) for split in splits]
-    for client in range(len(dealt.names)):
-        fitted = _places(dealt.train, client)
-        for split, x in zip(splits, inputs, strict=True):
-            x[split.rows(client)] = _encode(features, fitted, _places(split, client), fallback, standardise)
+    for split, x in zip(splits, inputs, strict=True):
+        for client in clients:
+            x[split.rows(client)] = encode(columns, _values(features, _places(split, client)), client)
     server = dealt.server
     if server is not None:
-        rows = server.x[:, 0]
-        server = replace(server, x=_encode(features, rows, rows, fallback, standardise))
+        server = replace(server, x=_server_inputs(features, trained, server.x[:, 0], standardise))
     train, test, validation = (replace(split, x=x) for split, x in zip(splits, inputs, strict=True))
     report = (*prepared.report, *_imputed(features, dealt), *_standardised(features, standardise))
-    return replace(dealt, train=train, test=test, validation=validation, server=server, report=report)
+    encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else ())
+    return replace(dealt, train=train, test=test, validation=validation, server=server, report=report, encoder=encoder)
 
 
-def _encode(
-    features: Sequence[Feature], fitted: Rows, rows: Rows, fallback: Mapping[str, float], standardise: bool
+def _fitted(feature: Feature, trained: Sequence[Rows], standardise: bool) -> Column:
+    if feature.kinds:
+        return Column(feature.name, feature.kinds)
+    return fit_numbers(feature.name, [feature.values[rows] for rows in trained], standardise)
+
+
+def _server_inputs(
+    features: Sequence[Feature], trained: Sequence[Rows], rows: Rows, standardise: bool
 ) -> NDArray[np.float32]:
-    """Inputs of these rows; medians, means and deviations are those of the `fitted` ones."""
-    parts: list[NDArray[Any]] = []
+    """The server's rows by the server's own values; where it knows none, by the clients' medians."""
+    columns = []
     for feature in features:
-        if feature.kinds:
-            parts += [feature.values[rows] == kind for kind in feature.kinds]
-            continue
-        known = feature.values[fitted]
-        median = fallback[feature.name] if np.isnan(known).all() else float(np.nanmedian(known))
-        known, values = (np.where(np.isnan(part), median, part) for part in (known, feature.values[rows]))
-        parts.append((values - known.mean()) / (known.std() or 1.0) if standardise else values)
-    return np.column_stack(parts).astype(np.float32)
+        fallback = 0.0 if feature.kinds else median_of_medians([feature.values[own] for own in trained])
+        own = () if feature.kinds else (fit_scale(feature.values[rows], fallback, standardise),)
+        columns.append(Column(feature.name, feature.kinds, own))
+    return encode(columns, _values(features, rows), 0)
 
 
-def _median_of_medians(feature: Feature, train: Split) -> float:
-    """Over the clients that know the column: for those that have no value of it at all."""
-    known = [feature.values[_places(train, client)] for client in range(len(train.sizes))]
-    medians = [float(np.nanmedian(values)) for values in known if not np.isnan(values).all()]
-    return float(np.median(medians)) if medians else 0.0
+def _values(features: Sequence[Feature], rows: Rows) -> dict[str, NDArray[Any]]:
+    return {feature.name: feature.values[rows] for feature in features}
 
 
 def _places(split: Split, client: int) -> Rows:
@@ -172,7 +178,7 @@ def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNo
     return replace(table, columns={name: values[keep] for name, values in table.columns.items()}), report
 
 
-def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], int, list[DataNote]]:
+def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any], list[DataNote]]:
     """Classes 0..C-1: whole numbers from 0 as they are, all others in their order."""
     kinds = _kinds(values)
     fractions = [kind for kind in kinds if isinstance(kind, float) and not kind.is_integer()]
@@ -185,8 +191,8 @@ def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], int, li
         raise DataError(f"the label has at least two classes; every row has {name} = {kinds[0]}")
     codes = _codes(values, kinds)
     if kinds == [float(place) for place in range(len(kinds))]:
-        return codes, len(kinds), []
-    return codes, len(kinds), [_coded(name, "label", kinds)]
+        return codes, kinds, []
+    return codes, kinds, [_coded(name, "label", kinds)]
 
 
 def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[DataNote]]:
@@ -204,8 +210,7 @@ def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[Da
 def _owners(name: str, values: NDArray[Any]) -> Ids:
     """The clients: words as they are, numbers with the column's name before them; 2 comes before 10."""
     kinds = sorted(_kinds(values), key=_natural_order) if values.dtype == object else _kinds(values)
-    names = [kind if isinstance(kind, str) else f"{name} {kind:g}" for kind in kinds]
-    return Ids(name, _codes(values, kinds), tuple(names))
+    return Ids(name, _codes(values, kinds), tuple(owner_name(name, kind) for kind in kinds))
 
 
 def _feature_names(table: Table, config: TaskConfig) -> list[str]:
@@ -229,7 +234,7 @@ def _features(table: Table, config: TaskConfig) -> tuple[tuple[Feature, ...], li
             gaps = _is_missing(values)
             kinds = (*_kinds(values), *([MISSING] if gaps.any() else []))
             features.append(Feature(name, np.where(gaps, MISSING, values), kinds))
-            text = f"column {name} became {len(kinds)} indicators: {_shown(kinds)}"
+            text = f"column {name} became {len(kinds)} indicators: {shown(kinds)}"
             report.append(DataNote("encoded", name, text))
     if not features:
         raise DataError(f"{table.source} has no column to learn from: {'; '.join(note.text for note in report)}")
@@ -265,7 +270,7 @@ def _imputed(features: Sequence[Feature], dealt: Federation) -> list[DataNote]:
             if np.isnan(feature.values[_places(dealt.train, client)]).all()
         ]
         if empty:
-            text += f"; {_shown(empty)} had none at all, and got the median of the others' medians"
+            text += f"; {shown(empty)} had none at all, and got the median of the others' medians"
         report.append(DataNote("imputed", feature.name, text))
     return report
 
@@ -274,7 +279,7 @@ def _standardised(features: Sequence[Feature], standardise: bool) -> list[DataNo
     names = [feature.name for feature in features if not feature.kinds]
     if not standardise or not names:
         return []
-    text = f"{_shown(names)} standardised by each client's own training rows"
+    text = f"{shown(names)} standardised by each client's own training rows"
     return [DataNote("standardised", ", ".join(names), text)]
 
 
@@ -284,7 +289,7 @@ def _check_everybody_is_there(rows: Raw, dealt: Federation, config: TaskConfig) 
         return
     lost = [name for name in rows.ids.names or () if name not in dealt.names]
     if lost:
-        raise DataError(f"task.server = {config.server} takes all rows of {_shown(lost)}; lower it, or leave them out")
+        raise DataError(f"task.server = {config.server} takes all rows of {shown(lost)}; lower it, or leave them out")
 
 
 def _kinds(values: NDArray[Any]) -> list[Any]:
@@ -306,13 +311,13 @@ def _natural_order(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
+def _text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else f"{kind:g}"
+
+
 def _coded(name: str, part: str, kinds: Sequence[Any]) -> DataNote:
-    pairs = [f"{kind if isinstance(kind, str) else f'{kind:g}'} = {place}" for place, kind in enumerate(kinds)]
-    return DataNote("encoded", name, f"{part} {name}: {_shown(pairs)}")
-
-
-def _shown(words: Sequence[str]) -> str:
-    return ", ".join(words) if len(words) <= 8 else f"{', '.join(words[:7])} and {len(words) - 7} more"
+    pairs = [f"{_text(kind)} = {place}" for place, kind in enumerate(kinds)]
+    return DataNote("encoded", name, f"{part} {name}: {shown(pairs)}")
 
 
 def _count(number: int, thing: str) -> str:

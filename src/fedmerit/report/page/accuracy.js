@@ -9,6 +9,10 @@ const ACCURACY = [
   mark("p90", "90th percentile", "90th percentile of the clients"),
 ];
 
+const EPSILON = { name: "epsilon", at: "", title: "privacy spent (epsilon)", axis: "epsilon", format: "" };
+const VOID = "The noise of some runs came from their seed: their guarantee is void.";
+const PRIVATE = "Epsilon is of the model alone: this page holds clients' facts and is not for publication.";
+
 const OF_CLIENTS =
   "Of a single run, the band holds the middle of its clients: a tenth of them has a lower local accuracy than its " +
   "lower edge, a tenth a higher one than its upper edge.";
@@ -16,6 +20,9 @@ const OF_SEEDS = "Of several seeds, the line is their mean, and the band reaches
 
 function showAccuracy() {
   const [one, several] = [ROWS.some((row) => row.tested === 1), ROWS.some((row) => row.tested > 1)];
-  $("accuracy-how").textContent = [one ? OF_CLIENTS : "", several ? OF_SEEDS : ""].join(" ");
-  curvesPanel("accuracy", ACCURACY);
+  const spent = ROWS.some((row) => linesOf(row, EPSILON));
+  const isVoid = ROWS.some((row) => row.events.some(({ kind }) => kind === "privacy-void"));
+  const about = [one ? OF_CLIENTS : "", several ? OF_SEEDS : "", spent ? PRIVATE : "", isVoid ? VOID : ""];
+  $("accuracy-how").textContent = about.join(" ");
+  curvesPanel("accuracy", spent ? [...ACCURACY, EPSILON] : ACCURACY);
 }

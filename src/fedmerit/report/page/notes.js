@@ -14,6 +14,9 @@ const KINDS = new Map([
   ["undefined-objective", "an objective that the server's rows cannot tell"],
   ["zero-scores", "every score was 0"],
   ["zero-weights", "updates with weight 0"],
+  ["scaled", "values above the public scale of their criterion"],
+  ["clipped", "updates that were shortened for privacy"],
+  ["privacy-void", "noise from the run's seed: no privacy"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 

@@ -1,0 +1,117 @@
+"""`fedmerit privacy`: what a private run would cost, asked before it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedmerit.cli.app import Json, app, err_console, out_console
+from fedmerit.config.account import epsilon_after, epsilon_of, noise_for
+from fedmerit.config.privacy import recipe_of
+from fedmerit.config.schema import Config, load_config
+from fedmerit.core.privacy import VOID, Privacy, check_selection
+from fedmerit.errors import ConfigError
+
+TARGETS = (1.0, 3.0, 8.0)
+"""Epsilons for which the command says how many clients they would take."""
+
+
+@app.command(epilog="Example:  fedmerit privacy private.toml --set privacy.noise=1.5")
+def privacy(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What would be run.", show_default=False)],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. run.rounds=50; repeatable."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a private run would cost, before it runs: epsilon, or the noise for a target.
+
+    CONFIG.toml has a section privacy with clip, and noise or epsilon. Nothing is trained.
+    """
+    from fedmerit.engine.loop import make_selection
+
+    settings = load_config(config, overrides or [])
+    recipe = recipe_of(settings)
+    if recipe.privacy is None:
+        raise ConfigError(
+            f"{config} has no section [privacy]; give it one, for example with clip = 1.0 and noise = 1.1"
+        )
+    clients = _clients(settings)
+    check_selection(recipe.privacy, make_selection(settings.run), clients)
+    answer = account(recipe.privacy, settings.run.rounds, clients, recipe.cap)
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    _show(answer, recipe.privacy, settings.run.rounds)
+
+
+def _clients(settings: Config) -> int:
+    """As many as the configuration says; else the task is looked at."""
+    from fedmerit.tasks.registry import make_task
+
+    return settings.task.clients or len(make_task(settings).federation.names)
+
+
+def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
+    """What the rounds cost, on the way and at the end, and what other settings would."""
+    deltas = (privacy.delta, privacy.accountant)
+    marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
+    fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
+    return {
+        "epsilon": epsilon_of(privacy, rounds),
+        "delta": privacy.delta,
+        "noise": privacy.noise,
+        "clip": privacy.clip,
+        "rounds": rounds,
+        "sampling": "poisson",
+        "fraction": privacy.fraction,
+        "clients": clients,
+        "accountant": privacy.accountant,
+        "deviation": privacy.deviation(clients, cap),
+        "curve": [
+            {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, *deltas)}
+            for q in fractions
+            for mark in marks
+        ],
+        "clients_for": {f"{target:g}": _clients_for(target, privacy, rounds, clients) for target in TARGETS},
+        "void": privacy.reproducible,
+    }
+
+
+def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int:
+    """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
+    noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
+    return -int(-clients * noise // privacy.noise)
+
+
+def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
+    from fedmerit.report.screen import list_table
+
+    out_console.print(
+        f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {rounds} rounds ({privacy.accountant}): "
+        f"noise {answer['noise']:.4g} x clip {answer['clip']:g}, each of {answer['clients']} clients with "
+        f"a chance of {answer['fraction']:g} per round; noise in each entry of the aggregate: standard "
+        f"deviation {answer['deviation']:.3g}",
+        markup=False,
+    )
+    out_console.print(list_table("epsilon with the same noise multiplier", *_curve(answer["curve"])))
+    needed = [(target, f"{number:,}") for target, number in answer["clients_for"].items()]
+    out_console.print(
+        list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
+    )
+    if privacy.reproducible:
+        err_console.print(VOID, style="yellow", markup=False)
+
+
+def _curve(points: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Rounds down, fractions across."""
+    fractions = list(dict.fromkeys(point["fraction"] for point in points))
+    rounds = list(dict.fromkeys(point["rounds"] for point in points))
+    of = {(point["rounds"], point["fraction"]): f"{point['epsilon']:.3g}" for point in points}
+    header = ("rounds", *(f"fraction {fraction:g}" for fraction in fractions))
+    return header, [(str(mark), *(of[mark, fraction] for fraction in fractions)) for mark in rounds]

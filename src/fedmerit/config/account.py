@@ -1,0 +1,92 @@
+"""The account: what a private run costs, by Google's dp-accounting, and the noise that a target asks for.
+
+A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import Any
+
+from fedmerit.core.privacy import Accountant, Privacy
+from fedmerit.errors import ConfigError
+
+WIDEST = 1e6
+"""A target that needs a larger noise multiplier is out of reach."""
+PRECISION = 1e-3
+
+
+def require_account() -> None:
+    """An error that names the extra where the account's library is missing: before a run, not within it."""
+    _library()
+
+
+def _library() -> Any:
+    """dp-accounting; it logs the orders that it leaves out, which is always on the safe side."""
+    try:
+        import dp_accounting
+    except ImportError:
+        raise ConfigError(
+            "the account of [privacy] needs dp-accounting; install it with: pip install 'fedmerit[privacy]'"
+        ) from None
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    return dp_accounting
+
+
+def _accountant(accountant: Accountant) -> Any:
+    """An empty account; neighbours differ in one client, added or removed."""
+    library = _library()
+    from dp_accounting import pld, rdp
+
+    add_or_remove = library.NeighboringRelation.ADD_OR_REMOVE_ONE
+    if accountant == "rdp":
+        return rdp.RdpAccountant(neighboring_relation=add_or_remove)
+    return pld.PLDAccountant(add_or_remove)
+
+
+def _round(noise: float, fraction: float) -> Any:
+    library = _library()
+    return library.PoissonSampledDpEvent(fraction, library.GaussianDpEvent(noise))
+
+
+@lru_cache(maxsize=512)
+def epsilon_after(
+    noise: float, fraction: float, rounds: int, delta: float = 1e-5, accountant: Accountant = "rdp"
+) -> float:
+    """Epsilon at delta after so many rounds.
+
+    >>> round(epsilon_after(noise=1.1, fraction=0.01, rounds=1000, delta=1e-5), 2)
+    1.71
+    """
+    account = _accountant(accountant)
+    account.compose(_round(noise, fraction), rounds)
+    return float(account.get_epsilon(delta))
+
+
+def epsilon_of(privacy: Privacy, rounds: int) -> float:
+    """Epsilon of a private run after so many rounds."""
+    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant)
+
+
+@lru_cache(maxsize=64)
+def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accountant: Accountant = "rdp") -> float:
+    """The least noise multiplier, up to a thousandth, whose epsilon after all rounds is not above the target.
+
+    >>> noise = noise_for(epsilon=2.0, delta=1e-5, fraction=0.1, rounds=20)
+    >>> epsilon_after(noise, 0.1, 20) <= 2.0 < epsilon_after(noise - 0.002, 0.1, 20)
+    True
+    """
+    low, high = 0.0, 1.0
+    while epsilon_after(high, fraction, rounds, delta, accountant) > epsilon:
+        low, high = high, 2 * high
+        if high > WIDEST:
+            raise ConfigError(
+                f"no noise up to {WIDEST:g} times the clip gives epsilon {epsilon:g} at delta {delta:g} after {rounds} "
+                "rounds; ask for a larger epsilon, fewer rounds or a smaller run.fraction"
+            )
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        enough = epsilon_after(middle, fraction, rounds, delta, accountant) <= epsilon
+        low, high = (low, middle) if enough else (middle, high)
+    return high

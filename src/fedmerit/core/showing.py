@@ -1,0 +1,44 @@
+"""How values show themselves: short in a terminal, as a table in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+
+def short_repr(part: Any) -> str:
+    """A dataclass with the settings that are not its defaults.
+
+    >>> from fedmerit import DS, LD, prioritized
+    >>> prioritized(LD, DS, normalise="max")
+    Recipe(criteria=(LD, DS), normalise='max')
+    """
+    settings = ", ".join(f"{name}={value!r}" for name, value in chosen_settings(part))
+    return f"{type(part).__name__}({settings})"
+
+
+def settings_html(part: Any) -> str:
+    """The same for a notebook: a line per setting."""
+    rows = [(name, repr(value)) for name, value in chosen_settings(part)]
+    return html_table(type(part).__name__, ("setting", "value"), rows)
+
+
+def chosen_settings(part: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of the fields that are not at their defaults."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if field.default is MISSING or value != field.default:
+            yield field.name, value
+
+
+def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a notebook; every text is escaped."""
+    head, body = _row(header, "th"), "".join(_row(cells, "td") for cells in rows)
+    title = f"<caption>{html.escape(caption)}</caption>"
+    return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"

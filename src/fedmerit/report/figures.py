@@ -1,0 +1,117 @@
+"""Figures of one run for notebooks (plotly), and of a study for papers (matplotlib: SVG, PDF)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.store.files import check_new_file, write_new_file
+from fedmerit.store.ledger import Ledger
+from fedmerit.study.statistics import LEVEL
+from fedmerit.study.study import Study
+from fedmerit.study.verdicts import BASELINE
+
+Figure: TypeAlias = Any
+"""Of plotly or of matplotlib; not named in types, since both are optional."""
+FIGURE_FORMATS = ("svg", "pdf")
+SIZE = (5.5, 3.4)
+"""Inches: the width of a column of text."""
+DASHES = ("-", "--", "-.", ":")
+"""Rows are told apart without colours, too."""
+
+
+def run_figure(ledger: Ledger) -> Figure:
+    """Accuracy by round with the clients' tenth to ninetieth percentile, and above a map of the clients' weights."""
+    try:
+        from plotly.graph_objects import Heatmap, Scatter
+        from plotly.subplots import make_subplots
+    except ImportError:
+        raise ConfigError("plots need plotly, which is not installed: pip install 'fedmerit[report]'") from None
+    names, rounds = ledger.names(), [row for row in ledger.rounds() if row["accuracy"] is not None]
+    places = [row["round"] for row in rounds]
+    shares = np.full((len(names), ledger.last_round()), np.nan)
+    for index in range(1, ledger.last_round() + 1):
+        for one in ledger.weights(index):
+            shares[one.id, index - 1] = one.weight
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, subplot_titles=("accuracy", "weight of each client"))
+    band = {"mode": "lines", "line": {"width": 0}, "showlegend": False, "hoverinfo": "skip"}
+    figure.add_trace(Scatter(x=places, y=[row["p90"] for row in rounds], **band), row=1, col=1)
+    name = "clients: 10 % to 90 %"
+    band |= {"fill": "tonexty", "fillcolor": "rgba(0, 90, 160, 0.2)", "showlegend": True, "name": name}
+    figure.add_trace(Scatter(x=places, y=[row["p10"] for row in rounds], **band), row=1, col=1)
+    mean = Scatter(x=places, y=[row["accuracy"] for row in rounds], name="all test rows", line={"color": "#005aa0"})
+    figure.add_trace(mean, row=1, col=1)
+    weights = Heatmap(x=[*range(1, ledger.last_round() + 1)], y=names, z=shares, colorscale="Viridis", zmin=0)
+    weights.colorbar = {"tickformat": ".0%", "len": 0.45, "y": 0.2}
+    figure.add_trace(weights, row=2, col=1)
+    figure.update_xaxes(title_text="round", row=2, col=1)
+    return figure.update_layout(height=560, margin={"t": 40})
+
+
+def write_figure(folder: Path, name: str, form: str, out: Path, *, force: bool = False) -> None:
+    """A figure of a study as a new file; the same study gives the same bytes."""
+    if name not in FIGURES:
+        raise UnknownName("figure of a study", name, FIGURES)
+    if form not in FIGURE_FORMATS:
+        raise UnknownName("format of a figure", form, FIGURE_FORMATS)
+    check_new_file(out, "another --out", force=force)
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure as Drawing
+    except ImportError:
+        raise ConfigError(
+            "figures for papers need matplotlib, which is not installed: pip install 'fedmerit[report]'"
+        ) from None
+    study = Study.load(folder)
+    if not study.metrics["finished"].any():
+        raise ConfigError(f"the study in {folder} has no finished run yet; run it first")
+    fixed: dict[Any, Any] = {"svg.hashsalt": study.plan.name, "svg.fonttype": "none", "pdf.fonttype": 42}
+    file = io.BytesIO()
+    with matplotlib.rc_context(fixed | {"font.size": 9}):
+        drawing = Drawing(figsize=SIZE, layout="constrained")
+        FIGURES[name](study, drawing.add_subplot())
+        drawing.savefig(file, format=form, metadata={"Date": None} if form == "svg" else {"CreationDate": None})
+    write_new_file(out, file.getvalue(), "another --out")
+
+
+def _accuracy(study: Study, axes: Any) -> None:
+    """Mean over the finished seeds by round, with a band of one deviation each way."""
+    curves = study.curves.merge(study.metrics.loc[study.metrics["finished"], ["row", "seed"]])
+    for place, row in enumerate(study.rows):
+        by_round = curves[curves["row"] == row].groupby("round")["accuracy"]
+        mean, deviation = by_round.mean(), by_round.std().fillna(0.0)
+        (line,) = axes.plot(mean.index, mean, DASHES[place % len(DASHES)], label=_plain(row), linewidth=1.3)
+        axes.fill_between(mean.index, mean - deviation, mean + deviation, color=line.get_color(), alpha=0.15, lw=0)
+    axes.set(xlabel="round", ylabel="accuracy")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(title="mean ± deviation over the seeds", frameon=False)
+
+
+def _differences(study: Study, axes: Any) -> None:
+    """The paired difference of each row to the baseline, with its interval, in points."""
+    compared = study.compared
+    lines = compared[(compared["measure"] == "accuracy") & (compared["verdict"] != BASELINE)]
+    if not len(lines):
+        raise ConfigError("differences are between rows; this study has one row")
+    places = np.arange(len(lines))
+    means = 100 * lines["difference"].to_numpy(float)
+    reach = 100 * np.abs(lines[["low", "high"]].to_numpy(float).T - lines["difference"].to_numpy(float))
+    axes.errorbar(means, places, xerr=np.nan_to_num(reach), fmt="o", capsize=3, color="black")
+    axes.axvline(0.0, color="grey", linewidth=0.8)
+    axes.set(yticks=places, yticklabels=[_plain(row) for row in lines["row"]])
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_xlabel(f"accuracy against {_plain(study.plan.against)} in points, {LEVEL:.0%} interval")
+
+
+def _plain(text: str) -> str:
+    """Without the signs by which matplotlib knows formulas."""
+    return text.replace("$", r"\$")
+
+
+FIGURES: Mapping[str, Callable[[Study, Any], None]] = {"accuracy": _accuracy, "differences": _differences}
+"""Figures of a study by name, as exports call them."""

@@ -1,0 +1,93 @@
+"""`fedmerit privacy`: the account before a run, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import CommandLine, one_line
+
+from fedmerit.config.account import epsilon_after
+
+CONFIG = """
+[task]
+data = "digits"
+clients = 100
+[recipe]
+name = "prioritized"
+priority = ["DS"]
+normalise = "scale"
+scales = {DS = 500}
+[run]
+rounds = 5
+fraction = 0.2
+selection = "poisson"
+[privacy]
+clip = 1.0
+noise = 1.1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "private.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_the_answer_for_machines(cli: CommandLine, config: Path) -> None:
+    answer = cli("privacy", config, "--json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)
+    assert {key: told[key] for key in ("delta", "noise", "clip", "rounds", "sampling")} == {
+        "delta": 1e-5,
+        "noise": 1.1,
+        "clip": 1.0,
+        "rounds": 5,
+        "sampling": "poisson",
+    }
+    assert told["epsilon"] == pytest.approx(epsilon_after(1.1, 0.2, 5, 1e-5))
+    assert told["clients_for"]["1"] > told["clients_for"]["3"] > told["clients_for"]["8"]
+    assert told["deviation"] == pytest.approx(1.1 / 20)
+
+
+def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config: Path) -> None:
+    config.write_text(CONFIG.replace("noise = 1.1", "epsilon = 3.0\nreproducible = true"))
+    answer = cli("privacy", config)
+    assert answer.code == 0, answer.err
+    text = " ".join(answer.out.split())
+    assert "at delta 1e-05 after 5 rounds (rdp)" in text
+    assert "epsilon with the same noise multiplier" in text
+    assert "the guarantee is void" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("run.selection=uniform", 'set run.selection = "poisson"'),
+        ("recipe.name=fedavg", 'use recipe.normalise = "scale"'),
+        ("privacy.delta=0.02", "privacy.delta is at most 1 / clients = 0.01"),
+        ("recipe.scales={DS=0}", "recipe.scales: input should be greater than 0"),
+        ("recipe.scales={}", "DS has none; set recipe.scales = {DS = 500}"),
+    ],
+)
+def test_what_is_refused(cli: CommandLine, config: Path, change: str, message: str) -> None:
+    assert message in one_line(cli("privacy", config, "--set", change))
+
+
+def test_without_the_section(cli: CommandLine, config: Path) -> None:
+    config.write_text(CONFIG.partition("[privacy]")[0])
+    assert "has no section [privacy]; give it one" in one_line(cli("privacy", config))
+
+
+def test_a_private_run_says_epsilon_everywhere(cli: CommandLine, config: Path, tmp_path: Path) -> None:
+    small = ["--set", "run.rounds=2", "--set", "run.workers=1", "--set", "task.clients=20"]
+    answer = cli("run", config, "--out", tmp_path / "run", *small)
+    assert answer.code == 0, answer.err
+    spent = epsilon_after(1.1, 0.2, 2, 1e-5)
+    assert f"epsilon {spent:.3g}" in answer.out
+    assert f"epsilon {spent:.3g}" in cli("show", tmp_path / "run").out
+    assert json.loads(cli("show", tmp_path / "run", "--json").out)["epsilon"] == pytest.approx(spent)
+    told = json.loads(cli("explain", tmp_path / "run", "--round", "2", "--json").out)
+    assert told["epsilon"] == pytest.approx(spent)

@@ -1,0 +1,77 @@
+"""Merit with privacy: its own account, its own draw, and the server's model where nobody was drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedmerit import prioritized
+from fedmerit.config.account import epsilon_after
+from fedmerit.core.privacy import Privacy
+from fedmerit.core.recipes import Recipe
+from fedmerit.errors import ConfigError
+from fedmerit.flower import InProcessGrid, Merit
+
+NODES, LENGTH, ROUNDS = 6, 5, 4
+SETTINGS = {"min_train_nodes": 1, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
+
+
+def private(noise: float, fraction: float, *, reproducible: bool = True) -> Recipe:
+    recipe = prioritized("DS", normalise="scale", scales={"DS": 100})
+    return replace(recipe, privacy=Privacy(1.0, noise, fraction, delta=0.01, reproducible=reproducible))
+
+
+def make_app() -> ClientApp:
+    """Every node moves the model by (2, 0, 0 ...), twice the clip, and has 50 rows."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        model = message.content["arrays"]["w"].numpy().copy()
+        model[0] += 2
+        arrays, metrics = ArrayRecord({"w": Array(model)}), MetricRecord({"num-examples": 50, "secret": 1.0})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def played(strategy: Merit) -> np.ndarray:
+    start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
+    result = strategy.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    assert not result.train_metrics_clientapp, "metrics of clients are not in the account"
+    return result.arrays["w"].numpy()
+
+
+def test_epsilon_is_kept_and_the_denominator_is_fixed() -> None:
+    strategy = Merit(private(1e-6, 0.5), fraction_train=0.5, **SETTINGS)
+    moved = played(strategy)[0]
+    came = [len(record.ids) for record in strategy.records]
+    assert len(set(came)) > 1, "how many are drawn differs from round to round"
+    assert moved == pytest.approx(sum(came) * 0.5 / (0.5 * NODES), rel=1e-3)  # half a score, over q K
+    noisy = Merit(private(1.1, 0.5), fraction_train=0.5, **SETTINGS)
+    played(noisy)
+    wanted = [epsilon_after(1.1, 0.5, index, 0.01) for index in range(1, ROUNDS + 1)]
+    assert [record.epsilon for record in noisy.records] == pytest.approx(wanted)
+
+
+def test_rounds_without_a_node_release_noise() -> None:
+    strategy = Merit(private(1.0, 0.001), fraction_train=0.001, **SETTINGS)
+    assert (played(strategy) != 0).all()
+    assert [record.ids for record in strategy.records] == [()] * ROUNDS
+
+
+def test_noise_is_secret_unless_it_is_asked_for() -> None:
+    again, real = ([Merit(private(1.0, 1.0, reproducible=one), **SETTINGS) for _ in "ab"] for one in (True, False))
+    assert (played(again[0]) == played(again[1])).all()
+    assert (played(real[0]) != played(real[1])).all()
+
+
+def test_the_account_is_of_the_draw() -> None:
+    with pytest.raises(ConfigError, match=r"account is for a fraction of 0.5, and 1 of the clients are drawn"):
+        Merit(private(1.0, 0.5), **SETTINGS)
+    with pytest.raises(ConfigError, match=r"privacy.delta is at most 1 / clients = 0.005"):
+        Merit(private(1.0, 1.0), min_available_nodes=200)

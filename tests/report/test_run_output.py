@@ -1,0 +1,66 @@
+"""What a run, a recipe and weights show in scripts and notebooks: page, figure, tables, short texts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedmerit import DS, LD, Federation, Prioritized, Run, Split, UserError, federate, load_task, prioritized, weigh
+from fedmerit.core.criteria import Family, reported
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return federate(load_task("digits", clients=4), prioritized(LD, DS, normalise="max"), rounds=3, evaluate_every=2)
+
+
+def test_a_page_of_a_run_in_memory_and_of_one_in_a_folder(run: Run, tmp_path: Path) -> None:
+    assert run.report(tmp_path / "page.html") == tmp_path / "page.html"
+    assert (tmp_path / "page.html").stat().st_size > 100_000
+    with pytest.raises(UserError, match="exists"):
+        run.report(tmp_path / "page.html")
+    run.report(tmp_path / "page.html", force=True)
+    kept = federate(load_task("digits", clients=3), prioritized(LD, DS), rounds=1, out=tmp_path / "run")
+    assert kept.report(str(tmp_path / "kept.html")).is_file()
+
+
+def test_the_figure_has_the_curve_and_every_weight(run: Run) -> None:
+    pytest.importorskip("plotly")
+    figure = run.plot()
+    curve = next(trace for trace in figure.data if trace.name == "all test rows")
+    assert list(curve.x) == [2, 3]
+    assert curve.y[-1] == run.accuracy
+    weights = next(trace for trace in figure.data if trace.type == "heatmap")
+    shares = np.array(weights.z)
+    assert shares.shape == (4, 3)
+    assert np.allclose(np.nansum(shares, axis=0), 1.0)
+    assert [*weights.y] == run.ledger.names()
+
+
+def test_without_plotly_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(UserError, match=r"pip install 'fedmerit\[report\]'"):
+        run.plot()
+
+
+def test_texts_are_short_and_tables_escape_what_they_show(run: Run) -> None:
+    recipe = prioritized(LD, DS, normalise="max")
+    assert repr(recipe) == "Recipe(criteria=(LD, DS), normalise='max')"
+    assert "<td>normalise</td>" in recipe._repr_html_()
+    mine = reported("<b>mine</b>", Family.DATA, "samples", "about")
+    shown = prioritized(mine, DS)._repr_html_()
+    assert "<b>" not in shown
+    assert "&lt;b&gt;mine" in shown
+    weights = weigh(np.arange(1.0, 21.0).reshape(10, 2), ("A", "B"), Prioritized())
+    assert repr(weights).startswith("<Weights of 10 clients: ")
+    assert repr(weights).endswith(", ...>")
+    assert weights._repr_html_().count("<tr>") == 11
+    rows = Split(np.zeros((1000, 2), np.float32), np.arange(1000) % 2, np.array([0, 400, 1000]))
+    assert repr(rows) == "<Split: 1,000 rows of 2 clients, inputs (2,)>"
+    federation = Federation(("a", "b"), rows, rows, 2)
+    assert repr(federation) == "<Federation: 2 clients, 1,000 rows to train on, 1,000 to test on, 2 classes>"
+    assert repr(run).startswith("<Run: 3 rounds, 4 clients, accuracy ")
+    assert "<li>" in run._repr_html_()
