@@ -250,7 +250,7 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(example.strip().splitlines()) <= 12
     exec(compile(example, "README.md", "exec", dont_inherit=True), {})
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 3 + 10  # a line per recipe, then one per client of the round
+    assert len(printed) == 2 + 10  # a line per recipe, then one per client of the round
     results = re.search(r"# (0.*)$", example, flags=re.M)
     assert results
     for line, told in zip(printed, results[1].split(", then "), strict=False):

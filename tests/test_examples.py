@@ -76,6 +76,18 @@ def test_the_example_of_a_study_is_valid() -> None:
     assert {row.name: plan.config(row, 3).train.epochs for row in plan.rows}["FedAvg, 2 epochs"] == 2
 
 
+@pytest.mark.parametrize("name", ["study-flipped", "study-poisoned"])
+def test_the_studies_with_attackers_plan_fedavg_against_the_better_half(name: str) -> None:
+    plan = load_plan(EXAMPLES / f"{name}.toml")
+    assert plan.against == "FedAvg"
+    assert "'top'" in repr(make_recipe(plan.config(plan.rows[-1], 1).recipe).score)
+
+
+def test_the_readme_prints_no_line_that_says_its_priority_is_idle(tmp_path: Path) -> None:
+    run = run_config(load_config(EXAMPLES / "flipped.toml", ["run.rounds=3"]), tmp_path / "a")
+    assert "idle-priority" not in {event.kind for event in run.events()}
+
+
 def test_a_data_scientists_way(
     importable: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
