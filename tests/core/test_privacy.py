@@ -28,6 +28,7 @@ from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import settle
 from fedmerit.core.scores import PLAIN, Prioritized, Product
+from fedmerit.core.search import Weighting
 from fedmerit.core.selection import Poisson
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.steps import Extrapolated, Momentum
@@ -163,6 +164,15 @@ def test_the_attack_catches_weights_that_are_shares_of_a_sum() -> None:
     assert attack(broken) > CLAIM
 
 
+class Quiet:
+    """A search of a user's own that asks nobody, and weighs by shares of the round."""
+
+    asks, judges, tolerance = None, None, 0.0
+
+    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
+        return (own, Weighting(own.priority, own.score, "sum"))
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -181,6 +191,7 @@ def test_the_attack_catches_weights_that_are_shares_of_a_sum() -> None:
         (lambda: prioritized(CB, score=lambda table: table[:, 0], normalise="none"), "no known largest value"),
         (m2f, "groups and personal rewards"),
         (lambda: device_aware(CB, MW, normalise="none"), "a search asks clients"),
+        (lambda: replace(SCALED, search=Quiet()), "use a fixed order"),
         (lambda: adaptive(CB, normalise="none"), "their answers are not noised"),
         (lambda: fedval("accuracy", rank="borda"), "ranks clients"),
         (

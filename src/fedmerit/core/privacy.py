@@ -21,6 +21,7 @@ import scipy.special
 from fedmerit.core.aggregators import Mean
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
 from fedmerit.core.scores import Prioritized, Score
+from fedmerit.core.search import Fixed
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Poisson, Selection
 from fedmerit.core.steps import Extrapolated
@@ -160,7 +161,7 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
             'recipe "prioritized"',
         ),
         (
-            recipe.search.asks is not None,
+            not isinstance(recipe.search, Fixed),  # also one that asks nobody: it may weigh in other ways
             "a search asks clients about models, and their answers are not noised; use a fixed order, "
             'recipe "prioritized"',
         ),
