@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,9 @@ def test_training_rows_are_encoded_as_in_training() -> None:
     assert run.labels == ("no", "yes")
 
 
-def test_a_fresh_file_is_predicted_from_the_folder_alone(cli: CommandLine, folder: Path, tmp_path: Path) -> None:
+def test_a_fresh_file_is_predicted_from_the_folder_alone(
+    cli: CommandLine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "fresh.csv").write_text(FRESH)
     run = Run.load(folder)
     with pytest.warns(NoteWarning) as told:
@@ -87,6 +91,8 @@ def test_a_fresh_file_is_predicted_from_the_folder_alone(cli: CommandLine, folde
     frame = pd.read_csv(tmp_path / "fresh.csv", sep=";", decimal=",")
     with pytest.warns(NoteWarning):
         assert (run.predict(frame) == classes).all()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FRESH.encode())))
+    assert cli("predict", folder, "-", "--proba").out == answer.out
     found = cli("predict", folder, tmp_path / "fresh.csv", "--json").json
     assert found["labels"] == ["no", "yes"]
 
