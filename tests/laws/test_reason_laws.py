@@ -53,7 +53,7 @@ def by_words(words: str, raw: np.ndarray, place: int, names: tuple[str, ...], ca
         return float(again(raw[:, [names.index(name) for name in order]], order, case)[place])
     if samples := re.match(r"with (\S+) (more|fewer) samples", words):
         changed[place, names.index("DS")] += float(samples[1]) * (1 if samples[2] == "more" else -1)
-    elif value := re.match(r"with a (.*) of (\S+), the median", words):
+    elif value := re.match(r"with its (.*) at (\S+), the median", words):
         changed[place, names.index(WORDS[value[1]])] = float(value[2])
     else:
         raise AssertionError(f"words that nobody can follow: {words}")

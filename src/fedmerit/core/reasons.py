@@ -301,7 +301,7 @@ def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change
     words = (
         f"with {more}, as the median of the others"
         if more
-        else (f"with a {spelt_out(name)} of {number(middle)}, the median of the others")
+        else (f"with its {spelt_out(name)} at {number(middle)}, the median of the others")
     )
     return [Change(words, float(rule.weights(changed)[place]))]
 

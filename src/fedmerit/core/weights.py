@@ -147,7 +147,8 @@ def weigh(
     if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
         raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
-    notes = [*_notes(raw, names, normalise, table, scores, weights), *_above_scale(raw, names, scales)]
+    ordered = not np.allclose(score(table[:, ::-1]), scores, rtol=1e-12, atol=0)  # a product has no order, for one
+    notes = [*_notes(raw, names, normalise, table, scores, weights, ordered), *_above_scale(raw, names, scales)]
     return Weights(raw, table, scores, weights, tuple(notes))
 
 
@@ -224,8 +225,15 @@ def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None
 
 
 def _notes(
-    raw: Matrix, names: Sequence[str], normalise: Normalise, table: Matrix, scores: Vector, weights: Vector
+    raw: Matrix,
+    names: Sequence[str],
+    normalise: Normalise,
+    table: Matrix,
+    scores: Vector,
+    weights: Vector,
+    ordered: bool,
 ) -> list[Note]:
+    """What to know of the weights; `ordered` is whether the score goes by the order of the columns."""
     notes = []
     if not scores.any():
         kind: NoteKind = "zero-scores" if weights.any() else "zero-weights"
@@ -241,7 +249,7 @@ def _notes(
         return notes
     notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
     moved = total_variation(weights, shares(table[:, 0]))
-    if len(names) > 1 and scores.any() and moved < VISIBLE:
+    if ordered and len(names) > 1 and scores.any() and moved < VISIBLE:
         advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
         text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
         notes.append(Note("idle-priority", names[0], text))

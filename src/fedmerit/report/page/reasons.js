@@ -130,7 +130,7 @@ function valueChanges(rule, raw, me, { name, value }) {
   const middle = others[Math.floor((others.length - 1) / 2)];
   if (middle === value) return [];
   const more = `${plainNumber(Math.abs(middle - value))} ${middle > value ? "more" : "fewer"} samples`;
-  const other = `with a ${spelt(name)} of ${plainNumber(middle)}, the median of the others`;
+  const other = `with its ${spelt(name)} at ${plainNumber(middle)}, the median of the others`;
   const words = name === "DS" ? `with ${more}, as the median of the others` : other;
   return [[words, weightsBy(rule, withCell(raw, me, column, middle))[me]]];
 }
