@@ -152,7 +152,7 @@ def test_m2f_has_clients_claims_and_curves(tmp_path: Path):
     assert first.rows[place + 1][3] == "0.25"
     assert {line[3] for line in claims.rows} == {TOO_FEW}
     again = run(tables, tmp_path / "a", 2)  # nothing is left to do
-    assert again.seconds > reproduced.seconds
+    assert again.seconds > reproduced.seconds / 2, "the clock of the first call is kept"
     assert again.result.tables == reproduced.result.tables
     other = find_reproduction("m2f-table3").make_result(reproduced.setting, reproduced.studies)  # of the same runs
     assert cells(other.tables[0], "39, published")[4:] == ("9§", "9")
