@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> claims -> validate -> observe -> group -> weigh -> search -> aggregate
-           -> step -> control -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> observe -> clip -> group -> weigh -> search
+           -> aggregate -> step -> control -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
