@@ -57,11 +57,11 @@ def nobody_trained(cohort: Cohort, left_out: Mapping[ClientId, str]) -> tuple[No
     >>> from fedmerit.core.updates import Updates
     >>> nobody = Cohort(1, (), Updates(np.empty((0, 2), np.float32)), {})
     >>> nobody_trained(nobody, {4: "no training samples"})[0].text
-    'all 1 clients of the round were left out and the model stays; client 4: no training samples'
+    'all 1 clients of the round were left out and nothing was learned; client 4: no training samples'
     """
     if cohort.ids or not left_out:
         return ()
-    text = f"all {len(left_out)} clients of the round were left out and the model stays; {first_reason(left_out)}"
+    text = f"all {len(left_out)} clients of the round were left out and nothing was learned; {first_reason(left_out)}"
     return (Note("nobody", "all", text),)
 
 

@@ -41,7 +41,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
 )
 """Where each task's TaskSpec is, as module:attribute."""
 
-TABLE_SPEC = "fedmerit.tasks.datasets.table:TABLE"
+TABLE_TASK = "fedmerit.tasks.datasets.table:TABLE"
 """That of any table, which `task.data = "table:FILE"` names."""
 
 
@@ -79,7 +79,7 @@ class Task:
 def find_task(name: str) -> TaskSpec:
     """The task of that name, a table's, or the user's own that `module:attribute` names."""
     if name.startswith(TABLE):
-        return import_spec(TABLE_SPEC)
+        return import_spec(TABLE_TASK)
     if name not in TASKS and ":" not in name:
         raise UnknownName("task", name, [*TASKS, "table:FILE", "module:attribute"])
     return import_spec(TASKS.get(name, name))
