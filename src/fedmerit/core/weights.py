@@ -29,6 +29,7 @@ NoteKind: TypeAlias = Literal[
     "no-search",
     "undefined-objective",
     "nobody",
+    "stopped",
     "cap",
     "claim-cut",
     "claim-changed",
