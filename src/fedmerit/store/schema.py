@@ -36,6 +36,7 @@ CREATE TABLE weights (               -- how each client of a round came to its w
     score REAL NOT NULL, weight REAL NOT NULL,
     grp INTEGER NOT NULL,            -- the client's group, from 0
     uncapped REAL,                   -- the weight before the cap; NULL without one
+    terms TEXT,                      -- the steps of a score of the user's own, where it tells them; NULL for ours
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (           -- every client's local test
@@ -92,6 +93,7 @@ ALTER TABLE rounds ADD COLUMN epsilon REAL;
 """,
         8: """
 ALTER TABLE rounds ADD COLUMN validation REAL;
+ALTER TABLE weights ADD COLUMN terms TEXT;
 """,
     }
 )
