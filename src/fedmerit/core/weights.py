@@ -28,6 +28,7 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "sampled",
     "nobody",
     "cap",
     "claim-cut",

@@ -80,8 +80,8 @@ class Merit(FedAvg):
     ) -> None:
         if recipe.personal:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
-        if recipe.validated and look is None:
-            raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.contributions)):
+            raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
