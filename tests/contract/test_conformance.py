@@ -28,6 +28,7 @@ from fedmerit import (
     m2f,
     prioritized,
 )
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.claims import Claims
@@ -77,6 +78,10 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "private": lambda: replace(
         prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
         privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True),
+    ),
+    "private with an adaptive clip": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        privacy=Privacy(clip=AdaptiveClip(rate=0.9), noise=0.4, fraction=0.8, reproducible=True),
     ),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }

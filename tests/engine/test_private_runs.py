@@ -14,6 +14,8 @@ from fedmerit.config.account import epsilon_after
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.selection import Poisson, Uniform
+from fedmerit.core.state import Record
+from fedmerit.engine.run import resume
 from fedmerit.errors import ConfigError
 
 VALUES: dict[str, Any] = {
@@ -44,6 +46,28 @@ def test_bits_depend_on_the_seed_only_where_it_is_asked_for(tmp_path: Path) -> N
     assert (models["a"].model == models["b"].model).all()
     assert (models["c"].model != models["d"].model).mean() > 0.9
     assert "void" not in " ".join(event.text for event in models["c"].events())
+
+
+ADAPTIVE = {"clip": "adaptive", "clip_start": 0.5, "clip_rate": 0.8}
+
+
+def test_an_adaptive_clip_is_in_the_ledger_and_resumes_to_the_bit(tmp_path: Path) -> None:
+    config = private(privacy=ADAPTIVE, run={"rounds": 5})
+    whole = run_config(config, tmp_path / "whole")
+    clips = [row["clip"] for row in whole.ledger.rounds()]
+    assert clips[0] == 0.5
+    assert len(set(clips)) == 5
+    assert [row["epsilon"] for row in whole.ledger.rounds()][-1] == pytest.approx(epsilon_after(1.1, 0.5, 5, 1e-3))
+
+    def killed(record: Record) -> None:
+        if record.index == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "killed", on_record=killed)
+    resumed = resume(tmp_path / "killed")
+    assert [row["clip"] for row in resumed.ledger.rounds()] == clips
+    assert (resumed.model == whole.model).all()
 
 
 def test_a_target_epsilon_is_reached_after_the_last_round_and_not_before(tmp_path: Path) -> None:
@@ -82,6 +106,9 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
         ({"privacy": {"epsilon": 3}}, "takes either noise = 1.1, a multiplier, or epsilon = 4.0, .* both was given"),
         ({"privacy": {"noise": None}}, "neither was given"),
         ({"privacy": {"accountant": "moments"}}, "'rdp' or 'pld'"),
+        ({"privacy": {"quantile": 0.9}}, "quantile has no effect with a fixed clip; set clip = 'adaptive'"),
+        ({"privacy": {"clip": "adaptive", "quantile": 1.0}}, "privacy.quantile: .*less than 1"),
+        ({"privacy": {"clip": "median"}}, "privacy.clip: .*'adaptive'"),
         ({"run": {"schedule": {}}}, "selection has no effect with a schedule"),
     ],
 )

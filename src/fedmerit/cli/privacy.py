@@ -13,6 +13,7 @@ from fedmerit.cli.app import Json, app, err_console, out_console
 from fedmerit.config.account import epsilon_after, epsilon_of, noise_for
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, load_config
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import VOID, Privacy, check_selection
 from fedmerit.errors import ConfigError
 
@@ -66,7 +67,9 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
         "epsilon": epsilon_of(privacy, rounds),
         "delta": privacy.delta,
         "noise": privacy.noise,
-        "clip": privacy.clip,
+        "clip": "adaptive" if isinstance(privacy.clip, AdaptiveClip) else privacy.clip,
+        "first_clip": privacy.clip_in({}),
+        "noise_on_sum": privacy.sum_noise(clients),
         "rounds": rounds,
         "sampling": "poisson",
         "fraction": privacy.fraction,
@@ -94,7 +97,7 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
 
     out_console.print(
         f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {rounds} rounds ({privacy.accountant}): "
-        f"noise {answer['noise']:.4g} x clip {answer['clip']:g}, each of {answer['clients']} clients with "
+        f"noise {answer['noise']:.4g} x {_clip(privacy, answer)}, each of {answer['clients']} clients with "
         f"a chance of {answer['fraction']:g} per round; noise in each entry of the aggregate: standard "
         f"deviation {answer['deviation']:.3g}",
         markup=False,
@@ -106,6 +109,13 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
     )
     if privacy.reproducible:
         err_console.print(VOID, style="yellow", markup=False)
+
+
+def _clip(privacy: Privacy, answer: dict[str, Any]) -> str:
+    """The clip in words; where it adapts, its quantile takes a part of the noise."""
+    if not isinstance(privacy.clip, AdaptiveClip):
+        return f"clip {privacy.clip:g}"
+    return f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"
 
 
 def _curve(points: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -15,7 +15,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
-from fedmerit.core.privacy import private_aggregate
+from fedmerit.core.privacy import CLIP, private_aggregate
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
@@ -124,7 +124,7 @@ class Aggregation:
     `evaluations` are the models tested, `tests` how often a client tested one, `bytes_down` what went out for it.
     Without a candidate nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
     test rows, where the search came to know it. `aggregates` has a row per group where clients have personal models,
-    and the model stays as it is. `parts` is what the step remembers.
+    and the model stays as it is. `parts` is what the step remembers, `clip` the length that privacy cut updates to.
     """
 
     candidate: Candidate | None
@@ -139,6 +139,7 @@ class Aggregation:
     aggregates: NDArray[np.float32] | None = None
     parts: Mapping[str, Model] = field(default_factory=dict)
     bytes_down: int = 0
+    clip: float | None = None
 
 
 def aggregate(
@@ -221,11 +222,14 @@ def _private(
     seed: int,
 ) -> Aggregation:
     """The step along the noisy sum; a step sees nothing else of the updates."""
-    candidate = candidates[0] if candidates else None
-    weights = candidate.weights if candidate else None
-    noisy = private_aggregate(recipe, cohort, weights, len(model), clients, seed).astype(np.float32)
-    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
-    return Aggregation(candidate, stepped, state, parts=remembered)
+    privacy, candidate = recipe.privacy, candidates[0] if candidates else None
+    assert privacy is not None  # the caller asked
+    weights, clip = candidate.weights if candidate else None, privacy.clip_in(parts)
+    noisy = private_aggregate(recipe, cohort, weights, clip, len(model), clients, seed).astype(np.float32)
+    steps = {name: part for name, part in parts.items() if name != CLIP}
+    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), steps, cohort.index)
+    after = privacy.next_clip(clip, cohort.updates.norms, clients, seed, cohort.index)
+    return Aggregation(candidate, stepped, state, parts={**remembered, **after}, clip=clip)
 
 
 def _result(panel: Panel, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:

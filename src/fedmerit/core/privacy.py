@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import scipy.special
 
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import Mean
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
 from fedmerit.core.scores import Prioritized, Score
@@ -25,7 +27,7 @@ from fedmerit.core.search import Fixed
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Poisson, Selection
 from fedmerit.core.steps import Extrapolated
-from fedmerit.core.types import Cohort, Vector
+from fedmerit.core.types import Cohort, Model, Vector
 from fedmerit.core.weights import Note, Weights
 from fedmerit.errors import ConfigError
 
@@ -36,14 +38,16 @@ Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
 OF_THE_CLIENT_ALONE = ("DS", "LD", "LC", "CB", "IS", "Sharpness", "MW", "Participation")
 """Criteria that read the client's own facts, update and past, and nobody else's."""
+CLIP = "clip"
+"""The part of a state that holds the length of an adaptive clip."""
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """Client-level differential privacy of the model, by noise at the server.
 
-    clip          C: the length that an update is shortened to where it is longer
-    noise         z: the noise on the sum has the standard deviation z C
+    clip          C: the length that an update is shortened to where it is longer; or how it adapts
+    noise         z: the noise on the sum has the standard deviation z C, slightly more where the clip adapts
     fraction      q: the chance of each client to take part in a round, of its own (Poisson)
     delta         the account states epsilon at this delta
     accountant    `rdp`, or `pld`, which is tighter and slower
@@ -53,7 +57,7 @@ class Privacy:
     0.011000000000000001
     """
 
-    clip: float
+    clip: float | AdaptiveClip
     noise: float
     fraction: float
     delta: float = 1e-5
@@ -61,7 +65,7 @@ class Privacy:
     reproducible: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.clip < np.inf:
+        if not isinstance(self.clip, AdaptiveClip) and not 0 < self.clip < np.inf:
             raise ConfigError(f"privacy.clip is the most that an update may be long, above 0; got {self.clip}")
         if not 0 < self.noise < np.inf:
             raise ConfigError(f"privacy.noise is a multiple of the clip, above 0; got {self.noise}")
@@ -75,14 +79,38 @@ class Privacy:
         return (1.0 if cap is None else cap) / (self.fraction * clients)
 
     def deviation(self, clients: int, cap: float | None) -> float:
-        """The standard deviation of the noise in each entry of the aggregate."""
-        return self.noise * self.clip * self.factor(clients, cap)
+        """The standard deviation of the noise in each entry of the aggregate; in the first round where C adapts."""
+        return self.sum_noise(clients) * self.clip_in({}) * self.factor(clients, cap)
 
-    def noise_on(self, length: int, seed: int, index: int) -> Vector:
+    def sum_noise(self, clients: int) -> float:
+        """The multiple of C that is the noise on the sum: z, or what is left of it beside a noised quantile."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return self.noise
+        return self.clip.noise_on_updates(self.noise, self.fraction * clients)
+
+    def clip_in(self, parts: Mapping[str, Model]) -> float:
+        """C of a round that starts with these parts of the state."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return self.clip
+        return float(parts[CLIP][0]) if CLIP in parts else self.clip.start
+
+    def next_clip(self, clip: float, norms: Vector, clients: int, seed: int, index: int) -> Mapping[str, Model]:
+        """What the state keeps of the clip after a round with updates of these lengths; nothing where it is fixed."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return {}
+        expected = self.fraction * clients
+        draw = float(self._normals(1, seed, "privacy quantile", index)[0])
+        noise = draw * self.clip.count_deviation(self.noise, expected)
+        return {CLIP: np.array([self.clip.after(clip, norms, noise, expected)], np.float32)}
+
+    def noise_on(self, length: int, deviation: float, seed: int, index: int) -> Vector:
         """Noise for a sum of so many entries: from the operating system, or from the seed where it is reproducible."""
+        return deviation * self._normals(length, seed, "privacy", index)
+
+    def _normals(self, length: int, seed: int, purpose: str, index: int) -> Vector:
         if self.reproducible:
-            return generator(seed, "privacy", index).normal(0.0, self.noise * self.clip, length)
-        return self.noise * self.clip * secret_normals(length)
+            return generator(seed, purpose, index).normal(0.0, 1.0, length)
+        return secret_normals(length)
 
     def selection_seed(self, seed: int) -> int:
         """What the round's clients are drawn from: who takes part must stay secret, or sampling amplifies nothing."""
@@ -115,30 +143,27 @@ def clip_factors(norms: Vector, clip: float) -> Vector:
 
 
 def private_aggregate(
-    recipe: Recipe, cohort: Cohort, weights: Weights | None, length: int, clients: int, seed: int
+    recipe: Recipe, cohort: Cohort, weights: Weights | None, clip: float, length: int, clients: int, seed: int
 ) -> Vector:
     """The noisy aggregate of a round; noise alone where nobody came, since silence would tell that nobody did."""
     privacy = recipe.privacy
     assert privacy is not None  # the caller asked
-    total = privacy.noise_on(length, seed, cohort.index)
+    total = privacy.noise_on(length, privacy.sum_noise(clients) * clip, seed, cohort.index)
     if weights is not None and len(cohort.ids):
         shares = shares_of_the_sum(recipe.score, weights.scores, len(recipe.criteria))
-        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, privacy.clip))
+        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, clip))
     return total * privacy.factor(clients, recipe.cap)
 
 
-def privacy_notes(privacy: Privacy | None, cohort: Cohort) -> tuple[Note, ...]:
+def privacy_notes(privacy: Privacy | None, cohort: Cohort, clip: float | None) -> tuple[Note, ...]:
     """How many updates were shortened, and that the guarantee is void where it is."""
-    if privacy is None:
+    if privacy is None or clip is None:
         return ()
     norms, notes = cohort.updates.norms, []
-    cut = int((norms > privacy.clip).sum())
+    cut = int((norms > clip).sum())
     if cut:
-        text = (
-            f"the clip of {privacy.clip:g} shortened {cut} of {len(norms)} updates; their median length is "
-            f"{np.median(norms):.3g}"
-        )
-        notes.append(Note("clipped", "updates", text))
+        text = f"the clip of {clip:.4g} shortened {cut} of {len(norms)} updates; their median length is "
+        notes.append(Note("clipped", "updates", f"{text}{np.median(norms):.3g}"))
     if privacy.reproducible:
         notes.append(Note("privacy-void", "noise", VOID))
     return tuple(notes)
@@ -178,8 +203,8 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
         ),
         (
             type(recipe.score).__module__ != Prioritized.__module__,
-            f"{recipe.score!r} ranks clients against each other, or has no known largest value; use one of the scores "
-            "of `fedmerit scores`, without a rank",
+            f"{recipe.score!r} ranks clients against each other, or has no known largest value, without which weights "
+            "have no cap; use one of the scores of `fedmerit scores`, without a rank",
         ),
         (
             recipe.rho == "1/K" and bool(recipe.validated),

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
@@ -51,7 +52,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation, Privacy),
+            *(Claims, Consistency, Reputation, Privacy, AdaptiveClip),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),
