@@ -70,6 +70,20 @@ def test_an_adaptive_clip_is_in_the_ledger_and_resumes_to_the_bit(tmp_path: Path
     assert (resumed.model == whole.model).all()
 
 
+def test_a_search_over_steps_has_noised_answers_and_the_same_account(tmp_path: Path) -> None:
+    adaptive = {"name": "adaptive", "search": {"count": "mean"}}
+    config = private(recipe=adaptive, task={"validation": 0.2}, privacy={**ADAPTIVE, "search_share": 0.2})
+    run = run_config(config, tmp_path / "run")
+    assert [row["epsilon"] for row in run.ledger.rounds()][-1] == pytest.approx(epsilon_after(1.1, 0.5, 3, 1e-3))
+    asked = run.ledger.candidates(2)
+    assert len(asked) == 8
+    assert sum(one.chosen for one in asked) == 1
+    with pytest.raises(ConfigError, match=r"answers are not noised; give them a part of the budget"):
+        run_config(private(recipe=adaptive), tmp_path / "other")
+    with pytest.raises(ConfigError, match=r"search_share has no effect with a fixed order"):
+        run_config(private(privacy={"search_share": 0.2}), tmp_path / "other")
+
+
 def test_a_target_epsilon_is_reached_after_the_last_round_and_not_before(tmp_path: Path) -> None:
     target = {"noise": None, "epsilon": 5.0}
     *_, before, last = (row["epsilon"] for row in run_config(private(privacy=target), tmp_path / "run").ledger.rounds())
@@ -108,6 +122,8 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
         ({"privacy": {"accountant": "moments"}}, "'rdp' or 'pld'"),
         ({"privacy": {"quantile": 0.9}}, "quantile has no effect with a fixed clip; set clip = 'adaptive'"),
         ({"privacy": {"clip": "adaptive", "quantile": 1.0}}, "privacy.quantile: .*less than 1"),
+        ({"privacy": {"search_clip": 0.3}}, "search_clip has no effect without search_share"),
+        ({"privacy": {"search_share": 0.9}}, "privacy.search_share: .*less than or equal to 0.5"),
         ({"privacy": {"clip": "median"}}, "privacy.clip: .*'adaptive'"),
         ({"run": {"schedule": {}}}, "selection has no effect with a schedule"),
     ],

@@ -13,6 +13,7 @@ from fedmerit.config.run import RunConfig
 from fedmerit.config.sections import Positive, Section, refuse_idle
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Accountant, Privacy
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
 
@@ -41,6 +42,10 @@ class PrivacyConfig(Section):
         1e-5, description="epsilon is stated at this delta; at most 1 / clients"
     )
     accountant: Accountant = Field("rdp", description="`rdp`, or `pld`, which is tighter and slower")
+    search_share: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        None, description="the part of the budget, 1 / z^2, that the answers to a search over steps take"
+    )
+    search_clip: Positive = Field(1.0, description="the most that a client's gains in a search may be long")
     reproducible: bool = Field(
         False, description="noise and selection from run.seed, for tests: the guarantee is void, and every page says so"
     )
@@ -55,6 +60,8 @@ class PrivacyConfig(Section):
             )
         if self.clip != "adaptive":
             refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
+        if self.search_share is None:
+            refuse_idle(self, ("search_clip",), "without search_share, which noises the answers to a search")
         return self
 
     def make_clip(self) -> float | AdaptiveClip:
@@ -68,7 +75,9 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> Privacy:
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
         noise = noise_for(section.epsilon, section.delta, run.fraction, run.rounds, section.accountant)
-    return Privacy(section.make_clip(), noise, run.fraction, section.delta, section.accountant, section.reproducible)
+    search = None if section.search_share is None else SearchNoise(section.search_share, section.search_clip)
+    clip, delta = section.make_clip(), section.delta
+    return Privacy(clip, noise, run.fraction, delta, section.accountant, section.reproducible, search)
 
 
 def recipe_of(config: Config) -> Recipe:

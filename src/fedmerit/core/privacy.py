@@ -21,13 +21,15 @@ import scipy.special
 
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import Mean
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.scores import Prioritized, Score
 from fedmerit.core.search import Fixed
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Poisson, Selection
 from fedmerit.core.steps import Extrapolated
-from fedmerit.core.types import Cohort, Model, Vector
+from fedmerit.core.types import Cohort, Matrix, Model, Vector
 from fedmerit.core.weights import Note, Weights
 from fedmerit.errors import ConfigError
 
@@ -52,6 +54,7 @@ class Privacy:
     delta         the account states epsilon at this delta
     accountant    `rdp`, or `pld`, which is tighter and slower
     reproducible  noise and selection come from the run's seed, for tests: the guarantee is void
+    search        the part of the budget that the answers to a search over steps take; None: nobody is asked
 
     >>> Privacy(clip=1.0, noise=1.1, fraction=0.1).deviation(clients=1000, cap=1.0)
     0.011000000000000001
@@ -63,6 +66,7 @@ class Privacy:
     delta: float = 1e-5
     accountant: Accountant = "rdp"
     reproducible: bool = False
+    search: SearchNoise | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.clip, AdaptiveClip) and not 0 < self.clip < np.inf:
@@ -83,10 +87,15 @@ class Privacy:
         return self.sum_noise(clients) * self.clip_in({}) * self.factor(clients, cap)
 
     def sum_noise(self, clients: int) -> float:
-        """The multiple of C that is the noise on the sum: z, or what is left of it beside a noised quantile."""
+        """The multiple of C that is the noise on the sum: z, or what a search and a noised quantile leave of it."""
         if not isinstance(self.clip, AdaptiveClip):
-            return self.noise
-        return self.clip.noise_on_updates(self.noise, self.fraction * clients)
+            return self._update_noise
+        return self.clip.noise_on_updates(self._update_noise, self.fraction * clients)
+
+    @property
+    def _update_noise(self) -> float:
+        """The multiplier of all that is told of the updates: their sum, and their quantile where the clip adapts."""
+        return self.noise if self.search is None else self.search.on_updates(self.noise)
 
     def clip_in(self, parts: Mapping[str, Model]) -> float:
         """C of a round that starts with these parts of the state."""
@@ -100,8 +109,15 @@ class Privacy:
             return {}
         expected = self.fraction * clients
         draw = float(self._normals(1, seed, "privacy quantile", index)[0])
-        noise = draw * self.clip.count_deviation(self.noise, expected)
+        noise = draw * self.clip.count_deviation(self._update_noise, expected)
         return {CLIP: np.array([self.clip.after(clip, norms, noise, expected)], np.float32)}
+
+    def noisy_gains(self, gains: Matrix, clients: int, seed: int, index: int) -> Vector:
+        """The mean gain of each candidate by gains (clients, candidates); noise alone where there are no clients."""
+        assert self.search is not None  # the recipe was checked
+        deviation = self.search.on_gains(self.noise) * self.search.clip
+        noise = deviation * self._normals(gains.shape[1], seed, "privacy gains", index)
+        return (self.search.total(gains) + noise) / (self.fraction * clients)
 
     def noise_on(self, length: int, deviation: float, seed: int, index: int) -> Vector:
         """Noise for a sum of so many entries: from the operating system, or from the seed where it is reproducible."""
@@ -185,11 +201,7 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
             "groups and personal rewards tell a client about the updates of others, outside of the noisy sum; use "
             'recipe "prioritized"',
         ),
-        (
-            not isinstance(recipe.search, Fixed),  # also one that asks nobody: it may weigh in other ways
-            "a search asks clients about models, and their answers are not noised; use a fixed order, "
-            'recipe "prioritized"',
-        ),
+        *_refused_searches(recipe),
         (
             recipe.normalise not in ("scale", "none"),
             f'normalise "{recipe.normalise}" divides by what other clients have, so that one client changes '
@@ -233,6 +245,34 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
             "recipe.clip goes by the lengths of all updates, or cuts twice; privacy.clip alone is in the account",
         ),
         (recipe.initial > 0, "the initial phase averages models without noise; leave recipe initial at 0"),
+    ]
+
+
+def _refused_searches(recipe: Recipe) -> list[tuple[bool, str]]:
+    """A search over steps has noised answers; any other weighs in several ways, each a sum of its own."""
+    search, noise = recipe.search, recipe.privacy.search if recipe.privacy else None
+    over_steps = isinstance(search, BoldestFirst) and bool(search.steps) and not search.among
+    summed = isinstance(search, BoldestFirst) and (search.judges, search.count, search.rungs) == ("round", "mean", None)
+    return [
+        (
+            not isinstance(search, Fixed) and not over_steps,  # also one that asks nobody: it may weigh in other ways
+            "its search weighs in several ways, and each would be a noisy sum of its own; use a fixed order, recipe "
+            '"prioritized", or a search over steps alone, recipe "adaptive"',
+        ),
+        (
+            over_steps and noise is None,
+            "a search asks clients about models, and their answers are not noised; give them a part of the budget, "
+            'privacy.search_share = 0.1, or use a fixed order, recipe "prioritized"',
+        ),
+        (
+            over_steps and not summed,
+            "answers are noised as a sum over the clients of the round; set recipe.search.judges = "
+            '"round" and recipe.search.count = "mean", and leave recipe.search.rungs out',
+        ),
+        (
+            isinstance(search, Fixed) and noise is not None,
+            'privacy.search_share has no effect with a fixed order; leave it out, or use recipe "adaptive"',
+        ),
     ]
 
 
