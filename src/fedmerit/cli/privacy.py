@@ -60,7 +60,8 @@ def _clients(settings: Config) -> int:
 
 def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
-    deltas = (privacy.delta, privacy.accountant)
+    once = None if privacy.centre is None else privacy.centre.noise
+    deltas = (privacy.delta, privacy.accountant, once)
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
@@ -86,9 +87,13 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
     }
 
 
-def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int:
+def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int | None:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
-    noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
+    once = None if privacy.centre is None else privacy.centre.noise
+    try:
+        noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds, once=once)
+    except ConfigError:  # what is told once costs more than that by itself
+        return None
     return -int(-clients * noise // privacy.noise)
 
 
@@ -103,7 +108,10 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
         markup=False,
     )
     out_console.print(list_table("epsilon with the same noise multiplier", *_curve(answer["curve"])))
-    needed = [(target, f"{number:,}") for target, number in answer["clients_for"].items()]
+    needed = [
+        (target, "out of reach" if number is None else f"{number:,}")
+        for target, number in answer["clients_for"].items()
+    ]
     out_console.print(
         list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
     )

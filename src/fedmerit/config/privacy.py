@@ -13,6 +13,7 @@ from fedmerit.config.run import RunConfig
 from fedmerit.config.sections import Positive, Section, refuse_idle
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Accountant, Privacy
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
@@ -46,6 +47,10 @@ class PrivacyConfig(Section):
         None, description="the part of the budget, 1 / z^2, that the answers to a search over steps take"
     )
     search_clip: Positive = Field(1.0, description="the most that a client's gains in a search may be long")
+    centre_noise: Positive | None = Field(
+        None, description="for task.centre: the noise on the mean input, a multiple of centre_clip; an event of its own"
+    )
+    centre_clip: Positive = Field(10.0, description="the most that a client's mean input may be long")
     reproducible: bool = Field(
         False, description="noise and selection from run.seed, for tests: the guarantee is void, and every page says so"
     )
@@ -62,6 +67,8 @@ class PrivacyConfig(Section):
             refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
         if self.search_share is None:
             refuse_idle(self, ("search_clip",), "without search_share, which noises the answers to a search")
+        if self.centre_noise is None:
+            refuse_idle(self, ("centre_clip",), "without centre_noise, which noises the mean input of task.centre")
         return self
 
     def make_clip(self) -> float | AdaptiveClip:
@@ -74,10 +81,13 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> Privacy:
     noise = section.noise
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
-        noise = noise_for(section.epsilon, section.delta, run.fraction, run.rounds, section.accountant)
+        noise = noise_for(
+            section.epsilon, section.delta, run.fraction, run.rounds, section.accountant, section.centre_noise
+        )
     search = None if section.search_share is None else SearchNoise(section.search_share, section.search_clip)
     clip, delta = section.make_clip(), section.delta
-    return Privacy(clip, noise, run.fraction, delta, section.accountant, section.reproducible, search)
+    centre = None if section.centre_noise is None else CentreNoise(section.centre_noise, section.centre_clip)
+    return Privacy(clip, noise, run.fraction, delta, section.accountant, section.reproducible, search, centre)
 
 
 def recipe_of(config: Config) -> Recipe:

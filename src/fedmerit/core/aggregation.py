@@ -16,7 +16,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
-from fedmerit.core.privacy import CLIP, Privacy, private_aggregate
+from fedmerit.core.privacy import CLIP, FIXED, Privacy, private_aggregate
 from fedmerit.core.private_search import client_gains
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.scales import bounds_of
@@ -229,9 +229,13 @@ def _private(
     privacy, candidate = recipe.privacy, candidates[0] if candidates else None
     assert privacy is not None  # the caller asked
     weights, clip = candidate.weights if candidate else None, privacy.clip_in(parts)
-    noisy = private_aggregate(recipe, cohort, weights, clip, len(model), clients, seed).astype(np.float32)
-    after = privacy.next_clip(clip, cohort.updates.norms, clients, seed, cohort.index)
-    steps = {name: part for name, part in parts.items() if name != CLIP}
+    fixed = int(parts[FIXED][0]) if FIXED in parts else 0
+    noisy = np.zeros(len(model), np.float32)
+    moved = len(model) - fixed
+    noisy[:moved] = private_aggregate(recipe, cohort, weights, clip, moved, clients, seed)
+    after = dict(privacy.next_clip(clip, cohort.updates.norms, clients, seed, cohort.index))
+    after |= {FIXED: parts[FIXED]} if fixed else {}
+    steps = {name: part for name, part in parts.items() if name not in (CLIP, FIXED)}
     if privacy.search is not None:
         search = partial(_private_search, privacy, recipe, cohort, weights, model, noisy)
         found = search(steps, state, judges, random, seed, clients)

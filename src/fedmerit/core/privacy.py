@@ -22,14 +22,16 @@ import scipy.special
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import Mean
 from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.centring import Centre, Centring, FeatureSums, MakeCentring
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.scores import Prioritized, Score
 from fedmerit.core.search import Fixed
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Poisson, Selection
 from fedmerit.core.steps import Extrapolated
-from fedmerit.core.types import Cohort, Matrix, Model, Vector
+from fedmerit.core.types import ClientId, Cohort, Matrix, Model, Vector
 from fedmerit.core.weights import Note, Weights
 from fedmerit.errors import ConfigError
 
@@ -42,6 +44,8 @@ OF_THE_CLIENT_ALONE = ("DS", "LD", "LC", "CB", "IS", "Sharpness", "MW", "Partici
 """Criteria that read the client's own facts, update and past, and nobody else's."""
 CLIP = "clip"
 """The part of a state that holds the length of an adaptive clip."""
+FIXED = "fixed"
+"""The part that holds how many entries at the end of a model are its centring, which no round moves or noises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Privacy:
     accountant    `rdp`, or `pld`, which is tighter and slower
     reproducible  noise and selection come from the run's seed, for tests: the guarantee is void
     search        the part of the budget that the answers to a search over steps take; None: nobody is asked
+    centre        the noise on the federation's mean input, an event of its own; None: inputs are left as they are
 
     >>> Privacy(clip=1.0, noise=1.1, fraction=0.1).deviation(clients=1000, cap=1.0)
     0.011000000000000001
@@ -67,6 +72,7 @@ class Privacy:
     accountant: Accountant = "rdp"
     reproducible: bool = False
     search: SearchNoise | None = None
+    centre: CentreNoise | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.clip, AdaptiveClip) and not 0 < self.clip < np.inf:
@@ -119,6 +125,17 @@ class Privacy:
         noise = deviation * self._normals(gains.shape[1], seed, "privacy gains", index)
         return (self.search.total(gains) + noise) / (self.fraction * clients)
 
+    def make_centring(self, clients: int, seed: int) -> MakeCentring:
+        """How the mean input of so many clients in all is told, with noise; who did not answer counts as zeros."""
+
+        def noisy(sums: Mapping[ClientId, FeatureSums], _: Centre) -> Centring:
+            assert self.centre is not None  # the task was checked
+            total = self.centre.total(sums)
+            noise = self.centre.noise * self.centre.clip * self._normals(len(total), seed, "privacy centre", 0)
+            return Centring((total + noise) / clients)
+
+        return noisy
+
     def noise_on(self, length: int, deviation: float, seed: int, index: int) -> Vector:
         """Noise for a sum of so many entries: from the operating system, or from the seed where it is reproducible."""
         return deviation * self._normals(length, seed, "privacy", index)
@@ -161,13 +178,16 @@ def clip_factors(norms: Vector, clip: float) -> Vector:
 def private_aggregate(
     recipe: Recipe, cohort: Cohort, weights: Weights | None, clip: float, length: int, clients: int, seed: int
 ) -> Vector:
-    """The noisy aggregate of a round; noise alone where nobody came, since silence would tell that nobody did."""
+    """The noisy aggregate of a round, of the first `length` entries; noise alone where nobody came.
+
+    Silence would tell that nobody did.
+    """
     privacy = recipe.privacy
     assert privacy is not None  # the caller asked
     total = privacy.noise_on(length, privacy.sum_noise(clients) * clip, seed, cohort.index)
     if weights is not None and len(cohort.ids):
         shares = shares_of_the_sum(recipe.score, weights.scores, len(recipe.criteria))
-        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, clip))
+        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, clip))[:length]
     return total * privacy.factor(clients, recipe.cap)
 
 

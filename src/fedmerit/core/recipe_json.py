@@ -33,6 +33,7 @@ from fedmerit.core.criteria import (
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
@@ -53,7 +54,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation, Privacy, AdaptiveClip, SearchNoise),
+            *(Claims, Consistency, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),
