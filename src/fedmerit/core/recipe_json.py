@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
@@ -33,6 +34,8 @@ from fedmerit.core.criteria import (
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
@@ -52,7 +55,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation, Privacy, Contribution),
+            *(Claims, Consistency, Contribution, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),

@@ -140,7 +140,7 @@ def settle(
     aggregation = aggregate(
         recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn, clients
     )
-    notes += privacy_notes(recipe.privacy, cohort)
+    notes += privacy_notes(recipe.privacy, cohort, aggregation.clip)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
     model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)
     clock.lap("aggregate")

@@ -13,18 +13,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
+import numpy as np
+
 from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.centring import centre_model
+from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.privacy import FIXED
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
+from fedmerit.core.types import Model
 from fedmerit.errors import RunFailed, RunStopped
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
@@ -120,10 +124,13 @@ def make_selection(settings: RunConfig) -> Selection:
 
 def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
     """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
-    server = fleet.server
+    server, parts = fleet.server, dict[str, Model]()
     model = server.first_model(derive(seed, "model"))
     if server.centre is not None:
-        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
+        bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
+        make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)
+        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
+        parts = {} if privacy is None else {FIXED: np.array([len(model) - bare], np.float32)}
         ledger.note(Event(0, None, "centre", about))
         for client, reason in sorted(left_out.items()):
             ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
@@ -132,7 +139,7 @@ def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> Stat
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
     for text in fleet.server.notes:
         ledger.note(Event(0, None, "data", text))
-    return State(model)
+    return State(model, parts)
 
 
 def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:

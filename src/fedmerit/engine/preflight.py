@@ -95,11 +95,19 @@ def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None
             f"[privacy] noises the aggregate, and train.algorithm = {server.control.name!r} sends clients what others "
             'sent, without noise; use train.algorithm = "sgd"'
         )
-    if server.centre is not None:
+    noised = recipe.privacy.centre is not None
+    if server.centre is not None and not noised:
         raise ConfigError(
-            "[privacy] does not cover the federation's mean input, which task.centre takes from the clients without "
-            "noise; leave task.centre out"
+            "task.centre takes the federation's mean input from the clients, without noise; set privacy.centre_noise = "
+            "4.0, which is in the account, or leave task.centre out"
         )
+    if server.centre == "standard":
+        raise ConfigError(
+            '[privacy] noises the mean input, and task.centre = "standard" also tells deviations; set task.centre = '
+            '"mean"'
+        )
+    if noised and server.centre is None:
+        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or leave it out')
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:

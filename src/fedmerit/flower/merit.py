@@ -93,6 +93,10 @@ class Merit(FedAvg):
         if recipe.privacy is not None:
             require_account()
             check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
+            if recipe.privacy.centre is not None:
+                raise ConfigError(
+                    "a Flower strategy centres no inputs: leave out privacy.centre, which would be paid for"
+                )
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
