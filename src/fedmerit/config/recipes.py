@@ -324,9 +324,9 @@ class GuardedConfig(OneModelConfig):
     """[recipe] against attackers."""
 
     name: Literal["guarded"] = "guarded"
-    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    about = "ours against attackers: a name for good conduct, trimmed mean, clip, cap, claims; no rows of the server"
     priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
-    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+    share: BelowHalf = Field(0.3, description="the share of the weight that is cut at each end of every coordinate")
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
@@ -335,7 +335,7 @@ class GuardedConfig(OneModelConfig):
         return self
 
     def make(self) -> Recipe:
-        """Weights by agreement and usual length."""
+        """Weights by size and reputation."""
         return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()), share=self.share)
 
 

@@ -29,7 +29,7 @@ from fedmerit.core.facts import (
 )
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
@@ -326,7 +326,7 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     Consistency(),
-    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Conduct()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

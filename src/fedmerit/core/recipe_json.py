@@ -40,7 +40,7 @@ from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
@@ -58,7 +58,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
             *(Claims, Consistency, Contribution, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
-            *(Alignment, Agreement, Nearness, Typical, NormShare),
+            *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Conduct),
             *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
