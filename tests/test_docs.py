@@ -29,6 +29,7 @@ from fedmerit.config.schema import (
     SearchConfig,
     Section,
     ServerConfig,
+    StopConfig,
     TaskConfig,
     TrainConfig,
 )
@@ -183,6 +184,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"run.stop": StopConfig}
     sections |= {
         "task.attack": AttackConfig,
         "recipe.search": SearchConfig,

@@ -24,7 +24,7 @@ from fedmerit.config.recipes import (
     RewardConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig
 from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
@@ -47,6 +47,7 @@ __all__ = [
     "SearchConfig",
     "Section",
     "ServerConfig",
+    "StopConfig",
     "TaskConfig",
     "TrainConfig",
     "check_options",

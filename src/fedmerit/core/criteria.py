@@ -27,7 +27,7 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
-from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
@@ -237,6 +237,13 @@ class Validated:
     degree: bool = True
     marginal: bool = False
 
+    def __post_init__(self) -> None:
+        if self.objective.name in ERRORS:
+            raise ConfigError(
+                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
+                "alone: use validated:r2"
+            )
+
     @property
     def name(self) -> str:
         """`validated:parity:sex` for the objective `parity:sex`."""
@@ -348,7 +355,10 @@ def find_criterion(name: str) -> Criterion:
 
 
 def _validated_names() -> list[str]:
-    return [*(f"{VALIDATED}{name}" for name in OVERALL), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
+    return [
+        *(f"{VALIDATED}{name}" for name in OVERALL if name not in ERRORS),
+        *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED),
+    ]
 
 
 def spelt_out(name: str) -> str:

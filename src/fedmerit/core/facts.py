@@ -69,7 +69,7 @@ class Fact:
 
 def class_balance(samples: Samples) -> float:
     """min / max of the class counts [PMCFL, CB]; 0 where a class of the task is missing."""
-    counts = np.bincount(samples.y, minlength=samples.classes)
+    counts = np.bincount(_classes(samples), minlength=samples.classes)
     return float(counts.min() / counts.max()) if counts.max() else 0.0
 
 
@@ -98,7 +98,17 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
 
 
 def _labels(samples: Samples) -> float:
-    return float(len(np.unique(samples.y)))
+    return float(len(np.unique(_classes(samples))))
+
+
+def _classes(samples: Samples) -> NDArray[np.int64]:
+    """The rows' classes; where something else is predicted, criteria of classes mean nothing."""
+    if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
+        raise DataError(
+            "the criteria LD, CB and MW count classes, and this task predicts "
+            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; weigh by DS, Attribute or validated:r2"
+        )
+    return samples.y
 
 
 _ALL = (

@@ -48,6 +48,7 @@ class Samples:
     """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
 
     x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
+    y           classes (N,); numbers (N,) or labels (N, labels) of 0 and 1 where the task predicts such
     classes     the number of classes of the task, of which a client may have fewer
 
     >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
@@ -55,7 +56,7 @@ class Samples:
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 

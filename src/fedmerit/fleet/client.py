@@ -11,15 +11,9 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import AnswerAttack, Coalition
 from fedmerit.core.facts import LOSS, SECONDS, measure
-from fedmerit.core.learner import (
-    LEAST_PROBABILITY,
-    BatchedLearner,
-    ExtrasLearner,
-    Learner,
-    ProbabilisticLearner,
-    ScheduledLearner,
-)
+from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ScheduledLearner
 from fedmerit.core.seeds import generator
+from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import ClientId, Model, Samples
 
 
@@ -73,13 +67,12 @@ def deceive(
 
 
 def mean_loss(learner: Learner, job: Job) -> float:
-    """Cross-entropy of the received model on the client's rows; 0 without rows."""
-    if not isinstance(learner, ProbabilisticLearner):
+    """The mean loss of the received model on the client's rows; 0 without rows."""
+    if not has_losses(learner):
         raise ValueError("the fact `loss` needs a learner with a method `predict_proba`")
     if not len(job.samples):
         return 0.0
-    probabilities = learner.predict_proba(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
-    return float(-np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY)).mean())
+    return float(row_losses(learner, job.start, job.samples.x, job.samples.y).mean())
 
 
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:

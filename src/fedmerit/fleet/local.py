@@ -19,6 +19,7 @@ from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.targets import target_of
 from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
@@ -220,14 +221,11 @@ class LocalFleet:
         split = self._asked[on].split()
         rows = split.rows(client)
         attributes = {name: column[rows] for name, column in split.attributes.items()}
-        probabilities = [known for _, known in outputs if known is not None]
-        return Predictions(
-            split.y[rows],
-            self._classes,
-            attributes,
-            np.stack([predicted for predicted, _ in outputs]),
-            np.stack(probabilities) if probabilities else None,
-        )
+        predicted = np.stack([one for one, _ in outputs])
+        known = [chances for _, chances in outputs if chances is not None]
+        probabilities = np.stack(known) if known else None
+        target = target_of(self._learner)
+        return Predictions(split.y[rows], self._classes, attributes, predicted, probabilities, target)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """One job per client."""

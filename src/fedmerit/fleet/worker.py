@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
-from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
+from fedmerit.core.fleet import predict_all
+from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import derive
+from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, train_clients
@@ -19,7 +21,7 @@ from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
 """In place of a model's row: the client's personal model."""
-Output: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+Output: TypeAlias = tuple[NDArray[Any], NDArray[np.float32] | None]
 Rows: TypeAlias = tuple[int, int]
 """From row, to row."""
 
@@ -119,15 +121,12 @@ class Worker:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
-        return int((self.learner.predict(self._model(client, model), split.x[rows]) == split.y[rows]).sum())
+        return int(right_rows(self.learner, self._model(client, model), split.x[rows], split.y[rows]).sum())
 
     def answer(self, on: str, client: ClientId, model: int) -> Output:
         """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
-        x, values = split.x[split.rows(client)], self._model(client, model)
-        if not isinstance(self.learner, ProbabilisticLearner):
-            return self.learner.predict(values, x), None
-        return self.learner.predict(values, x), self.learner.predict_proba(values, x)
+        return predict_all(self.learner, self._model(client, model), split.x[split.rows(client)])
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:
@@ -139,21 +138,17 @@ class Worker:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            self.right.array[place, rows] = self.learner.predict(self.models.array[place], x) == y
+            self.right.array[place, rows] = right_rows(self.learner, self.models.array[place], x, y)
 
     def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """As `test_rows`, and put into `losses` how large each row's loss is."""
         assert self.losses is not None  # the fleet made room
-        assert isinstance(self.learner, ProbabilisticLearner)  # asked before the run
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            probabilities = self.learner.predict_proba(self.models.array[place], x)
-            self.right.array[place, rows] = probabilities.argmax(axis=1) == y
-            self.losses.array[place, rows] = row_losses(probabilities, y)
+            right, losses = count_losses(self.learner, self.models.array[place], x, y)
+            self.right.array[place, rows], self.losses.array[place, rows] = right, losses
 
-    def _ranges(
-        self, on: SplitName, ranges: Sequence[Rows]
-    ) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[np.int64]]:
+    def _ranges(self, on: SplitName, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
         """Which rows these are, their inputs and their labels."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import ERRORS
+from fedmerit.core.targets import right_rows
 from fedmerit.core.types import Model, Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.errors import FolderError
@@ -78,8 +80,9 @@ def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[floa
 
 
 def better(metric: str) -> Better:
-    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher)."""
-    return METRICS.get(metric) or ("lower" if metric.startswith("gap ") else "higher")
+    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher, but for errors)."""
+    kind, _, name = metric.partition(" ")
+    return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
 
 
 def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
@@ -148,9 +151,9 @@ def agreement(baseline: CorrectRows, row: CorrectRows) -> Agreement:
 
 def find_correct(task: Task, model: Model) -> CorrectRows:
     """Test a model, in the same batches as a fleet does, so that the counts are the ledger's."""
-    test, predict = task.federation.test, task.learner.predict
+    test = task.federation.test
     batches = [slice(start, start + TEST_ROWS) for start in range(0, len(test.y), TEST_ROWS)]
-    correct = [predict(model, test.x[batch]) == test.y[batch] for batch in batches]
+    correct = [right_rows(task.learner, model, test.x[batch], test.y[batch]) for batch in batches]
     return CorrectRows(np.concatenate([np.zeros(0, np.bool_), *correct]), _digest(test))
 
 

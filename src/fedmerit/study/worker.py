@@ -17,6 +17,7 @@ from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
+from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
@@ -133,6 +134,7 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     for name, config in rows.items():
         try:
             check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+            check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 
