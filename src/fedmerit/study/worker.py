@@ -18,6 +18,8 @@ from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
+from fedmerit.store.model_files import read_model
+from fedmerit.store.run_folder import BEST
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task, make_federation, make_task
@@ -37,7 +39,7 @@ class CheckJob:
 class RunJob:
     """A job: start or resume a run and finish it.
 
-    `correct` is the file for the test rows that the final model gets right; None where clients share no model.
+    `correct` is the file for the test rows that the final and the best model get right; None where clients share none.
     """
 
     config: Config
@@ -150,4 +152,5 @@ def _run(job: RunJob, connection: Connection, stop: threading.Event, load: TaskL
     run = resume(job.folder, config, report, load) if begun else run_config(config, job.folder, report, load)
     run.ledger.close()
     if job.correct is not None and not job.correct.exists():
-        write_correct(job.correct, find_correct(load(config), run.model))
+        best = read_model(job.folder / BEST)
+        write_correct(job.correct, find_correct(load(config), run.model, None if best is None else best[0]))

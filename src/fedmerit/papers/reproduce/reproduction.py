@@ -30,13 +30,15 @@ class Setting:
 
     `bases` has the configuration of each part. `targets` replace the published ones, place by place. `seconds` is the
     time of one round of one run on one core, with its share of loading the data, as measured on the machine of
-    docs/results or estimated from such measurements.
+    docs/results or estimated from such measurements. `rates` is the grid of learning rates that the paper searched on
+    its baseline; empty where it did not.
     """
 
     bases: Mapping[str, Base]
     seconds: float
     differs: tuple[str, ...] = ()
     targets: tuple[float, ...] = (0.9,)
+    rates: tuple[float, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -77,8 +79,10 @@ class Reproduction:
                 return setting
         raise UnknownName("scale", scale, self.settings)
 
-    def plans(self, scale: str, seeds: int = SEEDS, rows: Sequence[str] = ()) -> dict[str, Plan]:
-        """The plan of each part's study; `rows` restricts it to some rows and the baseline."""
+    def plans(
+        self, scale: str, seeds: int = SEEDS, rows: Sequence[str] = (), lr: float | None = None
+    ) -> dict[str, Plan]:
+        """The plan of each part's study; `rows` restricts it to some rows and the baseline, `lr` replaces the rate."""
         setting, chosen = self.setting(scale), self._chosen(rows)
         return {
             part: make_plan(
@@ -87,7 +91,7 @@ class Reproduction:
                     "seeds": seeds,
                     "targets": setting.targets,
                     "shares": self.shares,
-                    "base": base,
+                    "base": base if lr is None else {**base, "train": {**base["train"], "lr": lr}},
                     "row": chosen,
                 }
             )
