@@ -79,6 +79,10 @@ def reproduce(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    or_equal: Annotated[bool, typer.Option(help="Count devices at a target, not only above it.")] = False,
+    null: Annotated[
+        str, typer.Option(help="Add a null row: rounding (one unit in the last place), or draw (clients and batches).")
+    ] = "",
     tune_rate: Annotated[
         bool, typer.Option("--tune-rate", help="First search the learning rate on the baseline, as the paper did.")
     ] = False,
@@ -110,14 +114,15 @@ def reproduce(
     if page is not None:
         check_new_file(page, "another --page")
     options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
-    command = f"fedmerit reproduce {name} {' '.join([*options, *(['--tune-rate'] * tune_rate)])} --out {out}"
+    options += ["--or-equal"] * or_equal + [f"--null {null}"] * bool(null) + ["--tune-rate"] * tune_rate
+    command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
     lr = None
     if tune_rate:
         tuning = rate_tuning(reproduction, scale)
         with stoppable(command):
             tuned = Tuned.load(rate_folder(out)) if report_only else search_rate(tuning, out, jobs=jobs)
         lr = None if tuned.best is None else tuned.best[RATE]
-    plans = reproduction.plans(scale, seeds, rows or [], lr)
+    plans = reproduction.plans(scale, seeds, rows or [], lr, or_equal=or_equal, null=null)
     if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
         for line in opening(reproduction, scale, expected(plans, reproduction.setting(scale), jobs), runs):

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
+import numpy as np
+
 from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.centring import centre_model
@@ -68,6 +70,7 @@ def play_rounds(
     """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails."""
     reason = ""
     objectives = [find_objective(name) for name in settings.audit]
+    seed = derive(settings.seed, "null") if settings.null == "draw" else settings.seed
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
@@ -75,7 +78,7 @@ def play_rounds(
             recipe,
             fleet,
             selection=selection,
-            seed=settings.seed,
+            seed=seed,
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
@@ -95,7 +98,9 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(
+            fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
+        )
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
             state = after
             one_model = recipe.personal is None and recipe.privacy is None  # clients' test rows would choose the best
@@ -118,10 +123,14 @@ def make_selection(settings: RunConfig) -> Selection:
     return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
 
 
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it.
+
+    `nudged`: each weight one unit in the last place larger, to show how far rounding alone moves a result.
+    """
     server = fleet.server
     model = server.first_model(derive(seed, "model"))
+    model = np.nextafter(model, np.float32(np.inf)) if nudged else model
     if server.centre is not None:
         model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
         ledger.note(Event(0, None, "centre", about))

@@ -53,7 +53,9 @@ class RunMetrics:
     curve: list[Line]
 
 
-def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[float]) -> RunMetrics:
+def read_metrics(
+    ledger: Ledger, targets: Sequence[float], shares: Sequence[float], *, or_equal: bool = False
+) -> RunMetrics:
     """Read the metrics of a run, finished or not; NaN where it has no evaluated round yet.
 
     `targets` are accuracies, `shares` the shares of the devices that have to be above them (`rounds_to_target`).
@@ -66,7 +68,9 @@ def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[floa
         if row["accuracy"] is not None
     ]
     reached = {
-        (target, share): rounds_to_target(evaluated, local, target, share) for target in targets for share in shares
+        (target, share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal)
+        for target in targets
+        for share in shares
     }
     costs = {
         "bytes_down": sum(row["bytes_down"] for row in rounds),

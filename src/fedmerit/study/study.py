@@ -233,7 +233,7 @@ class Study:
         for run in self.runs:
             if run.begun:
                 with open_ledger(run.folder) as ledger:
-                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares)
+                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
 
     @cached_property
     def best_agreement(self) -> Frame:
@@ -254,8 +254,8 @@ class Study:
         theirs, ours = read_correct(baseline.correct), read_correct(run.correct)
         if best:
             theirs, ours = theirs and theirs.of_best, ours and ours.of_best
-        if theirs is None or ours is None:
-            return {}
+        if theirs is None or ours is None or (run.config.task != baseline.config.task):
+            return {}  # a row whose clients hold other rows is tested on others, too
         counts = agreement(theirs, ours)
         return dict(zip(AGREEMENT, (*counts, counts.neither_if_independent), strict=True))
 

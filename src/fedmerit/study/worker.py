@@ -30,7 +30,7 @@ STOP = "stop"
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A job: check that the data has what these rows ask for. The rows share the data."""
+    """A job: check that the data has what these rows ask for; data that rows share is loaded once."""
 
     rows: Mapping[str, Config]
 
@@ -130,10 +130,10 @@ def _do(job: Job, connection: Connection, stop: threading.Event, load: TaskLoade
 
 
 def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
-    """Load the data once and check every row against it."""
-    task = load(next(iter(rows.values())))
+    """Check every row against its data, which most rows share."""
     for name, config in rows.items():
         try:
+            task = load(config)
             check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None

@@ -29,7 +29,7 @@ LATER = {(5, "CB>DS>IS"), (4, "CB>IS>DS")}
 """Table 6 at 70 %: columns, counted from 1, whose right neighbour needs fewer rounds, and their rows."""
 FIGURES = {2: "2a", 4: "2b", 6: "3"}
 """The figure of a table's runs: the global accuracy after each round."""
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#e08214", "#8c564b", "#e377c2", "#7f7f7f")
+COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#17becf", "#9467bd", "#e08214", "#8c564b", "#e377c2", "#7f7f7f", "#000000")
 """A colour per row, in the order of the tables."""
 RATES = (0.5, 0.215, 0.1, 0.05, 0.0215, 0.01)
 """The grid of the authors' scripts for the learning rate, and a decade lower [PMCFL, sec. 5.3]."""
@@ -55,19 +55,24 @@ class Tables:
         table, target = published().pmcfl_rounds[self.number], setting.targets[place]
         shares = SHARES[: len(table.baseline[place])]
         notes = self._footnotes(place)
-        lines = [
-            line
-            for row in study.rows
-            for line in (
-                (_name(row, notes, self.number == 6), *_printed(table, self.number, row, place, notes)),
-                ("measured", *_measured(study, row, target, shares)),
-            )
-        ]
+        lines = [line for row in study.rows for line in self._lines(study, row, target, shares, place, notes)]
         header = ("rounds" if study.rows == [DS] else "DS: rounds; others: gain", *(f"{share:.0%}" for share in shares))
-        title = f"Table {self.number}: rounds until a share of the devices is above {table.targets[place]} %"
+        above = "at or above" if study.plan.or_equal else "above"
+        title = f"Table {self.number}: rounds until a share of the devices is {above} {table.targets[place]} %"
         other = "" if round(100 * target) == table.targets[place] else f" (measured: above {100 * target:g} %)"
         below = () if study.rows == [DS] else notes.below  # all errata are about gains
         return TextTable(title + other, (*header, "mean"), tuple(lines), below)
+
+    def _lines(
+        self, study: Study, row: str, target: float, shares: Sequence[float], place: int, notes: Footnotes
+    ) -> Iterator[tuple[str, ...]]:
+        """The published line, then the measured one; a null row has no published line."""
+        table, measured = published().pmcfl_rounds[self.number], _measured(study, row, target, shares)
+        if row == DS or row in table.gains:
+            yield _name(row, notes, self.number == 6), *_printed(table, self.number, row, place, notes)
+            yield "measured", *measured
+        else:
+            yield f"{row}, measured", *measured
 
     def _footnotes(self, place: int) -> Footnotes:
         if self.number != 6:
