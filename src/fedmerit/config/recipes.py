@@ -288,7 +288,10 @@ class FedValConfig(OneModelConfig):
         WeightedMeanScore(),
         description="`weighted-mean` with `weights` of the objectives (default: equal), `rank`, `top`",
     )
-    normalise: Literal["none", "minmax"] = Field("none", description="`none` (degrees) or `minmax` (the worst gets 0)")
+    normalise: Literal["none", "minmax", "sum"] = Field(
+        "none",
+        description="`none` (degrees), `minmax` (the worst gets 0) or `sum` (each objective divided by its own sum)",
+    )
     server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
 
     @field_validator("score", mode="before")

@@ -60,6 +60,7 @@ class Server:
     faster   another way to ask models about `rows` with the same answers, for example on several cores
     notes    what was done to the data before the run, for the ledger
     sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
+    links    the simulated connection of each client, megabytes per second; empty: measured
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -76,6 +77,7 @@ class Server:
     faster: Predict | None = None
     notes: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    links: tuple[float, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""

@@ -33,6 +33,7 @@ from fedmerit.core.criteria import (
 )
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
@@ -59,7 +60,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Conduct),
-            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
+            *(Attribute, OwnFact, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )

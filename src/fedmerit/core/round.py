@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check, nobody_trained
+from fedmerit.core.check import Known, Limits, check, measure_links, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.clip import clip_cohort
 from fedmerit.core.controls import Control, apply_control
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
@@ -180,4 +180,6 @@ def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Serve
         known[CLOCK] = replies.seconds
     if SITE in recipe.required_facts:
         known[SITE] = server.site_numbers()
+    if LINK in recipe.required_facts:
+        known[LINK] = dict(enumerate(server.links)) if server.links else measure_links(replies)
     return known

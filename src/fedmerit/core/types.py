@@ -50,6 +50,7 @@ class Samples:
     x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
     y           classes (N,); numbers (N,) or labels (N, labels) of 0 and 1 where the task predicts such
     classes     the number of classes of the task, of which a client may have fewer
+    own         facts of the client's own, numbers or words: its age, battery, job
 
     >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
     3
@@ -59,6 +60,7 @@ class Samples:
     y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    own: Mapping[str, float | str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)

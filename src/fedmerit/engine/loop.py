@@ -88,6 +88,7 @@ def play_rounds(
         return  # it was killed between its last round and its end
     names = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
     objectives = [find_objective(name) for name in names]
+    seed = derive(settings.seed, "null") if settings.null == "draw" else settings.seed
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
@@ -95,7 +96,7 @@ def play_rounds(
             recipe,
             fleet,
             selection=selection,
-            seed=settings.seed,
+            seed=seed,
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
@@ -131,7 +132,9 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(
+            fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
+        )
         stop, selection = make_stop(config.run.stop), make_selection(config.run)
         for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, ledger.validated()):
             state = after
@@ -156,10 +159,14 @@ def make_selection(settings: RunConfig) -> Selection:
     return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
 
 
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it.
+
+    `nudged`: each weight one unit in the last place larger, to show how far rounding alone moves a result.
+    """
     server, parts = fleet.server, dict[str, Model]()
     model = server.first_model(derive(seed, "model"))
+    model = np.nextafter(model, np.float32(np.inf)) if nudged else model
     if server.centre is not None:
         bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
         make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)

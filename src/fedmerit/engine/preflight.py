@@ -11,7 +11,7 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
+from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SIMULATED, SITE, measure
 from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
@@ -24,10 +24,18 @@ from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
 
 
-def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
-    """The server and the clients of a task have what the recipe asks for."""
+def check_task(
+    task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = (), *, one_device: bool = True
+) -> None:
+    """The server and the clients of a task have what the recipe asks for; `one_device`: all clients share a machine."""
     check_server(task.server(), recipe, selection, audits)
     check_clients(task, recipe, audits)
+    for fact in SIMULATED if one_device else ():
+        if fact in recipe.required_facts and fact not in task.federation.facts:
+            raise ConfigError(
+                f"the fact {fact!r} is one of devices, and on this machine all clients share one; simulate it with a "
+                f"column {fact} in [facts], or run on Flower, where it is measured"
+            )
 
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:

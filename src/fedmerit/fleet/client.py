@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import AnswerAttack, Coalition
-from fedmerit.core.facts import LOSS, SECONDS, measure
+from fedmerit.core.facts import ENERGY, LOSS, SECONDS, measure
 from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ScheduledLearner
 from fedmerit.core.seeds import generator
 from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import ClientId, Model, Samples
+from fedmerit.fleet.device import energy_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,16 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
     full = [job for job in jobs if len(job.samples)]
     trained = iter(_train(learner, full))
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
+    energy = [energy_left(job.samples.own) if ENERGY in facts else 1.0 for job in jobs]
     models = [next(trained) if len(job.samples) else (job.start, _no_extras(learner, job)) for job in jobs]
     return [
         Answer(
-            _difference(model, job.start), measure(job.samples, facts, {SECONDS: seconds, LOSS: loss}), seconds, extras
+            _difference(model, job.start),
+            measure(job.samples, facts, {SECONDS: seconds, LOSS: loss, ENERGY: left}),
+            seconds,
+            extras,
         )
-        for job, (model, extras), loss in zip(jobs, models, losses, strict=True)
+        for job, (model, extras), loss, left in zip(jobs, models, losses, energy, strict=True)
     ]
 
 

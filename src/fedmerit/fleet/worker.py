@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ from fedmerit.core.fleet import predict_all
 from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import count_losses, right_rows
-from fedmerit.core.types import ClientId, Model, SplitName
+from fedmerit.core.types import ClientId, Model, Samples, SplitName
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, train_clients
 from fedmerit.tasks.federation import Split
@@ -73,6 +73,7 @@ class Worker:
     personal: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
+    own: Sequence[Mapping[str, float | str]] = ()
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -96,7 +97,7 @@ class Worker:
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                train.samples(place.client, self.classes),
+                self._with_own(place.client, train.samples(place.client, self.classes)),
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
@@ -116,6 +117,9 @@ class Worker:
             if block is not None and block.on_disk:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]
+
+    def _with_own(self, client: ClientId, samples: Samples) -> Samples:
+        return replace(samples, own=self.own[client]) if self.own else samples
 
     def test_personal(self, on: SplitName, client: ClientId, model: int) -> int:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""

@@ -90,8 +90,8 @@ class GridFleet:
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
 
     def judges(self) -> Sequence[ClientId]:
-        """All clients, connected or not."""
-        return range(len(self.server.names))
+        """The clients that are connected."""
+        return sorted(self.nodes)
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -141,7 +141,7 @@ class GridFleet:
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
             contents[client] = pack(vectors, config)
-            down += sum(values.nbytes for values in vectors.values())
+            down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know
