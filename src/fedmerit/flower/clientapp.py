@@ -17,12 +17,12 @@ from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.flower.arrays import Unfit
 from fedmerit.flower.records import (
     ARRAYS,
     EXTRA,
     REWARDED,
     TRAINED,
-    Unfit,
     array,
     as_mixtures,
     as_reward,
