@@ -12,10 +12,10 @@ MOST_TEXT = 500
 
 
 def printable(text: str, most: int = MOST_TEXT) -> str:
-    """One line of at most so many printable characters; others, as those that steer a terminal, become escapes.
+    r"""One line of at most so many printable characters; others, as those that steer a terminal, become escapes.
 
-    >>> printable("a\x1b[31mred\nb"), printable("x" * 900, 8)
-    ('a\\\\x1b[31mred\\\\nb', 'xxxxx...')
+    >>> printable("a" + chr(27) + "[31mred"), printable("x" * 900, 8)
+    ('a\\x1b[31mred', 'xxxxx...')
     """
     start = text[: most + 1]
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in start)
