@@ -53,6 +53,9 @@ class RunConfig(Section):
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
     )
+    deadline: Positive | None = Field(
+        None, description="seconds that a client may train before it is ended and left out; default: none"
+    )
     evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
     audit: tuple[str, ...] = Field(
         (), description="objectives to write down of the model: on the server's rows and on each client's test rows"

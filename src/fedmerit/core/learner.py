@@ -38,7 +38,10 @@ class Learner(Protocol):
         """The model before the first round."""
 
     def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
-        """The model after local training on the client's rows; `model` itself is left alone.
+        """The model after local training on the client's rows.
+
+        `model` is the learner's own copy. Rows are shared by all clients and may not be written to: numpy refuses,
+        torch does not see it, so an operation in place (`x.sub_(...)`) needs `x.clone()` first.
 
         `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
         """
