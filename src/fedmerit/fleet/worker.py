@@ -13,12 +13,8 @@ from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.fleet import predict_all
 from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import derive
-<<<<<<< HEAD
 from fedmerit.core.targets import count_losses, right_rows
-from fedmerit.core.types import ClientId, Model, Samples, SplitName
-=======
-from fedmerit.core.types import ClientId, Model, SplitName, read_only
->>>>>>> d24
+from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
@@ -130,24 +126,13 @@ class Worker:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
-<<<<<<< HEAD
-        return int(right_rows(self.learner, self._model(client, model), split.x[rows], split.y[rows]).sum())
-=======
         x = read_only(split.x[rows])
-        return int((self.learner.predict(self._model(client, model), x) == split.y[rows]).sum())
->>>>>>> d24
+        return int(right_rows(self.learner, self._model(client, model), x, split.y[rows]).sum())
 
     def answer(self, on: str, client: ClientId, model: int) -> Output:
         """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
-<<<<<<< HEAD
-        return predict_all(self.learner, self._model(client, model), split.x[split.rows(client)])
-=======
-        x, values = read_only(split.x[split.rows(client)]), self._model(client, model)
-        if not isinstance(self.learner, ProbabilisticLearner):
-            return self.learner.predict(values, x), None
-        return self.learner.predict(values, x), self.learner.predict_proba(values, x)
->>>>>>> d24
+        return predict_all(self.learner, self._model(client, model), read_only(split.x[split.rows(client)]))
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:
@@ -159,25 +144,15 @@ class Worker:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-<<<<<<< HEAD
-            self.right.array[place, rows] = right_rows(self.learner, self.models.array[place], x, y)
-=======
-            self.right.array[place, rows] = self.learner.predict(read_only(self.models.array[place]), x) == y
->>>>>>> d24
+            self.right.array[place, rows] = right_rows(self.learner, read_only(self.models.array[place]), x, y)
 
     def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """As `test_rows`, and put into `losses` how large each row's loss is."""
         assert self.losses is not None  # the fleet made room
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-<<<<<<< HEAD
-            right, losses = count_losses(self.learner, self.models.array[place], x, y)
+            right, losses = count_losses(self.learner, read_only(self.models.array[place]), x, y)
             self.right.array[place, rows], self.losses.array[place, rows] = right, losses
-=======
-            probabilities = self.learner.predict_proba(read_only(self.models.array[place]), x)
-            self.right.array[place, rows] = probabilities.argmax(axis=1) == y
-            self.losses.array[place, rows] = row_losses(probabilities, y)
->>>>>>> d24
 
     def _ranges(self, on: SplitName, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
         """Which rows these are, their inputs and their labels."""
