@@ -44,9 +44,17 @@ class RunConfig(Section):
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
+    null: Literal["", "rounding", "draw"] = Field(
+        "",
+        description="for null rows of studies: the first model moved by one unit in the last place (`rounding`), or "
+        "other clients and batches with the same data and first model (`draw`)",
+    )
     workers: Count | None = Field(None, description="worker processes; default: one per core")
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
+    )
+    deadline: Positive | None = Field(
+        None, description="seconds that a client may train before it is ended and left out; default: none"
     )
     evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
     audit: tuple[str, ...] = Field(

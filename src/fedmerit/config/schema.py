@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
+from fedmerit.config.facts import FactsConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipes import (
     RECIPES,
@@ -36,6 +37,7 @@ from fedmerit.errors import ConfigError
 __all__ = [
     "ClipConfig",
     "Config",
+    "FactsConfig",
     "GroupsConfig",
     "PrioritizedConfig",
     "PrivacyConfig",
@@ -63,7 +65,7 @@ __all__ = [
 
 
 class Config(Section):
-    """One run, completely: [task], [train], [recipe], [run], [privacy]; docs/configuration.md has every key.
+    """One run, completely: [task], [train], [recipe], [run], [privacy], [facts]; docs/configuration.md has every key.
 
     >>> Config().recipe.name, Config().run.rounds
     ('fedavg', 20)
@@ -74,8 +76,9 @@ class Config(Section):
     recipe: AnyRecipe = FedAvgConfig()
     run: RunConfig = RunConfig()
     privacy: PrivacyConfig | None = None
+    facts: FactsConfig | None = None
 
-    @field_validator("task", "train", "run", "privacy", mode="before")
+    @field_validator("task", "train", "run", "privacy", "facts", mode="before")
     @classmethod
     def _is_table(cls, value: Any) -> Any:
         if value is None or isinstance(value, Section | Mapping):

@@ -38,7 +38,10 @@ class Learner(Protocol):
         """The model before the first round."""
 
     def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
-        """The model after local training on the client's rows; `model` itself is left alone.
+        """The model after local training on the client's rows.
+
+        `model` is the learner's own copy. Rows are shared by all clients and may not be written to: numpy refuses,
+        torch does not see it, so an operation in place (`x.sub_(...)`) needs `x.clone()` first.
 
         `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
         """
@@ -63,6 +66,18 @@ class BatchedLearner(Learner, Protocol):
         epochs: Sequence[int | None],
     ) -> list[Model]:
         """`train` of each client, in order; equal up to rounding."""
+
+
+@runtime_checkable
+class PanelLearner(Learner, Protocol):
+    """A learner that asks many models about the same rows faster at once than one by one."""
+
+    @property
+    def models_at_once(self) -> int:
+        """How many models `predict_each` takes at once; 1 where it does not pay."""
+
+    def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Each model's probabilities (models, rows, classes); equal to `predict_proba` up to rounding."""
 
 
 @runtime_checkable

@@ -14,19 +14,23 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
+import numpy as np
+
 from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.centring import centre_model
+from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.privacy import FIXED
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
+from fedmerit.core.types import Model
 from fedmerit.core.weights import Note
 from fedmerit.engine.stopping import Stop, make_stop
 from fedmerit.errors import RunFailed, RunStopped
@@ -84,6 +88,7 @@ def play_rounds(
         return  # it was killed between its last round and its end
     names = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
     objectives = [find_objective(name) for name in names]
+    seed = derive(settings.seed, "null") if settings.null == "draw" else settings.seed
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
@@ -91,7 +96,7 @@ def play_rounds(
             recipe,
             fleet,
             selection=selection,
-            seed=settings.seed,
+            seed=seed,
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
@@ -130,7 +135,9 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(
+            fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
+        )
         stop, selection = make_stop(config.run.stop), make_selection(config.run)
         for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, ledger.validated()):
             state = after
@@ -155,12 +162,19 @@ def make_selection(settings: RunConfig) -> Selection:
     return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
 
 
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
-    server = fleet.server
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it.
+
+    `nudged`: each weight one unit in the last place larger, to show how far rounding alone moves a result.
+    """
+    server, parts = fleet.server, dict[str, Model]()
     model = server.first_model(derive(seed, "model"))
+    model = np.nextafter(model, np.float32(np.inf)) if nudged else model
     if server.centre is not None:
-        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
+        bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
+        make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)
+        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
+        parts = {} if privacy is None else {FIXED: np.array([len(model) - bare], np.float32)}
         ledger.note(Event(0, None, "centre", about))
         for client, reason in sorted(left_out.items()):
             ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
@@ -171,7 +185,7 @@ def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> Stat
         ledger.note(Event(0, None, "target", about))
     for text in fleet.server.notes:
         ledger.note(Event(0, None, "data", text))
-    return State(model)
+    return State(model, parts)
 
 
 def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:

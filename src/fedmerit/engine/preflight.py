@@ -11,7 +11,7 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
+from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SIMULATED, SITE, measure
 from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
@@ -24,10 +24,18 @@ from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
 
 
-def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
-    """The server and the clients of a task have what the recipe asks for."""
+def check_task(
+    task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = (), *, one_device: bool = True
+) -> None:
+    """The server and the clients of a task have what the recipe asks for; `one_device`: all clients share a machine."""
     check_server(task.server(), recipe, selection, audits)
     check_clients(task, recipe, audits)
+    for fact in SIMULATED if one_device else ():
+        if fact in recipe.required_facts and fact not in task.federation.facts:
+            raise ConfigError(
+                f"the fact {fact!r} is one of devices, and on this machine all clients share one; simulate it with a "
+                f"column {fact} in [facts], or run on Flower, where it is measured"
+            )
 
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
@@ -37,6 +45,8 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
     _check_privacy(server, recipe, selection)
     rows, losses = server.rows, has_losses(server.learner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, server.learner)
+    by_rows = [one.objective for one in recipe.contributions if one.method != "cosine"]
+    check_objectives(by_rows, rows, server.learner)
     check_objectives(find_objectives(audits) if rows else (), rows, server.learner)
     if LOSS in recipe.required_facts and not losses:
         raise ConfigError(
@@ -93,11 +103,19 @@ def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None
             f"[privacy] noises the aggregate, and train.algorithm = {server.control.name!r} sends clients what others "
             'sent, without noise; use train.algorithm = "sgd"'
         )
-    if server.centre is not None:
+    noised = recipe.privacy.centre is not None
+    if server.centre is not None and not noised:
         raise ConfigError(
-            "[privacy] does not cover the federation's mean input, which task.centre takes from the clients without "
-            "noise; leave task.centre out"
+            "task.centre takes the federation's mean input from the clients, without noise; set privacy.centre_noise = "
+            "4.0, which is in the account, or leave task.centre out"
         )
+    if server.centre == "standard":
+        raise ConfigError(
+            '[privacy] noises the mean input, and task.centre = "standard" also tells deviations; set task.centre = '
+            '"mean"'
+        )
+    if noised and server.centre is None:
+        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or leave it out')
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:

@@ -355,7 +355,11 @@ def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_re
     """On this machine, from the newest checkpoint or from the beginning."""
     workers, memory = config.run.workers or cores(), config.run.memory
     budget = None if memory is None else int(memory * GIB)
-    with held(folder), resumable(folder, f"use --resume {folder}"), LocalFleet(task, workers, budget, folder) as fleet:
+    with (
+        held(folder),
+        resumable(folder, f"use --resume {folder}"),
+        LocalFleet(task, workers, budget, folder, config.run.deadline) as fleet,
+    ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
         play_into(folder, config, recipe, fleet, on_record)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,9 +14,9 @@ from fedmerit.core.fleet import predict_all
 from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import count_losses, right_rows
-from fedmerit.core.types import ClientId, Model, SplitName
+from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
@@ -73,6 +73,7 @@ class Worker:
     personal: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
+    own: Sequence[Mapping[str, float | str]] = ()
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -83,7 +84,8 @@ class Worker:
             "test personal": self.test_personal,
             "answer": self.answer,
         }
-        return work[kind](*job)
+        with shared_rows():
+            return work[kind](*job)
 
     def train_clients(
         self, places: Sequence[Place], facts: Sequence[str], seed: int, index: int
@@ -96,7 +98,7 @@ class Worker:
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                train.samples(place.client, self.classes),
+                self._with_own(place.client, train.samples(place.client, self.classes)),
                 derive(seed, "train", index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
@@ -117,35 +119,39 @@ class Worker:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]
 
+    def _with_own(self, client: ClientId, samples: Samples) -> Samples:
+        return replace(samples, own=self.own[client]) if self.own else samples
+
     def test_personal(self, on: SplitName, client: ClientId, model: int) -> int:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
-        return int(right_rows(self.learner, self._model(client, model), split.x[rows], split.y[rows]).sum())
+        x = read_only(split.x[rows])
+        return int(right_rows(self.learner, self._model(client, model), x, split.y[rows]).sum())
 
     def answer(self, on: str, client: ClientId, model: int) -> Output:
         """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
-        return predict_all(self.learner, self._model(client, model), split.x[split.rows(client)])
+        return predict_all(self.learner, self._model(client, model), read_only(split.x[split.rows(client)]))
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:
-            return np.asarray(self.models.array[model], dtype=np.float32)
+            return read_only(np.asarray(self.models.array[model], dtype=np.float32))
         assert self.personal is not None  # the fleet sends PERSONAL only to clients that have one
-        return np.asarray(self.personal.array[client], dtype=np.float32)
+        return read_only(np.asarray(self.personal.array[client], dtype=np.float32))
 
     def test_rows(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            self.right.array[place, rows] = right_rows(self.learner, self.models.array[place], x, y)
+            self.right.array[place, rows] = right_rows(self.learner, read_only(self.models.array[place]), x, y)
 
     def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """As `test_rows`, and put into `losses` how large each row's loss is."""
         assert self.losses is not None  # the fleet made room
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            right, losses = count_losses(self.learner, self.models.array[place], x, y)
+            right, losses = count_losses(self.learner, read_only(self.models.array[place]), x, y)
             self.right.array[place, rows], self.losses.array[place, rows] = right, losses
 
     def _ranges(self, on: SplitName, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
@@ -153,4 +159,4 @@ class Worker:
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])
         (start, stop), alone = ranges[0], len(ranges) == 1
-        return rows, split.x[start:stop] if alone else split.x[rows], split.y[rows]
+        return rows, read_only(split.x[start:stop] if alone else split.x[rows]), split.y[rows]

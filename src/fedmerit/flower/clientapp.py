@@ -18,12 +18,12 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, deceive, train_clients
+from fedmerit.flower.arrays import Unfit
 from fedmerit.flower.records import (
     ARRAYS,
     EXTRA,
     REWARDED,
     TRAINED,
-    Unfit,
     array,
     as_mixtures,
     as_reward,

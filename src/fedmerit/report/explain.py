@@ -40,6 +40,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
         "round": number,
         "priority": wanted["priority"],
         "epsilon": wanted["epsilon"],
+        "clip": wanted["clip"],
         "search": {
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],

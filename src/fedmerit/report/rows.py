@@ -37,7 +37,7 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy")
-EPSILON = Metric("epsilon")
+OF_PRIVACY = (Metric("epsilon"), Metric("clip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,9 @@ def measure_run(
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
         **dict(_audit_curves(ledger)),
     }
-    if all(row[EPSILON.name] is not None for row in evaluated):
-        curves[EPSILON] = {row["round"]: row[EPSILON.name] for row in evaluated}
+    for metric in OF_PRIVACY:
+        if all(row[metric.name] is not None for row in evaluated):
+            curves[metric] = {row["round"]: row[metric.name] for row in evaluated}
     reached = [[rounds_to_target(tested, local, target, share) for share in shares] for target in targets]
     return RunMetrics(curves, reached, distribution(local[-1]))
 

@@ -79,7 +79,8 @@ def reached_tables(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
         lines = [_lines_of(study, ROUNDS, target, share) for share in shares]
         spreads = [_round_deviations(study, target, share) if paper else [""] * len(study.rows) for share in shares]
         columns = [list(map(_rounds, of_rows, spread)) for of_rows, spread in zip(lines, spreads, strict=True)]
-        title = f"{study.plan.name}: rounds until a share of the devices is above {target:.0%}{_means(paper)}"
+        above = "at or above" if study.plan.or_equal else "above"
+        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}{_means(paper)}"
         below = f"(rounds saved against {study.plan.against}; >: not reached within {study.horizon} in some seed)"
         header = ("row", *(f"{share:.0%}" for share in shares))
         rows = tuple(zip(study.rows, *columns, strict=True))

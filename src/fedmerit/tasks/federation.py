@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.facts import LINK
 from fedmerit.core.targets import TargetKind
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
@@ -169,7 +170,7 @@ class ServerData:
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
     `report` says what was done to the data on its way in.
-    `sites` names the site of each client, where it is known.
+    `sites` names the site of each client, where it is known, `links` its simulated connection.
     """
 
     names: tuple[str, ...]
@@ -178,6 +179,7 @@ class ServerData:
     limits: Mapping[str, float] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
+    links: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class Federation:
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
     that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
     says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. `target`
-    says what labels are: classes, a number, or (N, labels) of 0 and 1 (`core.targets`). Tables,
+    says what labels are: classes, a number, or (N, labels) of 0 and 1 (`core.targets`). `facts` are columns of the
+    clients' own facts, a number or a word per client. Tables,
     files, arrays and pictures come in by `from_frame`, `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and
     `from_image_folder`; everything is checked.
 
@@ -222,6 +225,7 @@ class Federation:
     report: tuple[DataNote, ...] = ()
     encoder: Encoder | None = None
     target: TargetKind = "classes"
+    facts: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
@@ -324,21 +328,29 @@ class Federation:
         return f"<Federation: {len(self.names)} clients, {rows}, {predicted}>"
 
     def samples(self, client: ClientId) -> Samples:
-        """A view of the client's training rows."""
-        return self.train.samples(client, self.classes)
+        """A view of the client's training rows, with the facts of its own."""
+        own = self.own_facts
+        samples = self.train.samples(client, self.classes)
+        return replace(samples, own=own[client]) if own else samples
+
+    @property
+    def own_facts(self) -> tuple[dict[str, float | str], ...]:
+        """The facts of each client's own; empty where nobody has any."""
+        rows = zip(*self.facts.values(), strict=True)
+        return tuple(dict(zip(self.facts, row, strict=True)) for row in rows)
 
     def client(self, client: ClientId) -> ClientData:
         """The client's half, as views of its rows."""
         if not 0 <= client < len(self.names):
             raise DataError(f"client {client} is not one of the federation's {len(self.names)}: they count from 0")
-        splits = (self.train, self.test, self.validation)
-        train, test, validation = (split.samples(client, self.classes) for split in splits)
-        return ClientData(client, self.names[client], train, test, validation, self.target)
+        test, validation = (split.samples(client, self.classes) for split in (self.test, self.validation))
+        return ClientData(client, self.names[client], self.samples(client), test, validation, self.target)
 
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
+        links = tuple(float(value) for value in self.facts.get(LINK, ()))
+        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report, links)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -355,4 +367,4 @@ def _rows_of(
 
 def _copied(samples: Samples) -> Samples:
     attributes = {name: column.copy() for name, column in samples.attributes.items()}
-    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes)
+    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes, samples.own)

@@ -22,6 +22,7 @@ from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
+from fedmerit.tasks.client_facts import own_line, with_facts
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
@@ -112,7 +113,7 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     `load` stands for `make_federation`, for runs that share data.
     """
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    federation = (load or make_federation)(config.task, config.run.seed)
+    federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
     return Task(federation, learner, centre_of(config.task), attackers)
 
@@ -121,7 +122,9 @@ def make_server(config: Config) -> Server:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
-    data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
+    data = (
+        load(config.task, seed) if load else with_facts(make_federation(config.task, seed), config.facts).server_data()
+    )
     if load:
         data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
         if config.task.invert and data.server is not None:
@@ -131,7 +134,9 @@ def make_server(config: Config) -> Server:
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
     notes = tuple(map(str, data.report))
-    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
+    return Server(
+        data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes, links=data.links
+    )
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -144,7 +149,7 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
     if load is None:
-        federation = make_federation(config.task, seed)
+        federation = with_facts(make_federation(config.task, seed), config.facts)
         attackers = find_attackers(config.task, len(federation.names), seed)
         return ClientHalf(federation.client(client).copied(), learner, attackers.of(client))
     if config.task.attack:
@@ -153,6 +158,8 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
             "alone; run it on this machine (fedmerit run), or leave task.attack out"
         )
     data = load(config.task, seed, client)
+    if config.facts is not None:  # a node knows its own line alone
+        data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
     return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
 
 
