@@ -21,7 +21,7 @@ from fedmerit.study.tuning import Seed, Share, Target, TuneConfig, Tuning, seed_
 
 SHARED = ("run",)
 """What all rows have in common: seeds, rounds and the draw of clients."""
-SAME_DATA = ("data", "source", "model")
+SAME_DATA = ("data", "source", "model", "label", "target", "tolerance")
 """Keys of [task] that no row may change."""
 
 Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
