@@ -17,6 +17,7 @@ from fedmerit.core.consistency import Consistency
 from fedmerit.core.facts import (
     ATTRIBUTE,
     CLOCK,
+    DONE,
     ENERGY,
     EPOCHS,
     LARGEST,
@@ -211,7 +212,7 @@ class Computation:
     """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
 
     `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
-    `epochs`, which stands for simulated speed: more epochs in the same time, 1 / epochs for each.
+    `epochs` given or `done`: more epochs in the same time, 1 / epochs for each.
     """
 
     time: str = CLOCK
@@ -228,7 +229,7 @@ class Computation:
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Quicker clients get more."""
         fact = cohort.facts[self.time]
-        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
+        taken = 1.0 / fact if self.time in (EPOCHS, DONE) else np.maximum(fact, SHORTEST)
         with np.errstate(over="ignore"):
             return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
 
@@ -334,10 +335,13 @@ REPORTED_COMPUTATION = Computation(
 SIMULATED_COMPUTATION = Computation(
     EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
 )
+BUDGET_COMPUTATION = Computation(
+    DONE, "BudgetComputation", about="speed in a budget: own epochs / fewest of the group, see run.budget_seconds"
+)
 
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
-    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
+    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     *(Connection, Energy),
     Consistency(),

@@ -134,7 +134,8 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     for name, config in rows.items():
         try:
             task = load(config)
-            check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+            selection, budget = make_selection(config.run), config.run.budget_seconds
+            check_task(task, recipe_of(config), selection, config.run.audit, budget=budget)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 
