@@ -30,6 +30,7 @@ from fedmerit.config.schema import (
     SearchConfig,
     Section,
     ServerConfig,
+    StopConfig,
     TaskConfig,
     TrainConfig,
 )
@@ -37,6 +38,7 @@ from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
 from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
@@ -145,7 +147,8 @@ def test_every_fact_is_documented() -> None:
 
 def test_every_criterion_is_documented() -> None:
     any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
-    families = [Attribute("NAME"), OwnFact("NAME"), Validated(Overall("OBJECTIVE")), Reputation(any_other)]
+    own: list[Criterion] = [Attribute("NAME"), OwnFact("NAME"), Validated(Overall("OBJECTIVE"))]
+    families = [*own, Contribution(), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 
@@ -184,6 +187,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"run.stop": StopConfig}
     sections |= {
         "task.attack": AttackConfig,
         "recipe.search": SearchConfig,

@@ -25,7 +25,7 @@ from fedmerit.config.recipes import (
     RewardConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig
 from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
@@ -49,6 +49,7 @@ __all__ = [
     "SearchConfig",
     "Section",
     "ServerConfig",
+    "StopConfig",
     "TaskConfig",
     "TrainConfig",
     "check_options",

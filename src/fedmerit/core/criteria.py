@@ -1,8 +1,8 @@
 """Criteria: one value per client and round, finite, not negative, higher is better.
 
 A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE` and `reputation:CRITERION` are
-families that `find_criterion` makes.
+that configuration can name; `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and
+`reputation:CRITERION` are families that `find_criterion` makes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.computation import BUDGET_COMPUTATION as BUDGET_COMPUTATION
+from fedmerit.core.computation import COMPUTATION as COMPUTATION
+from fedmerit.core.computation import REPORTED_COMPUTATION as REPORTED_COMPUTATION
+from fedmerit.core.computation import SIMULATED_COMPUTATION as SIMULATED_COMPUTATION
+from fedmerit.core.computation import Computation as Computation
 from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import find_contribution
 from fedmerit.core.facts import (
     ATTRIBUTE,
-    CLOCK,
-    DONE,
+    CONTRIBUTION,
     ENERGY,
-    EPOCHS,
     LARGEST,
     LINK,
     LOSS,
@@ -29,16 +33,14 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
-from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
 
-SHORTEST = 1e-9
-"""Seconds; a clock may stand still between two looks at it."""
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact by which gates open: the accuracy of the client's model on the server's rows."""
 
@@ -208,33 +210,6 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Computation:
-    """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
-
-    `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
-    `epochs` given or `done`: more epochs in the same time, 1 / epochs for each.
-    """
-
-    time: str = CLOCK
-    name: str = "Computation"
-    family: Family = Family.TRUST
-    degree: bool = False
-    about: str = "speed: slowest time of the group / own time, by the server's clock"
-
-    @property
-    def required_facts(self) -> tuple[str, ...]:
-        """The one fact that it goes by."""
-        return (self.time,)
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """Quicker clients get more."""
-        fact = cohort.facts[self.time]
-        taken = 1.0 / fact if self.time in (EPOCHS, DONE) else np.maximum(fact, SHORTEST)
-        with np.errstate(over="ignore"):
-            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
     """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
 
@@ -251,6 +226,13 @@ class Validated:
     family: Family = Family.TARGET
     degree: bool = True
     marginal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.objective.name in ERRORS:
+            raise ConfigError(
+                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
+                "alone: use validated:r2"
+            )
 
     @property
     def name(self) -> str:
@@ -328,46 +310,41 @@ class Agnostic:
             return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
-COMPUTATION = Computation()
-REPORTED_COMPUTATION = Computation(
-    SECONDS, "ReportedComputation", about="reported speed: slowest time of the group / own time, as clients report it"
-)
-SIMULATED_COMPUTATION = Computation(
-    EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
-)
-BUDGET_COMPUTATION = Computation(
-    DONE, "BudgetComputation", about="speed in a budget: own epochs / fewest of the group, see run.budget_seconds"
-)
-
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     *(Connection, Energy),
     Consistency(),
-    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Conduct()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name, also of a family: `attribute:`, `fact:`, `validated:`, `reputation:`."""
+    """The criterion of that name, or one of a family, such as `attribute:NAME` or `validated:OBJECTIVE`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(OWN):
         return parse_own_fact(name)
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
+    if name.startswith(CONTRIBUTION):
+        return find_contribution(name)
     if name.startswith(REPUTATION):
         return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        families = (f"{ATTRIBUTE}NAME", f"{OWN}NAME", *_validated_names(), f"{REPUTATION}CRITERION")
+        own, worth, past = f"{OWN}NAME", f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION"
+        families = (f"{ATTRIBUTE}NAME", own, *_validated_names(), worth, past)
         raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 
 
 def _validated_names() -> list[str]:
-    return [*(f"{VALIDATED}{name}" for name in OVERALL), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
+    return [
+        *(f"{VALIDATED}{name}" for name in OVERALL if name not in ERRORS),
+        *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED),
+    ]
 
 
 def spelt_out(name: str) -> str:

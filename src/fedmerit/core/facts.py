@@ -1,8 +1,8 @@
 """Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
 
 `FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
-print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE` and `claimed:FACT` are families; `find_fact` makes their
-members.
+print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `claimed:FACT` are families;
+`find_fact` makes their members.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ATTRIBUTE = "attribute:"
 OWN = "fact:"
 """Begins the name of a fact that only the client itself knows: its age, battery, job."""
 VALIDATED = "validated:"
+CONTRIBUTION = "contribution:"
 IS = " is "
 WITHOUT = ":without"
 """Ends the name of a fact of the server's that speaks of the model without the client."""
@@ -74,7 +75,7 @@ class Fact:
 
 def class_balance(samples: Samples) -> float:
     """min / max of the class counts [PMCFL, CB]; 0 where a class of the task is missing."""
-    counts = np.bincount(samples.y, minlength=samples.classes)
+    counts = np.bincount(_classes(samples), minlength=samples.classes)
     return float(counts.min() / counts.max()) if counts.max() else 0.0
 
 
@@ -103,7 +104,17 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
 
 
 def _labels(samples: Samples) -> float:
-    return float(len(np.unique(samples.y)))
+    return float(len(np.unique(_classes(samples))))
+
+
+def _classes(samples: Samples) -> NDArray[np.int64]:
+    """The rows' classes; where something else is predicted, criteria of classes mean nothing."""
+    if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
+        raise DataError(
+            "the criteria LD, CB and MW count classes, and this task predicts "
+            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; weigh by DS, Attribute or validated:r2"
+        )
+    return samples.y
 
 
 _ALL = (
@@ -150,6 +161,8 @@ def find_fact(name: str) -> Fact:
         return Fact(name, f"{text}, as the client says", _own_value(text), high=1 if IS in text else None)
     if name.startswith(VALIDATED):
         return Fact(name, "what the server measured of the client's model", high=1, source="server")
+    if name.startswith(CONTRIBUTION):
+        return Fact(name, "what the server found the client's update to add to the round's model", source="server")
     if name.startswith(CLAIMED):
         return Fact(name, "what clients said where other values counted, see `recipe.claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report by themselves")

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import ERRORS
+from fedmerit.core.targets import right_rows
 from fedmerit.core.types import Model, Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.errors import FolderError
@@ -82,8 +84,9 @@ def read_metrics(
 
 
 def better(metric: str) -> Better:
-    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher)."""
-    return METRICS.get(metric) or ("lower" if metric.startswith("gap ") else "higher")
+    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher, but for errors)."""
+    kind, _, name = metric.partition(" ")
+    return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
 
 
 def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
@@ -171,9 +174,9 @@ def find_correct(task: Task, model: Model, best: Model | None = None) -> Correct
 
 
 def _correct_rows(task: Task, model: Model) -> NDArray[np.bool_]:
-    test, predict = task.federation.test, task.learner.predict
+    test = task.federation.test
     batches = [slice(start, start + TEST_ROWS) for start in range(0, len(test.y), TEST_ROWS)]
-    correct = [predict(model, test.x[batch]) == test.y[batch] for batch in batches]
+    correct = [right_rows(task.learner, model, test.x[batch], test.y[batch]) for batch in batches]
     return np.concatenate([np.zeros(0, np.bool_), *correct])
 
 

@@ -170,7 +170,7 @@ class Study:
         baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
         """
         lines = (
-            {"row": run.row, "seed": run.seed, "rounds": self.unfinished.get(str(run), self.horizon)}
+            {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
             | {"finished": str(run) not in self.unfinished}
             | metrics.values
             | self._agreement(run)
@@ -178,6 +178,11 @@ class Study:
         )
         columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round", *AGREEMENT)
         return make_frame(lines, columns).astype({"finished": bool})
+
+    def _played(self, run: Member, metrics: RunMetrics) -> int:
+        """Rounds of a run; one that is finished may have stopped early, after a round that it tested."""
+        finished = int(metrics.curve[-1]["round"]) if metrics.curve else self.horizon
+        return self.unfinished.get(str(run), finished)
 
     @cached_property
     def reached(self) -> Frame:

@@ -17,6 +17,7 @@ from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
+from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import BEST
@@ -136,6 +137,7 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
             task = load(config)
             selection, budget = make_selection(config.run), config.run.budget_seconds
             check_task(task, recipe_of(config), selection, config.run.audit, budget=budget)
+            check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 

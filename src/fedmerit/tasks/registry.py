@@ -18,10 +18,12 @@ from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
+from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.client_facts import own_line, with_facts
+from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
@@ -189,10 +191,10 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sites[name] for name in names)
 
 
-def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] | None = None) -> Learner:
+def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None = None) -> Learner:
     """The learner of a task, with the model that the configuration names.
 
-    `shape`, inputs and classes, spares a table's task to read the table for it.
+    `encoder`, which knows inputs and labels, spares a table's task to read the table for them.
     """
     spec = find_task(config.data)
     own = spec.shape is not None and ":" in config.model
@@ -203,7 +205,8 @@ def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] 
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        learner = _torch_learner(model, train, (shape or spec.shape(config)) if spec.shape else None)
+        shape = (encoder.shape if encoder else spec.shape(config)) if spec.shape else None
+        learner = _torch_learner(model, train, shape, _target(spec, config, encoder))
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -213,13 +216,19 @@ def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] 
     return learner
 
 
-def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None) -> Learner:
+def _target(spec: TaskSpec, config: TaskConfig, encoder: Encoder | None) -> Target:
+    if encoder is not None:
+        return encoder.target(config)
+    return spec.target(config) if spec.target else CLASSES
+
+
+def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None, target: Target) -> Learner:
     try:
         from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
     if shape is None:
-        return TorchLearner(find_model(model), train)
+        return TorchLearner(find_model(model), train, target=target)
     own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
-    return TorchLearner(partial(own or find_sized_model(model), *shape), train)
+    return TorchLearner(partial(own or find_sized_model(model), *shape), train, target=target)
