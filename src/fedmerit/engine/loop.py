@@ -100,6 +100,7 @@ def play_rounds(
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
+            budget=settings.budget_seconds,
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
