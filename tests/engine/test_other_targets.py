@@ -156,7 +156,8 @@ def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -
     [
         (lambda: prioritized("LD", "DS"), (), "LD, CB and MW count classes"),
         (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes or labels"),
-        (lambda: fedval("mae"), (), "use validated:r2"),
+        (lambda: fedval("mae"), (), "mae is an error, for run.audit alone"),
+        (lambda: prioritized("contribution:shapley:mae"), (), "mae is an error, for run.audit alone"),
         (fedavg, ("auc",), "auc is for tasks that predict classes or labels; this one predicts number"),
         (fedavg, ("parity:sex",), "for tasks that predict classes"),
     ],

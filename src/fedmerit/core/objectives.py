@@ -295,6 +295,15 @@ def find_objective(name: str) -> Objective:
     )
 
 
+def check_rising(objective: Objective) -> None:
+    """Refuse errors where clients are weighed: there, more is better."""
+    if objective.name in ERRORS:
+        raise ConfigError(
+            f"a criterion is larger where a client does better; {objective.name} is an error, for run.audit alone: "
+            "use r2, as in validated:r2"
+        )
+
+
 def worst_value(objective: str, values: Iterable[float]) -> float | None:
     """The worst of an objective's values; None where there is none.
 
