@@ -36,6 +36,7 @@ from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
 from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
@@ -143,7 +144,7 @@ def test_every_fact_is_documented() -> None:
 
 def test_every_criterion_is_documented() -> None:
     any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
-    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE")), Reputation(any_other)]
+    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE")), Contribution(), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 

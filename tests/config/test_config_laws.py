@@ -45,6 +45,7 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
         st.sampled_from(["median", "as-told"]),
         st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
     ),
+    "account": st.lists(st.sampled_from(["shapley", "banzhaf:f1", "cosine"]), unique=True),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
     "scales": st.dictionaries(st.sampled_from(["DS", "LD"]), st.floats(1, 900)),

@@ -21,7 +21,9 @@ from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
 
 MANY = 50
-"""Clients above which the screen shows the heaviest alone, and reasons are told of one client when asked."""
+"""Clients above which the screen shows the ends alone, and reasons are told of one client when asked."""
+END = 25
+"""Of many clients, so many of the heaviest and of the lightest are shown."""
 
 
 @app.command(epilog="Example:  fedmerit weigh clients.csv --priority CB,DS --lower-is-better error")
@@ -90,10 +92,12 @@ def weigh(
         return
     from fedmerit.report.screen import show_note, weights_table
 
-    rows = by_client(result, rule.priority, range(len(raw)), {})
-    if len(rows) > MANY:
-        rows = sorted(rows, key=lambda row: -row.weight)[:MANY]
-        title += f"; the {MANY} heaviest of {len(raw):,}, --json has all"
+    shown = list(range(len(raw)))
+    if len(shown) > MANY:
+        order = np.argsort(-result.weights, kind="stable").tolist()
+        shown = [*order[:END], *order[-END:]]
+        title += f"; the {END} heaviest and the {END} lightest of {len(raw):,}, --json and --html have all"
+    rows = by_client(result.take(shown), rule.priority, shown, {})
     out_console.print(weights_table(title, rule.priority, rows, table.clients))
     for place, reason in reasons.items():
         name = table.clients[place]

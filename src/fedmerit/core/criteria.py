@@ -1,8 +1,8 @@
 """Criteria: one value per client and round, finite, not negative, higher is better.
 
 A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME`, `validated:OBJECTIVE` and `reputation:CRITERION` are families that
-`find_criterion` makes.
+that configuration can name; `attribute:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and
+`reputation:CRITERION` are families that `find_criterion` makes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,19 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from fedmerit.core.consistency import Consistency
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
+from fedmerit.core.contribution import find_contribution
+from fedmerit.core.facts import (
+    ATTRIBUTE,
+    CLOCK,
+    CONTRIBUTION,
+    EPOCHS,
+    LARGEST,
+    LOSS,
+    SAMPLES,
+    SECONDS,
+    VALIDATED,
+    WITHOUT,
+)
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
@@ -320,15 +332,17 @@ CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name, also of a family: `attribute:NAME`, `validated:OBJECTIVE`, `reputation:CRITERION`."""
+    """The criterion of that name, or of a family: `attribute:NAME`, `validated:OBJECTIVE`, `contribution:METHOD`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
+    if name.startswith(CONTRIBUTION):
+        return find_contribution(name)
     if name.startswith(REPUTATION):
         return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        families = (f"{ATTRIBUTE}NAME", *_validated_names(), f"{REPUTATION}CRITERION")
+        families = (f"{ATTRIBUTE}NAME", *_validated_names(), f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION")
         raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 

@@ -1,7 +1,8 @@
 """Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
 
 `FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
-print it. `attribute:NAME`, `validated:OBJECTIVE` and `claimed:FACT` are families; `find_fact` makes their members.
+print it. `attribute:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `claimed:FACT` are families; `find_fact`
+makes their members.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
 VALIDATED = "validated:"
+CONTRIBUTION = "contribution:"
 WITHOUT = ":without"
 """Ends the name of a fact of the server's that speaks of the model without the client."""
 CLAIMED = "claimed:"
@@ -135,6 +137,8 @@ def find_fact(name: str) -> Fact:
         return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
     if name.startswith(VALIDATED):
         return Fact(name, "what the server measured of the client's model", high=1, source="server")
+    if name.startswith(CONTRIBUTION):
+        return Fact(name, "what the server found the client's update to add to the round's model", source="server")
     if name.startswith(CLAIMED):
         return Fact(name, "what clients said where other values counted, see `recipe.claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report by themselves")

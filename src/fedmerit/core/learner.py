@@ -66,6 +66,18 @@ class BatchedLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class PanelLearner(Learner, Protocol):
+    """A learner that asks many models about the same rows faster at once than one by one."""
+
+    @property
+    def models_at_once(self) -> int:
+        """How many models `predict_each` takes at once; 1 where it does not pay."""
+
+    def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Each model's probabilities (models, rows, classes); equal to `predict_proba` up to rounding."""
+
+
+@runtime_checkable
 class ProbabilisticLearner(Learner, Protocol):
     """A learner that says how sure it is, for objectives of loss and calibration."""
 

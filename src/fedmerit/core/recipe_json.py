@@ -20,6 +20,7 @@ from fedmerit.core.capacity import Capacity
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -54,7 +55,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
+            *(Claims, Consistency, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise, Contribution),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
             *(Alignment, Agreement, Nearness, Typical, NormShare),

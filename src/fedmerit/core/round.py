@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> claims -> validate -> observe -> clip -> group -> weigh -> search
-           -> aggregate -> step -> control -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> contribute -> observe -> clip -> group -> weigh
+           -> search -> aggregate -> step -> control -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -29,7 +29,7 @@ from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, align, audit, observe, validate
+from fedmerit.core.validation import Audit, align, audit, contribute, observe, validate
 
 
 def play(
@@ -61,6 +61,7 @@ def play(
         replies,
         judges=fleet,
         predict=server.predict,
+        predict_many=server.predict_many if recipe.contributions else None,
         train=server.train,
         limits=server.limits,
         known=server_facts(recipe, chosen, replies, server),
@@ -91,6 +92,7 @@ def settle(
     *,
     judges: Judges,
     predict: Predict | None = None,
+    predict_many: Predict | None = None,
     train: Train | None = None,
     limits: Limits = NOTHING,
     known: Known = NOTHING,
@@ -105,6 +107,7 @@ def settle(
 
     judges     the clients that a search asks
     predict    how models are scored on the server's own rows, for `validated:` criteria
+    predict_many   the same for the many coalitions of contributions; None: as `predict`
     train      how a model is trained on them, for the criterion Alignment
     limits     the most that a client may claim, by fact
     known      facts of the server's own
@@ -116,7 +119,10 @@ def settle(
     observations = observe_updates(cohort.updates)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
-    notes += nobody_trained(cohort, left_out)
+    cohort, worth = contribute(
+        recipe, cohort, state.model, predict_many or predict, derive(seed, "contribution", index)
+    )
+    notes += worth + nobody_trained(cohort, left_out)
     cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
     cohort, seen = observe(recipe, cohort, state.history)
     cohort, cut = clip_cohort(recipe.clip, cohort)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedmerit.core.contribution import Worths
 from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.fleet import Fleet, Predict, Train
@@ -55,6 +56,18 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
             notes.append(Note("undefined-objective", criterion.name, text))
         facts[criterion.name] = values
     return replace(cohort, facts=facts), tuple(notes)
+
+
+def contribute(
+    recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None, seed: int
+) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with what each client's update added to the round's model, by every method that the recipe names."""
+    notes: list[Note] = []
+    asked = Worths(cohort, model, predict)
+    for contribution in recipe.contributions if cohort.ids else ():
+        values, told = contribution.measure(cohort, asked, seed)
+        cohort, notes = replace(cohort, facts={**cohort.facts, contribution.name: values}), [*notes, *told]
+    return cohort, tuple(notes)
 
 
 def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, seed: int) -> Cohort:

@@ -37,6 +37,8 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
     _check_privacy(server, recipe, selection)
     rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
+    by_rows = [one.objective for one in recipe.contributions if one.method != "cosine"]
+    check_objectives(by_rows, rows, probabilities=probabilities)
     check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
     if LOSS in recipe.required_facts and not probabilities:
         raise ConfigError(

@@ -41,6 +41,16 @@ class DelimitedTable:
         A comma is a decimal comma: thousands are written without a separator.
         """
         texts = self.texts(name)
+        try:
+            plain = np.array([float(text) for text in texts])
+        except ValueError:
+            return self._written_otherwise(name, texts)
+        for place in np.flatnonzero(~np.isfinite(plain))[:1].tolist():
+            raise self._wrong(self.lines[place], name, "values are finite numbers", texts[place])
+        return plain
+
+    def _written_otherwise(self, name: str, texts: list[str]) -> Vector:
+        """A column with percent signs or decimal commas, or with cells that are no numbers."""
         percent = [text.endswith("%") for text in texts]
         if any(percent) and not all(percent):
             line = self.lines[percent.index(not percent[0])]
