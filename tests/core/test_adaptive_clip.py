@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flwr.supercore.differential_privacy import compute_adaptive_noise_params
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,11 @@ def test_the_published_rule_by_hand() -> None:
     rule = AdaptiveClip(quantile=0.5, rate=0.2)
     # three of five fit, one client too many came, the noise says -1: share = 1/2 + (0.5 - 1) / 4 = 0.375
     assert rule.after(2.0, np.array([1, 1, 2, 3, 4.0]), -1.0, 4) == pytest.approx(2.0 * np.exp(-0.2 * (0.375 - 0.5)))
+
+
+def test_the_noise_is_split_as_flower_does() -> None:
+    wanted = compute_adaptive_noise_params(1.3, 200, None)
+    assert (AdaptiveClip.count_deviation(1.3, 200), AdaptiveClip.noise_on_updates(1.3, 200)) == pytest.approx(wanted)
 
 
 def test_it_finds_the_quantile() -> None:
