@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from helpers import least_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -117,17 +118,6 @@ def test_who_takes_part_is_secret_too() -> None:
     drawn = [len(Poisson(0.5)(index, 100, 3)) for index in range(200)]
     assert len(set(drawn)) > 5
     assert 48 < np.mean(drawn) < 52
-
-
-def least_epsilon(without: np.ndarray, with_one: np.ndarray, delta: float) -> float:
-    """A lower bound on epsilon that holds with near certainty: the best threshold test, by Clopper and Pearson."""
-    doubt, best = 1e-6, 0.0
-    for threshold in np.quantile(np.concatenate([without, with_one]), np.linspace(0.02, 0.98, 49)):
-        hits, false = int((with_one > threshold).sum()), int((without > threshold).sum())
-        least = scipy.stats.beta.ppf(doubt, hits, len(with_one) - hits + 1) if hits else 0.0
-        most = scipy.stats.beta.ppf(1 - doubt, false + 1, len(without) - false) if false < len(without) else 1.0
-        best = max(best, float(np.log((least - delta) / most)) if least > delta else 0.0)
-    return best
 
 
 def attack(mechanism: Callable[[np.ndarray, list[dict[str, float]]], float], trials: int = 2500) -> float:
