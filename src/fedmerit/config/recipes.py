@@ -288,7 +288,10 @@ class FedValConfig(OneModelConfig):
         WeightedMeanScore(),
         description="`weighted-mean` with `weights` of the objectives (default: equal), `rank`, `top`",
     )
-    normalise: Literal["none", "minmax"] = Field("none", description="`none` (degrees) or `minmax` (the worst gets 0)")
+    normalise: Literal["none", "minmax", "sum"] = Field(
+        "none",
+        description="`none` (degrees), `minmax` (the worst gets 0) or `sum` (each objective divided by its own sum)",
+    )
     server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
 
     @field_validator("score", mode="before")
@@ -324,9 +327,9 @@ class GuardedConfig(OneModelConfig):
     """[recipe] against attackers."""
 
     name: Literal["guarded"] = "guarded"
-    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    about = "ours against attackers: a name for good conduct, trimmed mean, clip, cap, claims; no rows of the server"
     priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
-    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+    share: BelowHalf = Field(0.3, description="the share of the weight that is cut at each end of every coordinate")
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
@@ -335,7 +338,7 @@ class GuardedConfig(OneModelConfig):
         return self
 
     def make(self) -> Recipe:
-        """Weights by agreement and usual length."""
+        """Weights by size and reputation."""
         return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()), share=self.share)
 
 

@@ -194,6 +194,8 @@ def aggregate(
         step=lambda place, update: step(candidates[place], update)[0],
         coefficients=linear if len(linear) == len(steps) else None,
         move=parts.get("move"),
+        last=next((i for i, one in enumerate(candidates) if state.weighting in (one.label, *one.same)), None),
+        most=recipe.claims.k if recipe.claims else None,
     )
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]

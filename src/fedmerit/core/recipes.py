@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.aggregators import NNM, Aggregator, Mean, TrimmedMean
+from fedmerit.core.aggregators import Aggregator, Mean, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import STEPS, BoldestFirst
 from fedmerit.core.caps import OUR_CAP, check_caps
@@ -34,7 +34,7 @@ from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
-from fedmerit.core.robust_criteria import Agreement, NormShare
+from fedmerit.core.robust_criteria import Conduct
 from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
@@ -370,28 +370,29 @@ def fedval(
     )
 
 
-def guarded(*criteria: Criterion | str, share: float = 0.4) -> Recipe:
-    """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
+def guarded(*criteria: Criterion | str, share: float = 0.3) -> Recipe:
+    """Ours against attackers, without rows of the server: a name for good conduct, a trimmed mean, clip, cap, claims.
 
-    A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
-    (`NormShare`). It reads no claim of a client, so there is nothing to gain by lying. No weight is above 2 equal
-    shares, updates are cut to the median length, and the rest is NNM and trimmed mean by weight. What that holds off,
-    and its price where all are honest: docs/results/robust.md.
+    A client's score is its dataset size times its reputation for `Conduct`, to the power of 8: whose updates are like
+    the others' without being copies, round after round, counts. Claims of size are bounded and no weight is above 2
+    equal shares; updates are cut to the median length, and in each coordinate the extremes are left out. What that
+    holds off, and its price where all are honest: docs/results/attacks.md.
 
     criteria    more criteria, multiplied into the score
-    share       the share of the weight that is not trusted, below 0.5
+    share       the share of the weight that is cut at each end of every coordinate, below 0.5
 
     >>> guarded().client_facts, guarded().cap
     (('samples',), 2.0)
     """
     return Recipe(
-        criteria=(Agreement(), NormShare(), *_by_name(criteria)),
+        criteria=(DS, Reputation(Conduct(), power=8.0), *_by_name(criteria)),
         score=Product(),
         normalise="max",
         when_zero="uniform",
-        aggregate=NNM(TrimmedMean(share), share),
+        aggregate=TrimmedMean(share),
         clip=Clip(),
         cap=OUR_CAP,
+        claims=Claims(anchor=False),
     )
 
 

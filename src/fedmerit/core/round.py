@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check, nobody_trained
+from fedmerit.core.check import Known, Limits, check, check_criteria, measure_links, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.clip import clip_cohort
 from fedmerit.core.controls import Control, apply_control
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
@@ -116,15 +116,16 @@ def settle(
     """
     index = state.history.rounds + 1
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
-    observations = observe_updates(cohort.updates)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
-    cohort, worth = contribute(
-        recipe, cohort, state.model, predict_many or predict, derive(seed, "contribution", index)
-    )
-    notes += worth + nobody_trained(cohort, left_out)
+    drawn = derive(seed, "contribution", index)
+    cohort, worth = contribute(recipe, cohort, state.model, predict_many or predict, drawn)
     cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
     cohort, seen = observe(recipe, cohort, state.history)
+    cohort, immeasurable = check_criteria(recipe.criteria, cohort, state.history)
+    left_out |= immeasurable
+    notes += worth + nobody_trained(cohort, left_out)
+    observations = observe_updates(cohort.updates)
     cohort, cut = clip_cohort(recipe.clip, cohort)
     clock.lap("check")
 
@@ -180,4 +181,6 @@ def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Serve
         known[CLOCK] = replies.seconds
     if SITE in recipe.required_facts:
         known[SITE] = server.site_numbers()
+    if LINK in recipe.required_facts:
+        known[LINK] = dict(enumerate(server.links)) if server.links else measure_links(replies)
     return known

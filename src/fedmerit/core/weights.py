@@ -30,6 +30,7 @@ NoteKind: TypeAlias = Literal[
     "undefined-objective",
     "sampled",
     "nobody",
+    "stopped",
     "cap",
     "claim-cut",
     "claim-changed",

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import worst_value
 from fedmerit.core.types import Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.report.packing import Number, shorten
@@ -111,7 +112,7 @@ def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
         for at, curve in (
             ("server", {index: values.get(SERVER) for index, values in by_round.items()}),
             ("median", {index: float(np.median(known)) if known else None for index, known in clients.items()}),
-            ("worst", {index: min(known, default=None) for index, known in clients.items()}),
+            ("worst", {index: worst_value(objective, known) for index, known in clients.items()}),
         ):
             if any(value is not None for value in curve.values()):
                 yield Metric(objective, at), curve

@@ -136,6 +136,11 @@ class Ledger:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
 
+    def validated(self) -> list[float]:
+        """The accuracies on validation rows so far, of a run that may stop by them."""
+        query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
+        return [value for (value,) in self._db.execute(query)]
+
     def history(self, names: Sequence[str] = ()) -> History:
         """What the rounds so far leave in the history, with the facts of these names."""
         rows = self._db.execute("SELECT client, facts FROM weights ORDER BY round, client")

@@ -27,6 +27,7 @@ CREATE TABLE rounds (
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
     epsilon REAL,                    -- the privacy spent so far; NULL without an account
     clip REAL,                       -- the length that privacy cut updates to; NULL without it
+    validation REAL,                 -- accuracy on the clients' validation rows; NULL where nothing stops by it
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
     seconds TEXT NOT NULL            -- JSON object: stage -> seconds
 );
@@ -92,6 +93,7 @@ ALTER TABLE rounds ADD COLUMN epsilon REAL;
 """,
         8: """
 ALTER TABLE rounds ADD COLUMN clip REAL;
+ALTER TABLE rounds ADD COLUMN validation REAL;
 """,
     }
 )
