@@ -23,6 +23,7 @@ from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy, clip_factors, secret_normals, shares_of_the_sum
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe_json import part_from_json, part_to_json
@@ -177,6 +178,7 @@ class Quiet:
         ),
         (lambda: prioritized(Agnostic(), normalise="none"), "Agnostic compares clients"),
         (lambda: prioritized(Consistency(), normalise="none"), "Consistency compares clients"),
+        (lambda: prioritized(OwnFact("age", less=True), normalise="none"), "compares clients"),
         (lambda: prioritized(Reputation(MW), normalise="none"), "reputation:MW compares clients"),
         (lambda: prioritized(CB, score=Ranked(Product(), "borda"), normalise="none"), "ranks clients"),
         (lambda: prioritized(CB, score=lambda table: table[:, 0], normalise="none"), "no known largest value"),
@@ -206,6 +208,7 @@ def test_what_the_account_does_not_cover_is_refused(make: Callable[[], Recipe], 
 
 def test_steps_that_go_by_the_noisy_aggregate_alone_are_allowed() -> None:
     private = replace(SCALED, step=Momentum(0.9), privacy=Privacy(CLIP, 1.0, 0.1))
+    replace(prioritized(OwnFact("age", inside=(20, 35)), normalise="none"), privacy=private.privacy)
     assert part_from_json(part_to_json(private)) == private
     assert shares_of_the_sum(Prioritized(), np.array([1.0]), 2).tolist() == [0.5]
     assert clip_factors(np.array([0.0]), 1.0).tolist() == [1.0]
