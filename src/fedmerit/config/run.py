@@ -42,6 +42,11 @@ class RunConfig(Section):
         description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
     )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
+    budget_seconds: Positive | None = Field(
+        None,
+        description="clients train as many epochs as they can in this time, at least one; here by a column speed (rows "
+        "per second) of [facts], on Flower by the clock",
+    )
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     null: Literal["", "rounding", "draw"] = Field(
@@ -66,6 +71,10 @@ class RunConfig(Section):
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
                 "selection has no effect with a schedule, which says who takes part; leave one of them out"
+            )
+        if self.budget_seconds is not None and self.schedule is not None and self.schedule.epochs is not None:
+            raise ValueError(
+                "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
             )
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")

@@ -42,15 +42,20 @@ def play(
     evaluate: bool,
     objectives: Sequence[Objective] = (),
     rounds: int | None = None,
+    budget: float | None = None,
 ) -> tuple[State, Record]:
-    """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates."""
+    """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates.
+
+    With a `budget`, in seconds, clients train as many epochs as they can.
+    """
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
     chosen = selection(index, len(server.names), drawn_from)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     downloads = {
-        client: Download(state.model, recipe.personal, epochs, extras[client], lr) for client, epochs in chosen.items()
+        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget)
+        for client, epochs in chosen.items()
     }
     replies = fleet.train(index, downloads, recipe.client_facts, seed)
     clock.lap("train")
