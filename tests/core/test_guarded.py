@@ -65,7 +65,8 @@ def test_a_claim_of_size_earns_no_more_than_the_bound_of_claims(claim: float) ->
     honest = one_round(HONEST)[1].weights
     for told in (claim, 30.0):  # three medians are what counts
         lied = one_round(HONEST, [told] + [10.0] * 9)[1].weights
-        assert honest is not None and lied is not None
+        assert honest is not None
+        assert lied is not None
         assert lied.weights[0] <= 0.2 + 1e-9
         assert lied.weights[0] <= 3 * honest.weights[0] + 1e-9
 

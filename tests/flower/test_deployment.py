@@ -19,15 +19,26 @@ NODES, SCALES, LIES = 4, 0, 2
 
 
 def settings(rounds: int) -> Config:
-    task: dict[str, Any] = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
+    task: dict[str, Any] = {
+        "data": "digits",
+        "partition": "dirichlet",
+        "alpha": 1.0,
+        "clients": NODES,
+        "validation": 0.2,
+    }
     task["attack"] = [{"kind": "liar", "share": 0.25, "facts": {"samples": 4.0}}, {"kind": "scale", "share": 0.25}]
-    recipe: dict[str, Any] = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
+    recipe: dict[str, Any] = {
+        "name": "device_aware",
+        "priority": ["LD", "DS"],
+        "normalise": "max",
+        "search": {"tolerance": 0.0},
+    }
     recipe |= {"cap": 2.0, "claims": {"k": 2.0}, "clip": {"norm": "median"}}
     run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds}  # an exchange takes seconds
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 
 
-def test_four_supernodes_give_the_local_runs_weights_though_one_dies_one_lies_one_scales_and_one_comes_twice(tmp_path: Path):
+def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_comes_twice(tmp_path: Path):
     config = settings(rounds=3)
     said, begun = list[str](), threading.Event()
 
