@@ -15,6 +15,7 @@ from fedmerit.core.caps import OUR_CAP, check_caps
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -80,6 +81,7 @@ class Recipe:
     clip        updates longer than this are cut to it before; None: none are
     scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
     privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
+    account     contributions that are measured and kept beside the weights, and do not count in them
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -105,6 +107,7 @@ class Recipe:
     clip: Clip | None = None
     scales: Scales = ()
     privacy: Privacy | None = None
+    account: tuple[Contribution, ...] = ()
     __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
@@ -129,6 +132,8 @@ class Recipe:
             raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
         if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
+        if self.personal and self.contributions:
+            raise ConfigError("contributions are what updates add to one model, and here each client has its own")
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
         if self.personal and ALIGNMENT in self.required_facts:
@@ -203,6 +208,12 @@ class Recipe:
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
         return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What is measured of the updates' worth: for its criteria, and for the account."""
+        found = [one for one in self._inner if isinstance(one, Contribution)]
+        return tuple({one.name: one for one in (*found, *self.account)}.values())
 
     @property
     def observed(self) -> tuple[Consistency | Reputation, ...]:

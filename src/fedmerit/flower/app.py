@@ -78,7 +78,7 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     config = make_config(tomllib.loads(text))
     half = make_server(config)
     check_server(half, recipe_of(config), make_selection(config.run), config.run.audit)
-    fleet = GridFleet(grid, half, timeout=timeout)
+    fleet = GridFleet(grid, half, timeout=config.run.deadline or timeout)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, Told())
