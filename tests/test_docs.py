@@ -17,6 +17,7 @@ from fedmerit.cli import app
 from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
+from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     ClipConfig,
@@ -184,6 +185,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
     sections |= {
         "task.attack": AttackConfig,
+        "task.nodes": NodesConfig,
         "recipe.search": SearchConfig,
         "recipe.server": ServerConfig,
         "recipe.clip": ClipConfig,

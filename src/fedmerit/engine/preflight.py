@@ -111,17 +111,22 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
         raise DataError("no client has a training row")
     measure(data.samples(int(clients[0])), recipe.client_facts)
     _check_lies(task.attackers, recipe)
-    if recipe.personal and not len(data.validation.y):
+    check_validation(recipe, any_rows=len(data.validation.y) > 0)
+    if recipe.search.asks == "test" and not len(data.test.y):
+        raise DataError("the search asks clients about their test rows, and no client has any")
+
+
+def check_validation(recipe: Recipe, *, any_rows: bool) -> None:
+    """Some client has validation rows where the recipe asks about them."""
+    if recipe.personal and not any_rows:
         raise ConfigError(
             "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
         )
-    if recipe.search.asks == "validation" and not len(data.validation.y):
+    if recipe.search.asks == "validation" and not any_rows:
         raise ConfigError(
             "the search asks clients about their validation rows, and none has any; set task.validation = 0.1, "
             'or recipe.search.adjust_on = "test" to choose on the test rows as in the paper'
         )
-    if recipe.search.asks == "test" and not len(data.test.y):
-        raise DataError("the search asks clients about their test rows, and no client has any")
 
 
 def _check_lies(attackers: Attackers, recipe: Recipe) -> None:

@@ -88,6 +88,8 @@ class GridFleet:
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
+    turned_away: Mapping[int, str] = field(default_factory=dict)
+    """Nodes that could not say who they are when last asked, and what they said instead."""
 
     def judges(self) -> Sequence[ClientId]:
         """All clients, connected or not."""
@@ -101,7 +103,8 @@ class GridFleet:
             if len(self.nodes) >= at_least:
                 return
             if time.monotonic() > ends:
-                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s")
+                why = "".join(f"; a node said: {reason}" for reason in sorted(set(self.turned_away.values()))[:3])
+                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s{why}")
             time.sleep(POLL)
 
     def _ask_new_nodes(self) -> None:
@@ -109,7 +112,9 @@ class GridFleet:
         connected = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
         new = sorted(connected - set(self.nodes.values()))
-        for node, content in self._send({node: (node, pack(config={})) for node in new}, HELLO).contents.items():
+        exchange = self._send({node: (node, pack(config={})) for node in new}, HELLO)
+        self.turned_away = exchange.failed
+        for node, content in exchange.contents.items():
             try:
                 client, tag = setting(content, "client", int), setting(content, "personal", int)
             except Unfit:
