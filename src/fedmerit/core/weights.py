@@ -36,6 +36,7 @@ NoteKind: TypeAlias = Literal[
     "clipped",
     "scaled",
     "privacy-void",
+    "stranger",
 ]
 
 

@@ -95,7 +95,7 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
+        state = newest_state(folder, ledger, recipe, fleet.load) or first_state(fleet, recipe, config.run.seed, ledger)
         for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
             state = after
             one_model = recipe.personal is None and recipe.privacy is None  # clients' test rows would choose the best
@@ -145,10 +145,15 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     ledger.append(record)
 
 
-def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet, recipe: Recipe) -> State | None:
-    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
+def newest_state(
+    folder: Path, ledger: Ledger, recipe: Recipe, load: Callable[[Path, int], bool] = lambda run, index: True
+) -> State | None:
+    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again.
+
+    `load` gives clients what they had after a round; a round of which that cannot be had is not intact.
+    """
     checkpoint = read_checkpoint(folder, ledger.last_round())
-    while checkpoint and not fleet.load(folder, checkpoint[2]):
+    while checkpoint and not load(folder, checkpoint[2]):
         checkpoint = read_checkpoint(folder, checkpoint[2] - 1)
     ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
     if checkpoint is None:

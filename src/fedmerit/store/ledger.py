@@ -116,6 +116,23 @@ class Ledger:
             for table, rows in rows_of(record).items():
                 _insert(db, table, rows)
 
+    def amend(self, record: Record) -> None:
+        """A round that is there already, anew, in one transaction."""
+        with _transaction(self._db) as db:
+            for table, rows in rows_of(record).items():
+                db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
+                _insert(db, table, rows)
+
+    def add_client(self, client: int, name: str) -> None:
+        """A client that came after the run began."""
+        with _transaction(self._db) as db:
+            _insert(db, "clients", [{"client": client, "name": name}])
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Something that describes the run as a whole, and changes."""
+        with _transaction(self._db) as db:
+            db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
