@@ -19,6 +19,7 @@ from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.recipes import RECIPES
+from fedmerit.config.run import DelaysConfig, WaitConfig
 from fedmerit.config.schema import (
     ClipConfig,
     GroupsConfig,
@@ -183,6 +184,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"run.wait": WaitConfig, "run.delays": DelaysConfig}
     sections |= {
         "task.attack": AttackConfig,
         "task.nodes": NodesConfig,

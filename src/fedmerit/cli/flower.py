@@ -93,7 +93,8 @@ def run(
         raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
     if ((secure or node) and not here) or ((authority or insecure) and not superlink):
         raise ConfigError(
-            "--secure and --node go with --loopback; --root-certificates and --insecure go with --superlink HOST:PORT"
+            "--secure goes with --loopback, as does --node; --root-certificates and --insecure go with --superlink "
+            "HOST:PORT"
         )
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:

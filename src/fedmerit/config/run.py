@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
+from fedmerit.core.lateness import Delays, Wait
 
 
 def _twice(value: Any) -> Any:
@@ -25,6 +26,28 @@ class ScheduleConfig(Section):
     )
 
 
+class WaitConfig(Section):
+    """[run.wait]: after so many seconds a round goes on with this share of the clients that were asked."""
+
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="share of the clients asked that a round cannot do without"
+    )
+    seconds: Positive = Field(60.0, description="how long all are waited for")
+
+    def make(self) -> Wait:
+        """As the fleets take it."""
+        return Wait(self.at_least, self.seconds)
+
+
+class DelaysConfig(Section):
+    """[run.delays]: simulated clients that answer late, for studies on one machine."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.2, description="the chance that a client is delayed in a round, drawn anew for each"
+    )
+    seconds: Positive = Field(120.0, description="the mean delay; delays are drawn from an exponential distribution")
+
+
 class RunConfig(Section):
     """[run]: how long, with how many clients, from which seed."""
 
@@ -35,6 +58,8 @@ class RunConfig(Section):
         description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
     )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
+    wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
+    delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     workers: Count | None = Field(None, description="worker processes; default: one per core")
     memory: Positive | None = Field(
@@ -51,4 +76,12 @@ class RunConfig(Section):
             raise ValueError(
                 "selection has no effect with a schedule, which says who takes part; leave one of them out"
             )
+        if self.delays is not None and self.wait is None:
+            raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
         return self
+
+    def make_delays(self) -> Delays | None:
+        """The simulated delays; None where there are none."""
+        if self.delays is None or self.wait is None:
+            return None
+        return Delays(self.delays.share, self.delays.seconds, self.wait.make())

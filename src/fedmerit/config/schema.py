@@ -24,7 +24,7 @@ from fedmerit.config.recipes import (
     RewardConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig
+from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, WaitConfig
 from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
@@ -36,6 +36,7 @@ from fedmerit.errors import ConfigError
 __all__ = [
     "ClipConfig",
     "Config",
+    "DelaysConfig",
     "GroupsConfig",
     "PrioritizedConfig",
     "PrivacyConfig",
@@ -49,6 +50,7 @@ __all__ = [
     "ServerConfig",
     "TaskConfig",
     "TrainConfig",
+    "WaitConfig",
     "check_options",
     "dump_config",
     "flatten",

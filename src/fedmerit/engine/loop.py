@@ -79,6 +79,7 @@ def play_rounds(
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
+            delays=settings.make_delays(),
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedmerit.config.account import require_account
+from fedmerit.config.schema import Config
 from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
@@ -28,6 +29,15 @@ def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequenc
     """The server and the clients of a task have what the recipe asks for."""
     check_server(task.server(), recipe, selection, audits)
     check_clients(task, recipe, audits)
+
+
+def check_waited(config: Config) -> None:
+    """On this machine clients are late in a simulation alone."""
+    if config.run.wait is not None and config.run.delays is None:
+        raise ConfigError(
+            "run.wait has no effect on this machine, where every client answers; set run.delays to simulate some that "
+            "are late, or run it on Flower"
+        )
 
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:

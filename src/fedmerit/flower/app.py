@@ -91,7 +91,7 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     check_server(half, recipe, make_selection(config.run), config.run.audit)
     if config.task.nodes is not None:
         check_validation(recipe, any_rows=config.task.validation > 0)
-    fleet = GridFleet(grid, half, timeout=timeout)
+    fleet = GridFleet(grid, half, timeout=timeout, wait=config.run.wait.make() if config.run.wait else None)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, Told())

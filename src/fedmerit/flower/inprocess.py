@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, cast
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -29,6 +30,7 @@ class InProcessGrid(Grid):
     ) -> None:
         _name_this_process()
         self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
+        self._numbers = count(1)  # of messages: a reply may be left lying while others are sent
         self._contexts = {
             1000 + place: Context(
                 run_id=1,
@@ -63,7 +65,7 @@ class InProcessGrid(Grid):
         """Each message is answered at once."""
         ids = []
         for message in messages:
-            name = str(len(self._replies) + 1)
+            name = str(next(self._numbers))
             message.metadata.__dict__["_message_id"] = name
             self._replies[name] = self.deliver(message)
             ids.append(name)
