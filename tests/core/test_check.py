@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedmerit import CB, DS, LD, Attribute, prioritized
+from fedmerit import CB, DS, LD, Attribute, Criterion, prioritized
+from fedmerit.core.criteria import criterion
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
+from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, State
+from fedmerit.core.types import Cohort, Family, History
+from fedmerit.errors import TableError
 from fedmerit.fleet.local import LocalFleet
 
 NAN, INF = float("nan"), float("inf")
@@ -161,3 +168,45 @@ def test_a_claim_beyond_what_the_federation_knows_is_left_out_with_its_reason():
 def test_a_local_federation_knows_its_rows_and_classes():
     with LocalFleet(small_task()) as fleet:
         assert fleet.server.limits == {"samples": 45.0, "labels": 3.0}
+
+
+@criterion("Grown", Family.DATA, "rows, grown as a user may write it", facts=["samples"])
+def grown(cohort: Cohort, history: History) -> Any:
+    return np.array([math.exp(samples) for samples in cohort.facts["samples"]])
+
+
+@criterion("Power", Family.DATA, "rows to a power", facts=["samples"])
+def power(cohort: Cohort, history: History) -> Any:
+    with np.errstate(over="ignore"):
+        return cohort.facts["samples"] ** 99
+
+
+@pytest.mark.parametrize(("own", "value"), [(grown, "nan"), (power, "inf")])
+def test_who_makes_a_criterion_overflow_is_left_out_and_the_others_count(own: Criterion, value: str):
+    fleet = CannedFleet(np.ones((3, 2), np.float32), [{"samples": samples} for samples in (3, 10**9, 4)])
+    _, record = play(State(MODEL), prioritized(own, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert record.ids == (0, 2)
+    assert record.left_out == {1: f"criterion {own.name} has no number >= 0 for it: {value}"}
+    assert record.observations is not None
+    assert len(record.observations.norms) == 2
+
+
+def test_one_client_alone_that_overflows_leaves_the_model_as_it_is():
+    fleet = CannedFleet(np.ones((1, 2), np.float32), [{"samples": 10**9}])
+    state, record = play(State(MODEL), prioritized(power, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert (state.model == MODEL).all()
+    assert list(record.left_out) == [0]
+
+
+def test_a_criterion_that_has_numbers_for_nobody_is_the_users_mistake():
+    fleet = CannedFleet(np.ones((2, 2), np.float32), [{"samples": 10**9}] * 2)
+    with pytest.raises(TableError, match="Power"):
+        play(State(MODEL), prioritized(power, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+
+
+@given(st.text(), st.integers(4, 600))
+def test_text_of_strangers_is_one_printable_line(text: str, most: int):
+    shown = printable(text, most)
+    assert shown.isprintable()
+    assert len(shown) <= most
+    assert shown == text or len(text) > most or not text.isprintable()

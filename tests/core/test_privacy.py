@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from fedmerit import adaptive, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.aggregators import CoordinateMedian
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
@@ -190,10 +191,11 @@ class Quiet:
         (lambda: prioritized(CB, score=Ranked(Product(), "borda"), normalise="none"), "ranks clients"),
         (lambda: prioritized(CB, score=lambda table: table[:, 0], normalise="none"), "no known largest value"),
         (m2f, "groups and personal rewards"),
-        (lambda: device_aware(CB, MW, normalise="none"), "a search asks clients"),
+        (lambda: device_aware(CB, MW, normalise="none"), "its search weighs in several ways"),
         (lambda: replace(SCALED, search=Quiet()), "use a fixed order"),
-        (lambda: adaptive(CB, normalise="none"), "their answers are not noised"),
+        (lambda: adaptive(CB, normalise="none"), "their answers are not noised; give them a part of the budget"),
         (lambda: fedval("accuracy", rank="borda"), "ranks clients"),
+        (lambda: replace(SCALED, search=BoldestFirst(among="orders", count="mean")), "weighs in several ways"),
         (
             lambda: replace(prioritized(Validated(find_objective("accuracy")), normalise="none"), rho="1/K"),
             "depends on how many clients came",

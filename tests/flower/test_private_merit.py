@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
 
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
-from fedmerit.flower import InProcessGrid, Merit
+from fedmerit.flower import InProcessGrid, Merit, clip_mod
+from fedmerit.flower.mods import shortened
 
 NODES, LENGTH, ROUNDS = 6, 5, 4
 SETTINGS = {"min_train_nodes": 1, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
@@ -25,9 +29,9 @@ def private(noise: float, fraction: float, *, reproducible: bool = True) -> Reci
     return replace(recipe, privacy=Privacy(1.0, noise, fraction, delta=0.01, reproducible=reproducible))
 
 
-def make_app() -> ClientApp:
+def make_app(mods: Sequence[Mod] = ()) -> ClientApp:
     """Every node moves the model by (2, 0, 0 ...), twice the clip, and has 50 rows."""
-    app = ClientApp()
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -39,9 +43,9 @@ def make_app() -> ClientApp:
     return app
 
 
-def played(strategy: Merit) -> np.ndarray:
+def played(strategy: Merit, mods: Sequence[Mod] = ()) -> np.ndarray:
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
-    result = strategy.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    result = strategy.start(InProcessGrid(make_app(mods), NODES), start, num_rounds=ROUNDS)
     assert not result.train_metrics_clientapp, "metrics of clients are not in the account"
     return result.arrays["w"].numpy()
 
@@ -56,6 +60,39 @@ def test_epsilon_is_kept_and_the_denominator_is_fixed() -> None:
     played(noisy)
     wanted = [epsilon_after(1.1, 0.5, index, 0.01) for index in range(1, ROUNDS + 1)]
     assert [record.epsilon for record in noisy.records] == pytest.approx(wanted)
+
+
+def test_a_clip_at_the_client_is_the_clip_at_the_server() -> None:
+    at_server, at_client = (Merit(private(0.5, 0.5), fraction_train=0.5, **SETTINGS) for _ in "ab")
+    assert played(at_server) == pytest.approx(played(at_client, [clip_mod(1.0)]), rel=1e-6)
+    lengths = {round(float(norm), 3) for record in at_client.records for norm in record.observations.norms}
+    assert lengths == {1.0}, "no longer update left a client"
+    assert any(note.kind == "clipped" for record in at_server.records for note in record.notes)
+    assert not any(note.kind == "clipped" for record in at_client.records for note in record.notes)
+
+
+def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
+    start = ArrayRecord({"a": Array(np.ones(1, np.float32)), "b": Array(np.ones((1, 1), np.float64))})
+    long = ArrayRecord({"b": Array(np.array([[5.0]])), "a": Array(np.array([4.0], np.float32))})
+    cut = shortened(start, long, 1.0)  # the update is (3, 4)
+    assert cut["a"].numpy() == pytest.approx([1.6])
+    assert cut["b"].numpy() == pytest.approx(np.array([[1.8]]))
+    assert cut["b"].numpy().dtype == np.float64
+    assert shortened(start, long, 5.0) is long
+    with pytest.raises(ConfigError, match="above 0; got 0"):
+        clip_mod(0)
+
+
+def test_an_adaptive_clip_moves_with_the_nodes() -> None:
+    recipe = private(1e-6, 0.5)
+    assert recipe.privacy is not None
+    adaptive = replace(recipe, privacy=replace(recipe.privacy, clip=AdaptiveClip(0.5, rate=1.0)))
+    strategy = Merit(adaptive, fraction_train=0.5, **SETTINGS)
+    played(strategy)
+    clips = [record.aggregation.clip for record in strategy.records if record.aggregation]
+    assert clips[0] == 0.5
+    assert clips[-1] > 0.5, "updates of length 2 are longer"
+    assert len(set(clips)) == ROUNDS
 
 
 def test_rounds_without_a_node_release_noise() -> None:

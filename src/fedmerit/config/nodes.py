@@ -10,8 +10,8 @@ from fedmerit.config.sections import Count, Section
 
 NODES = "nodes"
 """What `task.data` says where each node has rows of its own."""
-IDLE = ("source", "sample", "partition", "clients", "kinds", "attack", "server", "client")
-"""The keys of [task] that deal out rows which the server has: nodes have theirs."""
+IDLE = ("source", "sample", "partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
+"""The keys of [task] that nodes do not take: those that deal out rows, and targets other than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
 Classes: TypeAlias = Annotated[int, Field(ge=2, strict=True)] | Annotated[tuple[str, ...], Field(min_length=2)]

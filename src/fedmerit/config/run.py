@@ -48,6 +48,13 @@ class DelaysConfig(Section):
     seconds: Positive = Field(120.0, description="the mean delay; delays are drawn from an exponential distribution")
 
 
+class StopConfig(Section):
+    """[run.stop]: end the run early, by the accuracy on the clients' validation rows."""
+
+    patience: Count = Field(5, description="rounds without a rise of the best accuracy, after which the run ends")
+    least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="a rise by no more than this is none")
+
+
 class RunConfig(Section):
     """[run]: how long, with how many clients, from which seed."""
 
@@ -60,10 +67,19 @@ class RunConfig(Section):
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
     wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
     delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
+    stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
+    null: Literal["", "rounding", "draw"] = Field(
+        "",
+        description="for null rows of studies: the first model moved by one unit in the last place (`rounding`), or "
+        "other clients and batches with the same data and first model (`draw`)",
+    )
     workers: Count | None = Field(None, description="worker processes; default: one per core")
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
+    )
+    deadline: Positive | None = Field(
+        None, description="seconds that a client may train before it is ended and left out; default: none"
     )
     evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
     audit: tuple[str, ...] = Field(
@@ -78,6 +94,8 @@ class RunConfig(Section):
             )
         if self.delays is not None and self.wait is None:
             raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
+        if self.stop is not None and self.evaluate_every != 1:
+            raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
         return self
 
     def make_delays(self) -> Delays | None:

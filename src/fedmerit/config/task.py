@@ -40,7 +40,7 @@ OF_KINDS = ("attribute", "against")
 
 TABLE = "table:"
 """What `task.data` begins with where it names a file."""
-OF_TABLES = ("client", "label", "attributes", "features", "missing", "standardise")
+OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise")
 """The keys that only a table takes."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
@@ -109,7 +109,15 @@ class TaskConfig(Section):
         "what a search or an acceptance test asks about",
     )
     client: str = Field("", description="of a table: the column that says to which client a row belongs")
-    label: str = Field("", description="of a table: the column to predict")
+    label: str | tuple[str, ...] = Field(
+        "", description='of a table: the column to predict; a list of columns with target = "labels"'
+    )
+    target: Literal["classes", "number", "labels"] = Field(
+        "classes", description="of a table: what the label is: one of several classes, a number, or several of 0 and 1"
+    )
+    tolerance: Positive | None = Field(
+        None, description='of target = "number": a prediction that is off by so much or less counts as right'
+    )
     attributes: tuple[str, ...] = Field((), description="of a table: columns of groups, for criteria and fairness")
     features: tuple[str, ...] = Field((), description="of a table: the columns to learn from; none: all the others")
     missing: Literal["impute", "drop"] = Field(
@@ -145,7 +153,22 @@ class TaskConfig(Section):
         if (self.data == NODES) != (self.nodes is not None):
             raise foreign(f"task.data = {NODES!r} and [task.nodes] go together; got task.data = {self.data!r}")
         if self.data == NODES:
-            refuse_idle(self, (*IDLE, *OPTIONS), 'with task.data = "nodes": every node has its own rows; leave it out')
+            refuse_idle(
+                self,
+                (*IDLE, *OPTIONS),
+                'with task.data = "nodes", where each has its own rows and classes; leave it out',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> Self:
+        if self.tolerance is not None and self.target != "number":
+            raise ValueError(f'tolerance is for target = "number"; got target = "{self.target}": leave it out')
+        if isinstance(self.label, tuple) != (self.target == "labels"):
+            raise ValueError(
+                'label is one column, or with target = "labels" a list of columns; got '
+                f'label = {self.label!r} and target = "{self.target}"'
+            )
         return self
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`

@@ -46,7 +46,7 @@ class Delays:
     Each draw derives from the run's seed, the round and the client. Who is late in one round is back in the next.
 
     >>> sorted(Delays(0.5, 100.0, Wait(0.5, 10.0)).late(1, range(6), seed=0))
-    [1, 2]
+    [3, 4, 5]
     """
 
     share: float

@@ -87,11 +87,11 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
     config = make_config(tomllib.loads(text))
     half = make_server(config)
-    recipe = recipe_of(config)
+    recipe, wait = recipe_of(config), config.run.wait
     check_server(half, recipe, make_selection(config.run), config.run.audit)
     if config.task.nodes is not None:
         check_validation(recipe, any_rows=config.task.validation > 0)
-    fleet = GridFleet(grid, half, timeout=timeout, wait=config.run.wait.make() if config.run.wait else None)
+    fleet = GridFleet(grid, half, timeout=config.run.deadline or timeout, wait=wait.make() if wait else None)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, config, out, Told())

@@ -24,6 +24,7 @@ from fedmerit.core.types import ClientId, Evaluation, Replies
 from fedmerit.core.weights import Note
 from fedmerit.engine.loop import newest_state
 from fedmerit.errors import ConfigError, FolderError
+from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import write_checkpoint, write_model
 from fedmerit.store.reasons import why
@@ -31,8 +32,8 @@ from fedmerit.store.run_folder import LEDGER, MODEL, check_versions, held, make_
 
 PARTITION = "partition-id"
 """The metric by which a node says which of the names is its."""
-NODES = "nodes"
-"""The key of the ledger under which the clients' nodes stand."""
+NODES = "nodes.json"
+"""The file of the folder that says which client each node is."""
 
 Names = Sequence[str] | Mapping[int, str]
 
@@ -79,7 +80,9 @@ class Book:
                 f"{self._out} holds a run of other names, {', '.join(kept[:5])}; give these, or a new `out`"
             )
         self.names = kept
-        self._clients = {int(node): client for node, client in json.loads(meta.get(NODES, "{}")).items()}
+        if (self._out / NODES).is_file():
+            kept_nodes = json.loads((self._out / NODES).read_text(encoding="utf-8"))
+            self._clients = {int(node): client for node, client in kept_nodes.items()}
         self.state = newest_state(self._out, self.ledger, recipe)
 
     @property
@@ -129,9 +132,7 @@ class Book:
         else:
             client = len(self.names)
             self.names.append(self._given.get(node, f"node {client + 1}"))
-            self.ledger.add_client(client, self.names[client])
         self._clients = {other: place for other, place in self._clients.items() if place != client} | {node: client}
-        self.ledger.set_meta(NODES, json.dumps(self._clients))
         return client
 
     def keep(
@@ -143,7 +144,10 @@ class Book:
             for node, reason in sorted(strangers.items())
         )
         record = replace(record, notes=(*record.notes, *unknown))
+        for client in range(len(self.ledger.names()), len(self.names)):
+            self.ledger.add_client(client, self.names[client])
         if self._out is not None:
+            write_new_file(self._out / NODES, json.dumps(self._clients))
             write_checkpoint(self._out, state)
             write_model(self._out / MODEL, state.model, record.index, named=NamedTensors(arrays, tuple(arrays)))
         self.ledger.append(record)

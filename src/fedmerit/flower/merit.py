@@ -34,7 +34,9 @@ from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, S
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
+from fedmerit.flower.arrays import Unfit, read_array
 from fedmerit.flower.book import Book, Names
+from fedmerit.flower.records import alike_metrics, reason_of
 
 log = logging.getLogger("flwr")
 EXAMPLES = "num-examples"
@@ -42,6 +44,7 @@ EXAMPLES = "num-examples"
 OF_LABELS = ("labels", "coverage", "balance")
 
 Look = Callable[[Sequence[ArrayRecord]], Predictions]
+Combine = Callable[[list[RecordDict], str], MetricRecord]
 
 
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
@@ -87,8 +90,8 @@ class Merit(FedAvg):
     ) -> None:
         if recipe.personal:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
-        if recipe.validated and look is None:
-            raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.contributions)):
+            raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
@@ -100,6 +103,10 @@ class Merit(FedAvg):
         if recipe.privacy is not None:
             require_account()
             check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
+            if recipe.privacy.centre is not None:
+                raise ConfigError(
+                    "a Flower strategy centres no inputs: leave out privacy.centre, which would be paid for"
+                )
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
@@ -198,15 +205,37 @@ class Merit(FedAvg):
             return unflat(settled.state.model, self._like), None
         if settled.aggregation.candidate is None:
             return None, None
-        return unflat(settled.state.model, self._like), self._metrics([self._contents[node] for node in cohort.ids])
+        contents = {node: self._contents[node] for node in cohort.ids}
+        return unflat(settled.state.model, self._like), self._metrics(contents, self.train_metrics_aggr_fn)
 
-    def _metrics(self, contents: list[RecordDict]) -> MetricRecord | None:
-        """The app's own metrics, aggregated as FedAvg does; where they do not fit together, none."""
+    def _metrics(self, contents: Mapping[ClientId, RecordDict], combine: Combine) -> MetricRecord | None:
+        """The app's own metrics, aggregated as FedAvg does, of the nodes whose metrics are as most nodes' are."""
+        fitting, others = alike_metrics(contents, self.weighted_by_key)
+        for node, reason in others.items():
+            log.warning("\t> metrics of node %d do not count: %s", node, reason)
         try:
-            return self.train_metrics_aggr_fn(contents, self.weighted_by_key)
-        except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
-            log.warning("\t> metrics do not fit together, none are kept: %s", error)
+            return combine(list(fitting.values()), self.weighted_by_key) if fitting else None
+        except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+            log.warning("\t> metrics do not fit together, none are kept: %s", reason_of(error))
             return None
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The nodes' own tests, aggregated as FedAvg does; who answers with an error or otherwise does not count."""
+        answers = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
+        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
+        contents = {node: answers[name].content for name, node in asked.items() if name in answers}
+        if self._book is not None and contents:
+            self.records[-1] = self._book.amend(self.records[-1], self._tested(contents))
+        return self._metrics(contents, self.evaluate_metrics_aggr_fn)
+
+    def _tested(self, contents: Mapping[int, RecordDict]) -> dict[int, tuple[int, int]]:
+        """Right rows and rows of each node that tested the model and says what can be."""
+        tests = {}
+        for node, told in ((node, _told(content)) for node, content in contents.items()):
+            size, accuracy = told.get(self.weighted_by_key), told.get("accuracy")
+            if isinstance(size, int) and 0 <= size <= MOST_SAMPLES and _between(accuracy, 1):
+                tests[node] = round(accuracy * size), size
+        return tests
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -215,24 +244,6 @@ class Merit(FedAvg):
         done = self._is_done(server_round)
         self._tests = [] if done else list(super().configure_evaluate(server_round, arrays, config, grid))
         return self._tests
-
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """FedAvg's; the nodes' accuracies go into the ledger."""
-        answers = list(replies)
-        if self._book is not None and answers:
-            self.records[-1] = self._book.amend(self.records[-1], self._tested(answers))
-        return super().aggregate_evaluate(server_round, answers)
-
-    def _tested(self, replies: Sequence[Message]) -> dict[int, tuple[int, int]]:
-        """Right rows and rows of each node that tested the model and says what can be."""
-        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
-        tests = {}
-        for reply in replies:
-            node, told = asked.pop(reply.metadata.reply_to_message_id, None), _told(reply)
-            size, accuracy = told.get(self.weighted_by_key), told.get("accuracy")
-            if node is not None and isinstance(size, int) and 0 <= size <= MOST_SAMPLES and _between(accuracy, 1):
-                tests[node] = round(accuracy * size), size
-        return tests
 
     def _called(self, client: ClientId) -> str:
         """A client's name, or its node's number."""
@@ -256,8 +267,8 @@ class Merit(FedAvg):
                 facts[node] = self._read(message, row)
                 row -= start
                 rows[node], self._contents[node] = len(rows), message.content
-            except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
-                failed[node] = str(error)
+            except Exception as error:  # whatever a node sent, it is left out and the others go on
+                failed[node] = reason_of(error)
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
         places = np.array([rows[node] for node in ids], dtype=np.intp)
@@ -266,10 +277,10 @@ class Merit(FedAvg):
     def _read(self, message: Message, row: Model) -> dict[str, Any]:
         """The facts that a node reported; its model goes into the row."""
         if message.has_error():
-            raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
+            raise Unfit(f"its node answered with an error: {message.error.reason or message.error.code}")
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
         if len(arrays) != 1 or len(metrics) != 1:
-            raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
+            raise Unfit(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
         facts = dict(metrics[0])
         if self.weighted_by_key in facts:
             facts[SAMPLES] = facts[self.weighted_by_key]
@@ -316,6 +327,7 @@ class Merit(FedAvg):
         nodes = sorted(self._grid.get_node_ids())
         whom = {node: node for node in nodes} if self._book is None else self._book.clients_of(nodes)
         columns = nodes if self._book is None else list(range(len(self._book.names)))
+        place_of = {client: place for place, client in enumerate(columns)}
         asked = [node for node, client in whom.items() if clients is None or client in clients]
         self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
         messages, whose = [], []
@@ -325,13 +337,13 @@ class Merit(FedAvg):
                 config = ConfigRecord({"candidate": place, "on": on})
                 content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
                 messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
-                whose.append((place, columns.index(whom[node])))
+                whose.append((place, place_of[whom[node]]))
         replies = list(self._grid.send_and_receive(messages))
         keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
         right, lost, sizes = np.zeros((3, len(models), len(columns)))
         for reply in replies:
             key = keys.pop(reply.metadata.reply_to_message_id, None)
-            said = _told(reply)
+            said = {} if reply.has_error() else _told(reply.content)
             size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
             loss = said.get("loss") if losses else 0.0
             if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES):
@@ -356,27 +368,22 @@ def _between(value: Any, high: float) -> TypeGuard[float]:
     return isinstance(value, float | int) and 0 <= value <= high
 
 
-def _told(reply: Message) -> dict[str, Any]:
-    if reply.has_error():
-        return {}
-    return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+def _told(content: RecordDict) -> dict[str, Any]:
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}
 
 
 def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
     """All arrays as one float32 row, a new one or `out`, in the order of `like`, whose names and shapes they have."""
     names = list(arrays) if like is None else list(like)
     if like is not None and set(arrays) != set(names):
-        raise ValueError(f"arrays are {sorted(arrays)[:5]}, the model has {sorted(names)[:5]}")
+        raise Unfit(f"arrays are {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
     parts: list[NDArray[Any]] = []
     for name in names:
-        array = arrays[name].numpy()
-        if like is not None and tuple(array.shape) != tuple(like[name].shape):
-            raise ValueError(f"array {name!r} has shape {array.shape}, the model {tuple(like[name].shape)}")
-        if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"array {name!r} has dtype {array.dtype}, not numbers")
-        parts.append(array.reshape(-1))
+        shape = None if like is None else like[name].shape
+        parts.append(read_array(arrays[name], name, shape=shape).reshape(-1))
     out = np.empty(sum(len(part) for part in parts), np.float32) if out is None else out
-    return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is infinite, and left out as such
+        return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
 
 
 def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:

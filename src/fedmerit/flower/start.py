@@ -17,6 +17,7 @@ from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
+from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
@@ -117,7 +118,8 @@ def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+    check_task(task, recipe_of(config), make_selection(config.run), config.run.audit, one_device=False)
+    check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
     return len(task.federation.names)
 
 

@@ -21,11 +21,12 @@ from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.state import Record, remember_facts
-from fedmerit.core.types import History, Matrix
+from fedmerit.core.types import ClientId, History, Matrix, Vector
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.ledger_rows import TABLES, Row, rows_of
 from fedmerit.store.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION, migrated
+from fedmerit.store.weight_columns import WeightColumns, read_columns, read_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,6 @@ class Ledger:
         with _transaction(self._db) as db:
             _insert(db, "clients", [{"client": client, "name": name}])
 
-    def set_meta(self, key: str, value: str) -> None:
-        """Something that describes the run as a whole, and changes."""
-        with _transaction(self._db) as db:
-            db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
-
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
@@ -151,6 +147,11 @@ class Ledger:
     def best_accuracy(self) -> float:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
+
+    def validated(self) -> list[float]:
+        """The accuracies on validation rows so far, of a run that may stop by them."""
+        query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
+        return [value for (value,) in self._db.execute(query)]
 
     def history(self, names: Sequence[str] = ()) -> History:
         """What the rounds so far leave in the history, with the facts of these names."""
@@ -206,6 +207,14 @@ class Ledger:
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)
             for client, facts, raw, table, *rest in self._db.execute(query, (index,))
         ]
+
+    def weight_columns(self, index: int) -> WeightColumns:
+        """The same column by column, for whoever reads many rounds."""
+        return read_columns(self._db, index)
+
+    def facts(self, index: int) -> tuple[tuple[ClientId, ...], dict[str, Vector]]:
+        """Who was weighed in a round, in client order, and their facts by name."""
+        return read_facts(self._db, index)
 
     def observations(self) -> list[tuple[int, int, float, float | None]]:
         """(round, client, norm of its update, its cosine with the others' directions), by round and client."""

@@ -46,6 +46,8 @@ def round_rows(record: Record) -> list[Row]:
             "p50": p50,
             "p90": p90,
             "epsilon": record.epsilon,
+            "clip": aggregation.clip if aggregation else None,
+            "validation": record.validation,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "seconds": json.dumps(dict(record.seconds)),

@@ -75,7 +75,8 @@ def reached_tables(study: Study) -> Iterator[TextTable]:
     shares = sorted(study.plan.shares)
     for target in study.plan.targets:
         columns = [[_rounds(line) for line in _lines_of(study, ROUNDS, target, share)] for share in shares]
-        title = f"{study.plan.name}: rounds until a share of the devices is above {target:.0%}"
+        above = "at or above" if study.plan.or_equal else "above"
+        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}"
         below = f"(rounds saved against {study.plan.against}; >: not reached within {study.horizon} in some seed)"
         header = ("row", *(f"{share:.0%}" for share in shares))
         yield TextTable(title, header, tuple(zip(study.rows, *columns, strict=True)), (below,))

@@ -56,12 +56,13 @@ def node_data(config: TaskConfig, seed: int, client: ClientId, source: str) -> C
     validation = client_validation_rows(rest, config.validation, seed, client) if config.validation else places[:0]
     train = np.setdiff1d(rest, validation)
     x = _inputs(config, nodes, party, train)
-    attributes = party.attributes
-    parts = (
-        Samples(x[rows], party.y[rows], nodes.labels, {name: column[rows] for name, column in attributes.items()})
-        for rows in (train, test, validation)
-    )
-    return ClientData(client, nodes.names[client], *parts)
+    train_rows, test_rows, held = (_samples(party, nodes, x, rows) for rows in (train, test, validation))
+    return ClientData(client, nodes.names[client], train_rows, test_rows, held)
+
+
+def _samples(party: Party, nodes: NodesConfig, x: NDArray[Any], rows: NDArray[np.int64]) -> Samples:
+    attributes = {name: column[rows] for name, column in party.attributes.items()}
+    return Samples(x[rows], party.y[rows], nodes.labels, attributes)
 
 
 def server_data(config: TaskConfig, seed: int) -> ServerData:
@@ -135,17 +136,18 @@ def _read(nodes: NodesConfig, source: str) -> Table | Party:
 
 
 def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
-    lacking = [name for name in (config.label, *nodes.columns) if name not in table.columns]
+    label = str(config.label)
+    lacking = [name for name in (label, *nodes.columns) if name not in table.columns]
     if lacking:
         raise DataError(f"[task.nodes] lists columns that this node's table lacks: {', '.join(lacking)}")
-    keep = ~is_missing(table.columns[config.label])
+    keep = ~is_missing(table.columns[label])
     if config.missing == "drop":
         for column in _layout(config, nodes):
             keep &= ~is_missing(table.columns[column.name])
     columns = {name: table.columns[name][keep] for name in nodes.columns}
     for name, values in columns.items():
         _check_column(name, values, nodes.columns[name] == NUMBER)
-    y = _classes(nodes, config.label, table.columns[config.label][keep])
+    y = _classes(nodes, label, table.columns[label][keep])
     return Party(y, {name: _groups(name, columns[name], nodes) for name in config.attributes}, columns=columns)
 
 
