@@ -33,7 +33,7 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
-from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, check_rising, find_objective
 from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
@@ -228,11 +228,7 @@ class Validated:
     marginal: bool = False
 
     def __post_init__(self) -> None:
-        if self.objective.name in ERRORS:
-            raise ConfigError(
-                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
-                "alone: use validated:r2"
-            )
+        check_rising(self.objective)
 
     @property
     def name(self) -> str:

@@ -104,11 +104,16 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
         )
     _check_own_sources(folder, json.loads(meta.get(OWN_SOURCES, "{}")), asked)
+    check_versions(folder, meta)
+    return asked
+
+
+def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
+    """Refuse to go on with other versions than those that the bits so far depend on."""
     here = environment()
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
         raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
-    return asked
 
 
 def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) -> None:
