@@ -21,8 +21,8 @@ from fedmerit.core.learner import (
     Learner,
     NamedLearner,
     NamedTensors,
-    ProbabilisticLearner,
     ScheduledLearner,
+    ask_model,
 )
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
@@ -128,13 +128,12 @@ class Server:
 
 def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Predictions:
     """What models say of rows: classes, and probabilities where the learner knows them."""
-    predicted, probabilities = [], []
-    for model in models:
-        predicted.append(learner.predict(model, rows.x))
-        if isinstance(learner, ProbabilisticLearner):
-            probabilities.append(learner.predict_proba(model, rows.x))
-    known = np.stack(probabilities) if probabilities else None
-    return Predictions(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
+    answers = [ask_model(learner, model, rows.x) for model in models]
+    probabilities = [known for _, known in answers if known is not None]
+    predicted = np.stack([classes for classes, _ in answers])
+    return Predictions(
+        rows.y, rows.classes, rows.attributes, predicted, np.stack(probabilities) if probabilities else None
+    )
 
 
 class Judges(Protocol):

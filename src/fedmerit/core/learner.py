@@ -73,6 +73,23 @@ class ProbabilisticLearner(Learner, Protocol):
         """The probability of each class for each row: (rows, classes), where each row sums to 1."""
 
 
+@runtime_checkable
+class OnePassLearner(ProbabilisticLearner, Protocol):
+    """A learner that knows classes and probabilities from one pass through the model."""
+
+    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """What `predict` and `predict_proba` give."""
+
+
+def ask_model(learner: Learner, model: Model, x: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+    """The class of each row and, where the learner knows them, the probabilities; in one pass where it can."""
+    if isinstance(learner, OnePassLearner):
+        return learner.predict_both(model, x)
+    return learner.predict(model, x), learner.predict_proba(model, x) if isinstance(
+        learner, ProbabilisticLearner
+    ) else None
+
+
 LEAST_PROBABILITY = 1e-12
 """So that one row that a model is sure to get wrong does not make a loss infinite."""
 

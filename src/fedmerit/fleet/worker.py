@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
-from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
+from fedmerit.core.learner import Learner, ProbabilisticLearner, ask_model, row_losses
 from fedmerit.core.seeds import derive
 from fedmerit.core.types import ClientId, Model, SplitName
 from fedmerit.fleet.blocks import Block
@@ -125,9 +125,7 @@ class Worker:
         """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
         x, values = split.x[split.rows(client)], self._model(client, model)
-        if not isinstance(self.learner, ProbabilisticLearner):
-            return self.learner.predict(values, x), None
-        return self.learner.predict(values, x), self.learner.predict_proba(values, x)
+        return ask_model(self.learner, values, x)
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:

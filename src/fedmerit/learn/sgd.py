@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Inputs, centring_tail
 from fedmerit.learn.optimizers import make_optimizer
 
+T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Outputs of a module and the labels of a batch -> the mean loss of the batch."""
 
@@ -181,7 +182,15 @@ class TorchLearner:
         parts = self._outputs(model, x, _probabilities)
         return torch.cat(parts).numpy() if parts else np.empty((0, 2), dtype=np.float32)
 
-    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """`predict` and `predict_proba` in one pass."""
+        parts = self._outputs(model, x, lambda outputs: (_decide(outputs), _probabilities(outputs)))
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.float32)
+        classes, probabilities = zip(*parts, strict=True)
+        return torch.cat(classes).numpy(), torch.cat(probabilities).numpy()
+
+    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
         """Something of the outputs, part by part."""
         with _quiet_torch(0):
             flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
