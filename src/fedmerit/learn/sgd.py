@@ -205,8 +205,9 @@ class TorchLearner:
 class _Step:
     """One SGD step as a few operations on whole vectors.
 
-    A stack under plain SGD steps inside its backward pass, and no gradient is kept at all. A large batch is worked
-    through in parts that fit the cache, their gradients added up: the same step, faster.
+    Under plain SGD a stack steps inside its backward pass, and no gradient is kept at all; any other module steps by
+    the gradients as autograd hands them over, which are then never added to zeros. A large batch is worked through in
+    parts that fit the cache, their gradients added up: the same step, faster.
     """
 
     def __init__(
@@ -223,14 +224,14 @@ class _Step:
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         cut = batch > PART_ROWS and flat.rows_are_independent and loss is None
         self.part = PART_ROWS if cut else batch
-        self.inside = self.stack is not None and self.part == batch and is_plain(config)
+        self.at_once = self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
         self.anchor = flat.trained.clone() if self.pull else None
         self.correction = None if correction is None else torch.from_numpy(correction[: len(flat.trained)])
         self.move = make_optimizer(config, flat.gradient)
 
     def __call__(self, rows: Tensor) -> None:
-        if self.inside:
+        if self.at_once:
             self.descend(rows, 1 / len(rows), self.config.lr)
         else:
             self.in_parts(rows)
@@ -256,7 +257,7 @@ class _Step:
         if stack is None:
             outputs = self.flat.module(x)
             total = _loss(_logits(outputs), y) if self.loss is None else self.loss(outputs, y) * len(rows)
-            (total * scale).backward()  # type: ignore[no-untyped-call]
+            self.flat.add_gradients(total * scale, step)
         else:
             with torch.no_grad():
                 stack.backward(stack.forward(x), y, scale, step)

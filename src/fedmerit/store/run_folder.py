@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ CODE = "code"
 OWN_SOURCES = "own"
 """The key of the ledger under which the names of users' own parts stand, with hashes of their source."""
 BITS_DEPEND_ON = (*PACKAGES, CODE)
+KERNELS = "kernels"
+"""The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
@@ -107,6 +110,11 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
         raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
+    if meta.get(KERNELS) != kernels():
+        raise FolderError(
+            f"{folder} was made with kernels for {meta.get(KERNELS)}, and this machine's are for {kernels()}: the bits "
+            "would differ; resume it on a machine like the first, or start a new run"
+        )
     return asked
 
 
@@ -126,7 +134,8 @@ def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) ->
 def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
     """What a ledger keeps of where and with what it was made: versions, recipe, sources of users' own parts."""
     own = own_sources(recipe, _names_in(config) if config else ())
-    return environment() | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
+    chosen = {KERNELS: kernels()} if config or "torch" in sys.modules else {}
+    return environment() | chosen | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
 
 
 def _names_in(config: Config) -> tuple[Any, ...]:
@@ -138,6 +147,13 @@ def environment() -> dict[str, str]:
     """Versions that the results depend on, or that a reader of the ledger may want to know."""
     system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
     return {name: _version(name) for name in PACKAGES} | {CODE: code()} | system
+
+
+def kernels() -> str:
+    """The instruction set that torch runs with here, in its own word: AVX512, AVX2 or another."""
+    import torch  # a run with a configuration trains with it; others need not load it
+
+    return str(torch.backends.cpu.get_cpu_capability())
 
 
 @cache
