@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fedmerit.core.types import Vector
 from fedmerit.errors import ConfigError, DataError, UnknownName
@@ -170,7 +170,7 @@ def auc(predictions: Predictions) -> Vector:
     areas = []
     for label in (known for known in np.unique(y) if (y != known).any()):
         mine = int((y == label).sum())
-        ranks = rankdata(chances[:, :, label], axis=1)[:, y == label].sum(axis=1)
+        ranks = scipy.stats.rankdata(chances[:, :, label], axis=1)[:, y == label].sum(axis=1)
         areas.append((ranks - mine * (mine + 1) / 2) / (mine * (len(y) - mine)))
     return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 

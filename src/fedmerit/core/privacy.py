@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import scipy.special
+import scipy
 
 from fedmerit.core.aggregators import Mean
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
