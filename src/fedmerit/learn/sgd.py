@@ -131,8 +131,9 @@ class TorchLearner:
 
     @property
     def clients_at_once(self) -> int:
-        """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
-        batched = self.loss is None and is_plain(self.config) and is_dense_stack(_flat(self.build))
+        """How many clients are best trained at once: several for a small stack of dense layers under SGD."""
+        plain = is_plain(self.config.model_copy(update={"momentum": 0.0}))
+        batched = self.loss is None and plain and is_dense_stack(_flat(self.build))
         return GROUP if batched else 1
 
     @property
@@ -166,7 +167,7 @@ class TorchLearner:
                 list(_batches(len(part), passes or self.config.epochs, self.config.batch, seed))
                 for part, seed, passes in zip(samples, seeds, epochs, strict=True)
             ]
-            return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
+            return train_batched(_flat(self.build), self.config, models, samples, batches, seeds)
 
     def centred(self, model: Model, centring: Centring) -> Model:
         """The module's values, then the mean of each input and, where it is standardised, 1 / its deviation."""
