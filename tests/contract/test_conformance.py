@@ -28,6 +28,7 @@ from fedmerit import (
     m2f,
     prioritized,
 )
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.claims import Claims
@@ -36,8 +37,9 @@ from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, Typical
 from fedmerit.core.round import begin, play
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
@@ -58,7 +60,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     ),
     "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
     "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
-    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), Conduct()),
     "guarded": guarded,
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
@@ -77,6 +79,15 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "private": lambda: replace(
         prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
         privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True),
+    ),
+    "private with an adaptive clip": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        privacy=Privacy(clip=AdaptiveClip(rate=0.9), noise=0.4, fraction=0.8, reproducible=True),
+    ),
+    "private search": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        search=BoldestFirst(((2.0, 0.5), (1.0, 0.0))),
+        privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True, search=SearchNoise(0.2)),
     ),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedmerit import CB, DS, LD, Attribute, prioritized
+from fedmerit import CB, DS, LD, Attribute, Criterion, prioritized
+from fedmerit.core.check import check
+from fedmerit.core.criteria import criterion
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
+from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, State
+from fedmerit.core.types import Cohort, Family, History, Replies
+from fedmerit.core.updates import Updates
+from fedmerit.errors import TableError
 from fedmerit.fleet.local import LocalFleet
 
 NAN, INF = float("nan"), float("inf")
@@ -161,3 +170,55 @@ def test_a_claim_beyond_what_the_federation_knows_is_left_out_with_its_reason():
 def test_a_local_federation_knows_its_rows_and_classes():
     with LocalFleet(small_task()) as fleet:
         assert fleet.server.limits == {"samples": 45.0, "labels": 3.0}
+
+
+@criterion("Grown", Family.DATA, "rows, grown as a user may write it", facts=["samples"])
+def grown(cohort: Cohort, history: History) -> Any:
+    return np.array([math.exp(samples) for samples in cohort.facts["samples"]])
+
+
+@criterion("Power", Family.DATA, "rows to a power", facts=["samples"])
+def power(cohort: Cohort, history: History) -> Any:
+    with np.errstate(over="ignore"):
+        return cohort.facts["samples"] ** 99
+
+
+@pytest.mark.parametrize(("own", "value"), [(grown, "nan"), (power, "inf")])
+def test_who_makes_a_criterion_overflow_is_left_out_and_the_others_count(own: Criterion, value: str):
+    fleet = CannedFleet(np.ones((3, 2), np.float32), [{"samples": samples} for samples in (3, 10**9, 4)])
+    _, record = play(State(MODEL), prioritized(own, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert record.ids == (0, 2)
+    assert record.left_out == {1: f"criterion {own.name} has no number >= 0 for it: {value}"}
+    assert record.observations is not None
+    assert len(record.observations.norms) == 2
+
+
+def test_one_client_alone_that_overflows_leaves_the_model_as_it_is():
+    fleet = CannedFleet(np.ones((1, 2), np.float32), [{"samples": 10**9}])
+    state, record = play(State(MODEL), prioritized(power, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+    assert (state.model == MODEL).all()
+    assert list(record.left_out) == [0]
+
+
+def test_a_criterion_that_has_numbers_for_nobody_is_the_users_mistake():
+    fleet = CannedFleet(np.ones((2, 2), np.float32), [{"samples": 10**9}] * 2)
+    with pytest.raises(TableError, match="Power"):
+        play(State(MODEL), prioritized(power, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+
+
+@given(st.text(), st.integers(4, 600))
+def test_text_of_strangers_is_one_printable_line(text: str, most: int):
+    shown = printable(text, most)
+    assert shown.isprintable()
+    assert len(shown) <= most
+    assert shown == text or len(text) > most or not text.isprintable()
+
+
+def test_vectors_beside_the_update_must_be_finite():
+    updates = Updates(np.ones((2, 2), np.float32))
+    beside = Updates(np.array([[1, 1], [NAN, 1]], np.float32))
+    facts = {"samples": 3.0}
+    replies = Replies((4, 7), updates, (facts, facts), {}, {}, extras={"control": beside})
+    cohort, left_out = check(1, replies, ("samples",), 2)
+    assert cohort.ids == (4,)
+    assert left_out == {7: "control holds NaN, infinity or values too large to square"}

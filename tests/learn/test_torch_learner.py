@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit import Samples
 from fedmerit.config.schema import TrainConfig
-from fedmerit.core.learner import ask_model
+from fedmerit.core.fleet import predict_all
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
@@ -181,7 +181,7 @@ def test_classes_and_probabilities_come_from_one_pass() -> None:
     model = learner.start(0)
     apart = learner.predict(model, samples.x), learner.predict_proba(model, samples.x)
     passes.clear()
-    both = ask_model(learner, model, samples.x)
+    both = predict_all(learner, model, samples.x)
     assert passes == [100, 30]
     assert all(np.array_equal(one, other) for one, other in zip(apart, both, strict=True))
 

@@ -42,10 +42,14 @@ def scores(as_json: Json = False) -> None:
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
     from fedmerit.core.criteria import CRITERIA, Attribute
+    from fedmerit.core.own_facts import OwnFact
 
-    known = [*CRITERIA.values(), Attribute("NAME")]
+    known = [*CRITERIA.values(), Attribute("NAME"), OwnFact("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
     rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
+    rows.append(
+        ("contribution:METHOD", "target", "(the server's)", "what an update adds: shapley, banzhaf, cosine ...")
+    )
     rows.append(("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"))
     _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
 

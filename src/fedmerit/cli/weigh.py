@@ -19,7 +19,9 @@ END = 25
 
 @app.command(epilog="Example:  fedmerit weigh clients.csv --priority CB,DS --lower-is-better error")
 def weigh(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...; - for stdin.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV or xlsx, a line per client: client,DS,CB,...; - for stdin.")
+    ],
     priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
     score: Annotated[
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
@@ -42,7 +44,8 @@ def weigh(
 ) -> None:
     """Turn a table of criteria into weights, without any training: what if?
 
-    FILE.csv has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs.
+    FILE has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs; of
+    an xlsx file the first sheet counts.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
     import numpy as np

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -12,10 +12,12 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from fedmerit.config.attack import Attacks
-from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
+from fedmerit.config.nodes import IDLE, NODES, NodesConfig
+from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -38,7 +40,7 @@ OF_KINDS = ("attribute", "against")
 
 TABLE = "table:"
 """What `task.data` begins with where it names a file."""
-OF_TABLES = ("client", "label", "attributes", "features", "missing", "standardise")
+OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise")
 """The keys that only a table takes."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
@@ -57,7 +59,7 @@ class TaskConfig(Section):
     """
 
     data: str = Field(
-        "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), or module:attribute"
+        "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), nodes, or module:attribute"
     )
     source: str = Field(
         "folder",
@@ -65,7 +67,11 @@ class TaskConfig(Section):
         "femnist also `leaf` or leaf:PATH for LEAF's JSON",
     )
     sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
+        1.0,
+        description="share of the rows to draw: by whole writers as LEAF does (femnist), or image by image (celeba)",
+    )
+    people: Literal["all", "authors"] = Field(
+        "all", description="of celeba: all people of the file or hub, or those of PMCFL's authors, 4,168 of all"
     )
     partition: Partition = Field(
         "default", description="how the training rows are spread over the clients; `default`: the task's first"
@@ -107,7 +113,15 @@ class TaskConfig(Section):
         "what a search or an acceptance test asks about",
     )
     client: str = Field("", description="of a table: the column that says to which client a row belongs")
-    label: str = Field("", description="of a table: the column to predict")
+    label: str | tuple[str, ...] = Field(
+        "", description='of a table: the column to predict; a list of columns with target = "labels"'
+    )
+    target: Literal["classes", "number", "labels"] = Field(
+        "classes", description="of a table: what the label is: one of several classes, a number, or several of 0 and 1"
+    )
+    tolerance: Positive | None = Field(
+        None, description='of target = "number": a prediction that is off by so much or less counts as right'
+    )
     attributes: tuple[str, ...] = Field((), description="of a table: columns of groups, for criteria and fairness")
     features: tuple[str, ...] = Field((), description="of a table: the columns to learn from; none: all the others")
     missing: Literal["impute", "drop"] = Field(
@@ -128,14 +142,38 @@ class TaskConfig(Section):
     invert: Annotated[bool, Field(strict=True)] = Field(
         False, description="pictures as negatives, 255 - x: for ink on white paper"
     )
+    nodes: NodesConfig | None = Field(None, description="rows that lie with their nodes, see [task.nodes]")
 
     @field_validator(*OF_TABLES, mode="before")
     @classmethod
     def _of_a_table(cls, value: Any, info: ValidationInfo) -> Any:
         data = info.data.get("data", TABLE)
-        if not data.startswith(TABLE):
+        if not data.startswith(TABLE) and data != NODES:
             raise foreign(f"task.{info.field_name} is for tables, task.data = 'table:FILE'; got task.data = {data!r}")
         return value
+
+    @model_validator(mode="after")
+    def _rows_lie_somewhere(self) -> Self:
+        if (self.data == NODES) != (self.nodes is not None):
+            raise foreign(f"task.data = {NODES!r} and [task.nodes] go together; got task.data = {self.data!r}")
+        if self.data == NODES:
+            refuse_idle(
+                self,
+                (*IDLE, *OPTIONS),
+                'with task.data = "nodes", where each has its own rows and classes; leave it out',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> Self:
+        if self.tolerance is not None and self.target != "number":
+            raise ValueError(f'tolerance is for target = "number"; got target = "{self.target}": leave it out')
+        if isinstance(self.label, tuple) != (self.target == "labels"):
+            raise ValueError(
+                'label is one column, or with target = "labels" a list of columns; got '
+                f'label = {self.label!r} and target = "{self.target}"'
+            )
+        return self
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
     @classmethod
@@ -149,8 +187,14 @@ class TaskConfig(Section):
     def _without_foreign_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """So that dumps load again: of the options, those that belong; with `default`, those that were given."""
         kept = _taken(self.partition, self.kinds) if self.partition != "default" else self.model_fields_set
-        foreign_keys = {*OPTIONS} - {*kept} | ({*OF_TABLES} if not self.data.startswith(TABLE) else set())
+        foreign_keys = {*OPTIONS} - {*kept} | self._foreign_to_data()
         return {key: value for key, value in dump(self).items() if key not in foreign_keys}
+
+    def _foreign_to_data(self) -> set[str]:
+        """The keys that say nothing of this data."""
+        if self.data == NODES:
+            return {*IDLE}
+        return {"nodes"} if self.data.startswith(TABLE) else {*OF_TABLES, "nodes"}
 
 
 def check_options(config: TaskConfig) -> None:

@@ -8,12 +8,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import SAMPLES, Fact, find_fact
-from fedmerit.core.types import NOTHING, ClientId, Cohort, Replies
+from fedmerit.core.criteria import Criterion
+from fedmerit.core.facts import SAMPLES, SECONDS, Fact, find_fact
+from fedmerit.core.showing import printable
+from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Replies, Vector
 from fedmerit.core.weights import Note
 
 Known: TypeAlias = Mapping[str, Mapping[ClientId, float]]
 """Facts of the server's own, by name and client; they need no check."""
+
+SHORTEST_TRIP = 1e-3
+"""Seconds that a model and an update are on their way at least."""
 
 Limits: TypeAlias = Mapping[str, float]
 """The most that a client may claim, by fact: what the federation knows beyond the facts' own ranges."""
@@ -32,7 +37,7 @@ def check(
 
     An update must be finite and as long as the model (`length`), vectors beside it finite; each fact in its range.
     """
-    left_out = dict(replies.failed)
+    left_out = {client: printable(reason) for client, reason in replies.failed.items()}
     wanted = [fact for fact in map(find_fact, required_facts) if fact.source == "client"]
     for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
         reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, wanted, limits)
@@ -49,6 +54,53 @@ def check(
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
     extras = {name: rows.keep(places) for name, rows in replies.extras.items()}
     return Cohort(index, ids, replies.updates.keep(places), columns, extras), left_out
+
+
+def measure_links(replies: Replies) -> dict[ClientId, float]:
+    """Megabytes per second: an update there and a model back, over the time of the exchange less the training.
+
+    How long it trained is the client's claim; who says more than the exchange took gains at most the shortest time.
+    """
+    links = {}
+    for client, facts in zip(replies.ids, replies.facts, strict=True):
+        took, trained = replies.seconds.get(client, 0.0), facts.get(SECONDS) if isinstance(facts, Mapping) else None
+        spent = float(trained) if isinstance(trained, int | float) and trained > 0 else 0.0
+        links[client] = 2 * 4 * replies.updates.length / 1e6 / max(took - spent, SHORTEST_TRIP)
+    return links
+
+
+def check_criteria(
+    criteria: Sequence[Criterion], cohort: Cohort, history: History
+) -> tuple[Cohort, dict[ClientId, str]]:
+    """The clients that every criterion has a number for; who makes one overflow is left out, and the round goes on.
+
+    A criterion that has a number for none of several clients is a mistake of its own, which weighing them tells.
+    """
+    left_out: dict[ClientId, str] = {}
+    for criterion in criteria if cohort.ids else ():
+        values = _values(criterion, cohort, history)
+        wrong = ~(np.isfinite(values) & (values >= 0)) if values.shape == (len(cohort.ids),) else np.zeros(0, bool)
+        if wrong.all() and len(wrong) != 1:
+            continue
+        for place in np.flatnonzero(wrong):
+            told = f"criterion {criterion.name} has no number >= 0 for it: {values[place]:g}"
+            left_out.setdefault(cohort.ids[place], printable(told))
+    if not left_out:
+        return cohort, left_out
+    places = [place for place, client in enumerate(cohort.ids) if client not in left_out]
+    return cohort.keep(np.array(places, dtype=np.intp)), left_out
+
+
+def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
+    """What a criterion says; where its arithmetic gives up on all of them, what it says of each alone."""
+    with np.errstate(all="ignore"):
+        try:
+            return np.asarray(criterion(cohort, history), dtype=np.float64)
+        except ArithmeticError:
+            if len(cohort.ids) == 1:
+                return np.full(1, np.nan)
+            places = np.arange(len(cohort.ids))
+            return np.concatenate([_values(criterion, cohort.keep(places[[at]]), history) for at in places])
 
 
 def nobody_trained(cohort: Cohort, left_out: Mapping[ClientId, str]) -> tuple[Note, ...]:

@@ -38,13 +38,16 @@ class Learner(Protocol):
         """The model before the first round."""
 
     def train(self, model: Model, samples: Samples, seed: int, epochs: int | None = None) -> Model:
-        """The model after local training on the client's rows; `model` itself is left alone.
+        """The model after local training on the client's rows.
+
+        `model` is the learner's own copy. Rows are shared by all clients and may not be written to: numpy refuses,
+        torch does not see it, so an operation in place (`x.sub_(...)`) needs `x.clone()` first.
 
         `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
         """
 
-    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
-        """The predicted class of each row."""
+    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
+        """The predicted class of each row; or a number or labels, where the learner has such a `target`."""
 
 
 @runtime_checkable
@@ -66,28 +69,31 @@ class BatchedLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class PanelLearner(Learner, Protocol):
+    """A learner that asks many models about the same rows faster at once than one by one."""
+
+    @property
+    def models_at_once(self) -> int:
+        """How many models `predict_each` takes at once; 1 where it does not pay."""
+
+    def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Each model's probabilities (models, rows, classes); equal to `predict_proba` up to rounding."""
+
+
+@runtime_checkable
 class ProbabilisticLearner(Learner, Protocol):
     """A learner that says how sure it is, for objectives of loss and calibration."""
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """The probability of each class for each row: (rows, classes), where each row sums to 1."""
+        """The probability of each class for each row: (rows, classes), where each row sums to 1; or of each label."""
 
 
 @runtime_checkable
 class OnePassLearner(ProbabilisticLearner, Protocol):
     """A learner that knows classes and probabilities from one pass through the model."""
 
-    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """What `predict` and `predict_proba` give."""
-
-
-def ask_model(learner: Learner, model: Model, x: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
-    """The class of each row and, where the learner knows them, the probabilities; in one pass where it can."""
-    if isinstance(learner, OnePassLearner):
-        return learner.predict_both(model, x)
-    return learner.predict(model, x), learner.predict_proba(model, x) if isinstance(
-        learner, ProbabilisticLearner
-    ) else None
 
 
 LEAST_PROBABILITY = 1e-12
@@ -98,16 +104,6 @@ LOSS_UNIT = 2.0**-20
 
 MOST_LOSS = 28.0
 """Above the largest loss of a row, -log(LEAST_PROBABILITY)."""
-
-
-def row_losses(probabilities: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Cross-entropy -log p_y of each row, in units of 2^-20.
-
-    >>> (row_losses(np.array([[0.5, 0.5], [1.0, 0.0]], np.float32), np.array([0, 0])) * LOSS_UNIT).round(4).tolist()
-    [0.6931, 0.0]
-    """
-    chosen = probabilities[np.arange(len(y)), y].astype(np.float64)
-    return np.rint(-np.log(np.maximum(chosen, LEAST_PROBABILITY)) / LOSS_UNIT).astype(np.int32)
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""How values show themselves: short in a terminal, as a table in a notebook."""
+"""How values show themselves: short in a terminal, as a table in a notebook; text of strangers without tricks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
+
+MOST_TEXT = 500
+"""Characters of what others wrote that are kept and shown."""
+
+
+def printable(text: str, most: int = MOST_TEXT) -> str:
+    r"""One line of at most so many printable characters; others, as those that steer a terminal, become escapes.
+
+    >>> printable("a" + chr(27) + "[31mred"), printable("x" * 900, 8)
+    ('a\\x1b[31mred', 'xxxxx...')
+    """
+    start = text[: most + 1]
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in start)
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
 def short_repr(part: Any) -> str:

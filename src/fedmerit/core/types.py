@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 Model: TypeAlias = NDArray[np.float32]
 """All of a model's parameters as one flat float32 row."""
+
+Kind = TypeVar("Kind", bound=np.generic)
 
 Normalise: TypeAlias = Literal["sum", "max", "minmax", "scale", "none"]
 
@@ -48,24 +50,41 @@ class Samples:
     """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
 
     x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
+    y           classes (N,); numbers (N,) or labels (N, labels) of 0 and 1 where the task predicts such
     classes     the number of classes of the task, of which a client may have fewer
+    own         facts of the client's own, numbers or words: its age, battery, job
 
     >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
     3
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    own: Mapping[str, float | str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def read_only(self) -> Samples:
+        """The same rows, not to be written to; nothing is copied."""
+        attributes = {name: read_only(column) for name, column in self.attributes.items()}
+        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes, self.own)
+
+
+def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
+    """A view that refuses to be written to; the array itself stays as it is."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
     """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
+
+    With a `budget`, in seconds, it trains as many epochs as it can.
 
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
@@ -77,6 +96,7 @@ class Download:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
+    budget: float | None = None
 
     @property
     def nbytes(self) -> int:

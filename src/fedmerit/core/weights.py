@@ -28,7 +28,9 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "sampled",
     "nobody",
+    "stopped",
     "cap",
     "claim-cut",
     "claim-changed",
@@ -36,6 +38,7 @@ NoteKind: TypeAlias = Literal[
     "clipped",
     "scaled",
     "privacy-void",
+    "stranger",
 ]
 
 
@@ -91,7 +94,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class ClientWeight:
-    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one."""
+    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one.
+
+    `terms` are the steps of a score of the user's own, as it told them.
+    """
 
     id: ClientId
     facts: Mapping[str, float]
@@ -101,6 +107,7 @@ class ClientWeight:
     weight: float
     group: int = 0
     uncapped: float | None = None
+    terms: str | None = None
 
     @property
     def earned(self) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import multiprocessing
 import pickle
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -35,6 +37,10 @@ class Failed:
     reason: str
 
 
+class Ready:
+    """What a worker says once, before its first job: from here on its time counts."""
+
+
 class Here:
     """The pool without processes: every job at once, in this one."""
 
@@ -42,8 +48,8 @@ class Here:
         """Do jobs with this from now on."""
         self._work = work
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
-        """(job, result or Failed), in order."""
+    def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
+        """(job, result or Failed), in order; a job in this process cannot be ended, so nobody sets a deadline."""
         return ((job, _attempt(self._work, job)) for job in jobs)
 
     def close(self) -> None:
@@ -57,6 +63,7 @@ class Pool:
         """`preload` names modules that the process all workers are forked from imports once."""
         self._number = workers
         self._workers: list[tuple[ForkServerProcess, Connection]] = []
+        self._starting: set[Connection] = set()
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(list(preload))
 
@@ -69,18 +76,32 @@ class Pool:
         for place in range(self._number):
             self._send(place, work)
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Any]]:
-        """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end."""
+    def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
+        """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end.
+
+        A job that takes longer than `deadline` seconds fails, and its worker is ended and replaced.
+        """
         waiting = deque((job, 1) for job in jobs)
         busy: dict[int, tuple[Job, int]] = {}
+        ends: dict[int, float] = {}
         while waiting or busy:
             for place in range(self._number):
                 if waiting and place not in busy:
                     busy[place] = waiting.popleft()
                     self._send(place, busy[place][0])
-            for place in self._ready(busy):
-                job, tries = busy.pop(place)
+                    ends[place] = self._end_of_job(place, deadline)
+            ready = self._ready(busy, min(ends[place] for place in busy) - time.monotonic())
+            for place in [place for place in busy if place not in ready and time.monotonic() >= ends[place]]:
+                job, _ = busy.pop(place)
+                self._end(place)
+                yield job, Failed(f"it did not end within {deadline:g} s")
+            for place in ready:
                 result = self._receive(place)
+                if result is not None and isinstance(result[0], Ready):
+                    self._starting.discard(self._workers[place][1])
+                    ends[place] = self._end_of_job(place, deadline)
+                    continue
+                job, tries = busy.pop(place)
                 if result is not None:
                     yield job, result[0]
                 elif tries < TRIES:
@@ -111,15 +132,32 @@ class Pool:
                 "module, or use one worker"
             ) from error
         theirs.close()
+        self._starting.add(ours)
         return process, ours
+
+    def _end_of_job(self, place: int, deadline: float | None) -> float:
+        """When a job that begins now has to be done; one that waits for its worker to start has not begun."""
+        if deadline is None or self._workers[place][1] in self._starting:
+            return math.inf
+        return time.monotonic() + deadline
 
     def _send(self, place: int, message: Any) -> None:
         with suppress(OSError):  # a dead worker is seen, and replaced, when its answer is awaited
             self._workers[place][1].send(message)
 
-    def _ready(self, busy: Iterable[int]) -> list[int]:
+    def _ready(self, busy: Iterable[int], patience: float) -> list[int]:
+        """Those of the busy workers that have answered or died, once there is one; or nobody, when patience is out."""
         places = {self._workers[place][1]: place for place in busy}
-        return [places[connection] for connection in wait(list(places)) if isinstance(connection, Connection)]
+        answered = wait(list(places), None if math.isinf(patience) else max(patience, 0.0))
+        return [places[connection] for connection in answered if isinstance(connection, Connection)]
+
+    def _end(self, place: int) -> None:
+        """Replace a worker that does not come to an end."""
+        process, connection = self._workers[place]
+        process.kill()
+        process.join()
+        connection.close()
+        self._workers[place] = self._start()
 
     def _receive(self, place: int) -> tuple[Any] | None:
         """The result in a 1-tuple, or None where the worker died; it is replaced."""
@@ -127,6 +165,7 @@ class Pool:
         try:
             return (connection.recv(),)
         except (EOFError, OSError):
+            self._starting.discard(connection)
             connection.close()
             process.join()
             self._workers[place] = self._start()
@@ -147,6 +186,7 @@ def serve(connection: Connection, work: Work) -> None:
     """A worker's life: do jobs until the pool is gone."""
     _keep_memory()
     with suppress(EOFError, OSError):
+        connection.send(Ready())
         while True:
             message = connection.recv()
             if isinstance(message, tuple):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Server
-from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
+from fedmerit.core.lateness import Wait
+from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
+from fedmerit.core.showing import printable
 from fedmerit.core.types import (
     ClientId,
     Download,
@@ -43,21 +48,29 @@ from fedmerit.flower.records import (
     SUM,
     TRAIN,
     TRAINED,
-    Unfit,
     as_sums,
-    counts,
+    evaluation,
     models_as_records,
     numbers,
     pack,
+    read_replies,
+    reason_of,
     reward_arrays,
     setting,
+    shares,
     tag_of,
     vector,
     verdict,
 )
 
+log = logging.getLogger("flwr")
 POLL = 0.2
 """Seconds between looks for replies."""
+UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
+    *(RecursionError, MemoryError, DecodeError),
+)
+"""What Flower raises where a node's bytes make no message; a connection that is lost raises others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +82,8 @@ class Exchange:
     seconds: Mapping[ClientId, float]
     gone: Sequence[ClientId] = ()
     """Those of the failed whose node is gone, says the grid."""
+    unanswered: Mapping[ClientId, str] = field(default_factory=dict)
+    """The messages of those who were not waited for any longer."""
 
 
 @dataclass
@@ -88,10 +103,16 @@ class GridFleet:
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
+    wait: Wait | None = None
+    """How long an exchange waits for all; the late are not asked again before their answer is there."""
+    late: dict[ClientId, tuple[int, str]] = field(default_factory=dict)
+    """The late clients: node and message of each."""
+    turned_away: Mapping[int, str] = field(default_factory=dict)
+    """Nodes that could not say who they are when last asked, and what they said instead."""
 
     def judges(self) -> Sequence[ClientId]:
-        """All clients, connected or not."""
-        return range(len(self.server.names))
+        """The clients that are connected."""
+        return sorted(self.nodes)
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -101,7 +122,8 @@ class GridFleet:
             if len(self.nodes) >= at_least:
                 return
             if time.monotonic() > ends:
-                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s")
+                why = "".join(f"; a node said: {reason}" for reason in sorted(set(self.turned_away.values()))[:3])
+                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s{why}")
             time.sleep(POLL)
 
     def _ask_new_nodes(self) -> None:
@@ -109,11 +131,10 @@ class GridFleet:
         connected = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
         new = sorted(connected - set(self.nodes.values()))
-        for node, content in self._send({node: (node, pack(config={})) for node in new}, HELLO).contents.items():
-            try:
-                client, tag = setting(content, "client", int), setting(content, "personal", int)
-            except Unfit:
-                continue
+        exchange = self._send({node: (node, pack(config={})) for node in new}, HELLO)
+        answers, unread = read_replies(_hello, exchange.contents)
+        self.turned_away = {**exchange.failed, **unread}
+        for node, (client, tag) in answers.items():
             if 0 <= client < len(self.server.names):
                 self.nodes[client], self.reported_tags[client] = node, tag
 
@@ -121,13 +142,8 @@ class GridFleet:
         """One message per client; who does not answer as it should is named."""
         self._ask_new_nodes()
         exchange = self._ask({client: pack(config={}) for client in range(len(self.server.names))}, SUM)
-        answers, failed = {}, dict(exchange.failed)
-        for client, content in sorted(exchange.contents.items()):
-            try:
-                answers[client] = as_sums(content)
-            except Unfit as error:
-                failed[client] = str(error)
-        return answers, failed
+        answers, unread = read_replies(as_sums, exchange.contents)
+        return answers, {**exchange.failed, **unread}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """One message per client; a model goes only to who has none of its own."""
@@ -138,27 +154,27 @@ class GridFleet:
         for client, download in sorted(downloads.items()):
             config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
             config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
+            config |= {"budget": download.budget or 0.0}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
             contents[client] = pack(vectors, config)
-            down += sum(values.nbytes for values in vectors.values())
+            down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know
         exchange = self._ask(contents, TRAIN)
         names = extra_names(self.server.learner)
-        rows: dict[str, dict[ClientId, Model]] = {name: {} for name in ("update", *names)}
-        failed, reported = dict(exchange.failed), {}
-        for client, content in exchange.contents.items():
-            try:
-                update, tag = vector(content, "update", length), setting(content, "personal", int)
-                extras = {name: vector(content, EXTRA + name, length) for name in names}
-            except Unfit as error:
-                failed[client] = str(error)
-                continue
-            for name, values in {"update": update, **extras}.items():
-                rows[name][client] = values
-            reported[client], self.reported_tags[client] = numbers(content), tag
+        vectors_of = {"update": "update"} | {name: EXTRA + name for name in names}
+
+        def trained(content: RecordDict) -> tuple[dict[str, Model], int, dict[str, Any]]:
+            rows = {name: vector(content, sent_as, length) for name, sent_as in vectors_of.items()}
+            return rows, setting(content, "personal", int), numbers(content)
+
+        answers, unread = read_replies(trained, exchange.contents)
+        failed = {**exchange.failed, **unread}
+        rows = {name: {client: answer[0][name] for client, answer in answers.items()} for name in vectors_of}
+        reported = {client: facts for client, (_, _, facts) in answers.items()}
+        self.reported_tags |= {client: tag for client, (_, tag, _) in answers.items()}
         ids = tuple(sorted(reported))
         received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
         updates = received.pop("update")
@@ -186,8 +202,9 @@ class GridFleet:
         contents = {client: pack(reward_arrays(reward), config) for client, reward in rewards.items()}
         exchange = self._ask(contents, REWARD)
         verdicts = {client: Verdict(False, reason=reason) for client, reason in exchange.failed.items()}
-        for client, content in exchange.contents.items():
-            verdicts[client] = verdict(content)
+        answers, unread = read_replies(verdict, exchange.contents)
+        verdicts |= answers | {client: Verdict(False, reason=reason) for client, reason in unread.items()}
+        for client in answers:
             if verdicts[client].accepted and self.copies is not None:
                 self._book(client, rewards[client].added_to(self.copies.rows.array[client]), index, REWARDED)
         for client in exchange.failed:
@@ -224,14 +241,10 @@ class GridFleet:
         right = np.zeros((models, len(self.server.names)), dtype=np.int64)
         lost = np.zeros((models, len(self.server.names)))
         sizes = np.zeros(len(self.server.names), dtype=np.int64)
-        for client, content in self._ask(contents, EVALUATE).contents.items():
-            try:
-                correct, (size,) = counts(content, "correct", models), counts(content, "size", 1)
-                summed = counts(content, "losses", models) if losses else [0] * models
-            except Unfit:
-                continue
-            if max(correct) <= size and max(summed) <= size * MOST_LOSS / LOSS_UNIT:
-                right[:, client], lost[:, client], sizes[client] = correct, summed, size
+        asked = partial(evaluation, models=models, losses=losses)
+        answers, _ = read_replies(asked, self._ask(contents, EVALUATE).contents)
+        for client, (correct, summed, size) in answers.items():
+            right[:, client], lost[:, client], sizes[client] = correct, summed, size
         if not losses:
             return [Evaluation(row, sizes) for row in right]
         return [Evaluation(row, sizes, of_rows * LOSS_UNIT) for row, of_rows in zip(right, lost, strict=True)]
@@ -245,12 +258,7 @@ class GridFleet:
         for client in range(len(self.server.names)):
             asked = self._personal(client, model) if personal else model
             contents[client] = pack({} if personal and self._has_personal(client) else {"model": asked}, config)
-        answers = {client: numbers(content) for client, content in self._ask(contents, AUDIT).contents.items()}
-        return {
-            client: {name: float(values[name]) for name in names}
-            for client, values in sorted(answers.items())
-            if all(isinstance(values.get(name), float | int) for name in names)
-        }
+        return read_replies(partial(shares, names=names), self._ask(contents, AUDIT).contents)[0]
 
     def save(self, run: Path, index: int) -> None:
         """The copies of what clients kept in this round."""
@@ -286,15 +294,43 @@ class GridFleet:
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
-        """One message for each client that is connected."""
-        there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
-        exchange = self._send(there, kind)
+        """One message for each client that is connected, and not busy with an earlier one."""
+        self._hear_late_answers()
+        free = [client for client in contents if client in self.nodes and client not in self.late]
+        exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, self.wait)
+        self.late |= {client: (self.nodes[client], name) for client, name in exchange.unanswered.items()}
+        away = {client: "its node is not connected" for client in contents if client not in free}
+        away |= {client: "late: still busy with an earlier message" for client in away if client in self.late}
         for client in exchange.gone:
             del self.nodes[client]  # not asked again, and waited for, before it is back
-        away = {client: "its node is not connected" for client in contents if client not in there}
         return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
 
-    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
+    def _hear_late_answers(self) -> None:
+        """Who has answered after all, or has a new node, can be asked again; what came too late is not used."""
+        if not self.late:
+            return
+        replies, broken = self._pull([name for _, name in self.late.values()])
+        there = {*broken, *(reply.metadata.reply_to_message_id for reply in replies)}
+        for client, (node, name) in list(self.late.items()):
+            if name in there or self.nodes.get(client) != node:
+                del self.late[client]
+                log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
+
+    def _pull(self, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
+        """Replies that are there, and why others cannot be made of their bytes.
+
+        One at a time: Flower confirms each before it reads it, and one that cannot be read would take the rest along.
+        """
+        replies: list[Message] = []
+        broken: dict[str, str] = {}
+        for name in names:
+            try:
+                replies += self.grid.pull_messages([name])
+            except UNREADABLE as error:
+                broken[name] = reason_of(error)
+        return replies, broken
+
+    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str, wait: Wait | None = None) -> Exchange:
         """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
         messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
         begun = time.monotonic()
@@ -305,23 +341,34 @@ class GridFleet:
         seconds: dict[int, float] = {}
         gone: list[int] = []
         while waiting:
-            replies = list(self.grid.pull_messages(list(waiting)))
+            replies, broken = self._pull(list(waiting))
+            for name, reason in broken.items():
+                failed[waiting.pop(name)] = reason
             for reply in replies:
                 key = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if key is None:
                     continue  # not an answer to anything that is open: late, repeated or made up
                 seconds[key] = time.monotonic() - begun
                 if reply.has_error():
-                    failed[key] = f"its node answered with an error: {reply.error.reason or reply.error.code}"
+                    text = f"its node answered with an error: {reply.error.reason or reply.error.code}"
+                    failed[key] = printable(text)
                     gone += [key] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
                 else:
                     got[key] = reply.content
-            if not replies and time.monotonic() - begun > self.timeout:
+            passed = time.monotonic() - begun
+            if not replies and (passed > self.timeout or (wait and wait.is_over(len(got), len(messages), passed))):
                 break
             if waiting and not replies:
                 time.sleep(POLL)
-        failed |= dict.fromkeys(waiting.values(), f"no answer within {self.timeout:g} s")
-        return Exchange(got, failed, seconds, gone)
+        reason = f"{'late: ' if wait else ''}no answer within {time.monotonic() - begun:.0f} s"
+        failed |= dict.fromkeys(waiting.values(), reason)
+        unanswered = {key: name for name, key in waiting.items()} if wait else {}
+        return Exchange(got, failed, seconds, gone, unanswered)
+
+
+def _hello(content: RecordDict) -> tuple[ClientId, int]:
+    """Which client a node says it is, and which state of its personal model it has."""
+    return setting(content, "client", int), setting(content, "personal", int)
 
 
 def _matrix(rows: Sequence[Model], length: int) -> Updates:

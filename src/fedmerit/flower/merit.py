@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -33,6 +34,9 @@ from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, S
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
+from fedmerit.flower.arrays import Unfit, read_array
+from fedmerit.flower.book import Book, Names
+from fedmerit.flower.records import alike_metrics, reason_of
 
 log = logging.getLogger("flwr")
 EXAMPLES = "num-examples"
@@ -40,6 +44,7 @@ EXAMPLES = "num-examples"
 OF_LABELS = ("labels", "coverage", "balance")
 
 Look = Callable[[Sequence[ArrayRecord]], Predictions]
+Combine = Callable[[list[RecordDict], str], MetricRecord]
 
 
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
@@ -66,7 +71,10 @@ class Merit(FedAvg):
     `look` scores models on the server's rows, for recipes with `validated:` criteria. `limits` are the most that a node
     may claim, by fact: `{"samples": 5000, "labels": 10}`. A recipe with `privacy` is accounted for: each node takes
     part with the chance `fraction_train`, of `min_available_nodes` in all, and updates are clipped and noised here.
-    Everything else is FedAvg's: fractions, least numbers of nodes, keys.
+    `out` is a folder for ledger, checkpoints and model, as `fedmerit run` makes it; a run that was begun there is
+    continued. `names` are the nodes' names: by the metric `partition-id` that they then report, or by Flower's numbers
+    of the nodes. With either, records go by clients 0, 1, ... in place of nodes, and the log says why each got its
+    weight. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
     """
 
     def __init__(
@@ -76,12 +84,14 @@ class Merit(FedAvg):
         seed: int = 0,
         look: Look | None = None,
         limits: Limits = NOTHING,
+        out: Path | str | None = None,
+        names: Names = (),
         **settings: Any,
     ) -> None:
         if recipe.personal:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
-        if recipe.validated and look is None:
-            raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.contributions)):
+            raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
@@ -93,11 +103,21 @@ class Merit(FedAvg):
         if recipe.privacy is not None:
             require_account()
             check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
+            if recipe.privacy.centre is not None:
+                raise ConfigError(
+                    "a Flower strategy centres no inputs: leave out privacy.centre, which would be paid for"
+                )
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
         self._state: State | None = None
         self._messages: list[Message] = []
+        self._tests: list[Message] = []
+        self._book: Book | None = None
+        if out is not None or names:
+            kept = {"run": {"seed": seed, "fraction": self.fraction_train}}
+            self._book = Book(None if out is None else Path(out), recipe, kept, names)
+            self._state = self._book.state
         self._candidate_bytes = 0
         self._contents: dict[ClientId, RecordDict] = {}
 
@@ -111,6 +131,9 @@ class Merit(FedAvg):
     ) -> Iterable[Message]:
         """FedAvg's messages; the model that they carry is remembered, to know updates by."""
         self._grid, self._like = grid, arrays
+        if self._is_done(server_round):
+            self._messages = []
+            return []
         model = flat(arrays)
         self._state = replace(self._state or State(model), model=model)
         if self.recipe.privacy is None:
@@ -121,6 +144,10 @@ class Merit(FedAvg):
             nodes = self._by_chance(self.recipe.privacy, server_round)
             self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
         return self._messages
+
+    def _is_done(self, server_round: int) -> bool:
+        """Whether the folder has that round: the run is continued after it."""
+        return self._book is not None and server_round <= self._book.done
 
     def _by_chance(self, privacy: Privacy, server_round: int) -> list[int]:
         """Each node with the chance of the account, once all that the run is planned for are there; maybe nobody."""
@@ -133,7 +160,13 @@ class Merit(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check, weigh, search, aggregate; without anybody to weigh the model stays."""
         assert self._state is not None  # configure_train comes first
+        if self._is_done(server_round):
+            return unflat(self._state.model, self._like), None
         clock, collected = Clock(), self._replies(list(replies))
+        strangers: dict[int, str] = {}
+        if self._book is not None:
+            collected, nodes, strangers = self._book.by_client(collected)
+            self._contents = {client: self._contents[node] for client, node in nodes.items()}
         self._candidate_bytes = 0
         settled = settle(
             self._state,
@@ -147,9 +180,9 @@ class Merit(FedAvg):
             clock=clock,
         )
         for client, reason in settled.left_out.items():
-            log.info("\t> node %d left out: %s", client, reason)
+            log.info("\t> %s left out: %s", self._called(client), reason)
         for note in settled.notes:
-            log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
+            log.info("\t> %s%s", "" if note.client is None else f"{self._called(note.client)} ", note.text)
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         record, privacy = (
@@ -161,21 +194,60 @@ class Merit(FedAvg):
             log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
         self.records.append(record)
         for suspect in self._watch(self.records[-1]):
-            log.warning("\t> node %d stands out %s", suspect.client, suspect.summary)
+            log.warning("\t> %s stands out %s", self._called(suspect.client), suspect.summary)
         self._state = settled.state
+        if self._book is not None:
+            arrays = {name: array.numpy() for name, array in unflat(settled.state.model, self._like).items()}
+            self.records[-1] = self._book.keep(settled.state, record, arrays, strangers)
+            for line in self._book.reasons():
+                log.info("\t> %s", line)
         if privacy is not None:  # the app's own metrics are not in the account, and stay here
             return unflat(settled.state.model, self._like), None
         if settled.aggregation.candidate is None:
             return None, None
-        return unflat(settled.state.model, self._like), self._metrics([self._contents[node] for node in cohort.ids])
+        contents = {node: self._contents[node] for node in cohort.ids}
+        return unflat(settled.state.model, self._like), self._metrics(contents, self.train_metrics_aggr_fn)
 
-    def _metrics(self, contents: list[RecordDict]) -> MetricRecord | None:
-        """The app's own metrics, aggregated as FedAvg does; where they do not fit together, none."""
+    def _metrics(self, contents: Mapping[ClientId, RecordDict], combine: Combine) -> MetricRecord | None:
+        """The app's own metrics, aggregated as FedAvg does, of the nodes whose metrics are as most nodes' are."""
+        fitting, others = alike_metrics(contents, self.weighted_by_key)
+        for node, reason in others.items():
+            log.warning("\t> metrics of node %d do not count: %s", node, reason)
         try:
-            return self.train_metrics_aggr_fn(contents, self.weighted_by_key)
-        except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
-            log.warning("\t> metrics do not fit together, none are kept: %s", error)
+            return combine(list(fitting.values()), self.weighted_by_key) if fitting else None
+        except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+            log.warning("\t> metrics do not fit together, none are kept: %s", reason_of(error))
             return None
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The nodes' own tests, aggregated as FedAvg does; who answers with an error or otherwise does not count."""
+        answers = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
+        asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
+        contents = {node: answers[name].content for name, node in asked.items() if name in answers}
+        if self._book is not None and contents:
+            self.records[-1] = self._book.amend(self.records[-1], self._tested(contents))
+        return self._metrics(contents, self.evaluate_metrics_aggr_fn)
+
+    def _tested(self, contents: Mapping[int, RecordDict]) -> dict[int, tuple[int, int]]:
+        """Right rows and rows of each node that tested the model and says what can be."""
+        tests = {}
+        for node, told in ((node, _told(content)) for node, content in contents.items()):
+            size, accuracy = told.get(self.weighted_by_key), told.get("accuracy")
+            if isinstance(size, int) and 0 <= size <= MOST_SAMPLES and _between(accuracy, 1):
+                tests[node] = round(accuracy * size), size
+        return tests
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """FedAvg's messages, remembered: an answer belongs to the message that it replies to."""
+        done = self._is_done(server_round)
+        self._tests = [] if done else list(super().configure_evaluate(server_round, arrays, config, grid))
+        return self._tests
+
+    def _called(self, client: ClientId) -> str:
+        """A client's name, or its node's number."""
+        return f"node {client}" if self._book is None else self._book.names[client]
 
     def _replies(self, messages: Sequence[Message]) -> Replies:
         """Trained models as updates; a reply belongs to the message it replies to, and counts once."""
@@ -195,8 +267,8 @@ class Merit(FedAvg):
                 facts[node] = self._read(message, row)
                 row -= start
                 rows[node], self._contents[node] = len(rows), message.content
-            except (ValueError, TypeError, KeyError, EOFError, OSError) as error:
-                failed[node] = str(error)
+            except Exception as error:  # whatever a node sent, it is left out and the others go on
+                failed[node] = reason_of(error)
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
         places = np.array([rows[node] for node in ids], dtype=np.intp)
@@ -205,10 +277,10 @@ class Merit(FedAvg):
     def _read(self, message: Message, row: Model) -> dict[str, Any]:
         """The facts that a node reported; its model goes into the row."""
         if message.has_error():
-            raise ValueError(f"its node answered with an error: {message.error.reason or message.error.code}")
+            raise Unfit(f"its node answered with an error: {message.error.reason or message.error.code}")
         arrays, metrics = list(message.content.array_records.values()), list(message.content.metric_records.values())
         if len(arrays) != 1 or len(metrics) != 1:
-            raise ValueError(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
+            raise Unfit(f"a reply has one ArrayRecord and one MetricRecord; got {len(arrays)} and {len(metrics)}")
         facts = dict(metrics[0])
         if self.weighted_by_key in facts:
             facts[SAMPLES] = facts[self.weighted_by_key]
@@ -226,7 +298,7 @@ class Merit(FedAvg):
         return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
     def explain(self, number: int) -> list[ClientWeight]:
-        """How each node of a round came to its weight; `id` is Flower's number of the node."""
+        """How each node of a round came to its weight; `id` is Flower's number of the node, or the client's."""
         record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
@@ -234,8 +306,9 @@ class Merit(FedAvg):
         return by_client(record.weights, record.priority, record.ids, record.facts, groups)
 
     def judges(self) -> Sequence[ClientId]:
-        """The connected nodes."""
-        return sorted(self._grid.get_node_ids())
+        """The connected nodes, or the clients that they are."""
+        nodes = sorted(self._grid.get_node_ids())
+        return nodes if self._book is None else sorted(self._book.clients_of(nodes).values())
 
     def _predict(self, models: Iterable[Model]) -> Predictions:
         """The server's look at models."""
@@ -252,8 +325,10 @@ class Merit(FedAvg):
     ) -> Sequence[Evaluation]:
         """Every candidate on every node, in one exchange, by the app's own evaluate function."""
         nodes = sorted(self._grid.get_node_ids())
-        place_of = {node: place for place, node in enumerate(nodes)}
-        asked = nodes if clients is None else [node for node in clients if node in place_of]
+        whom = {node: node for node in nodes} if self._book is None else self._book.clients_of(nodes)
+        columns = nodes if self._book is None else list(range(len(self._book.names)))
+        place_of = {client: place for place, client in enumerate(columns)}
+        asked = [node for node, client in whom.items() if clients is None or client in clients]
         self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
         messages, whose = [], []
         for place, model in enumerate(models):
@@ -262,13 +337,13 @@ class Merit(FedAvg):
                 config = ConfigRecord({"candidate": place, "on": on})
                 content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
                 messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
-                whose.append((place, place_of[node]))
+                whose.append((place, place_of[whom[node]]))
         replies = list(self._grid.send_and_receive(messages))
         keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
-        right, lost, sizes = np.zeros((3, len(models), len(nodes)))
+        right, lost, sizes = np.zeros((3, len(models), len(columns)))
         for reply in replies:
             key = keys.pop(reply.metadata.reply_to_message_id, None)
-            said = _told(reply)
+            said = {} if reply.has_error() else _told(reply.content)
             size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
             loss = said.get("loss") if losses else 0.0
             if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES):
@@ -293,27 +368,22 @@ def _between(value: Any, high: float) -> TypeGuard[float]:
     return isinstance(value, float | int) and 0 <= value <= high
 
 
-def _told(reply: Message) -> dict[str, Any]:
-    if reply.has_error():
-        return {}
-    return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+def _told(content: RecordDict) -> dict[str, Any]:
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}
 
 
 def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
     """All arrays as one float32 row, a new one or `out`, in the order of `like`, whose names and shapes they have."""
     names = list(arrays) if like is None else list(like)
     if like is not None and set(arrays) != set(names):
-        raise ValueError(f"arrays are {sorted(arrays)[:5]}, the model has {sorted(names)[:5]}")
+        raise Unfit(f"arrays are {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
     parts: list[NDArray[Any]] = []
     for name in names:
-        array = arrays[name].numpy()
-        if like is not None and tuple(array.shape) != tuple(like[name].shape):
-            raise ValueError(f"array {name!r} has shape {array.shape}, the model {tuple(like[name].shape)}")
-        if not np.issubdtype(array.dtype, np.floating) and not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"array {name!r} has dtype {array.dtype}, not numbers")
-        parts.append(array.reshape(-1))
+        shape = None if like is None else like[name].shape
+        parts.append(read_array(arrays[name], name, shape=shape).reshape(-1))
     out = np.empty(sum(len(part) for part in parts), np.float32) if out is None else out
-    return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is infinite, and left out as such
+        return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
 
 
 def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedmerit.config.schema import TrainConfig
@@ -58,12 +59,10 @@ def train_batched(
 
 
 class _Layer:
-    """A dense layer of all clients: weights (clients, out, in) and biases (clients, 1, out), views of their vectors."""
+    """A dense layer of all clients, with what its backward pass needs of the last forward pass."""
 
     def __init__(self, values: Tensor, layer: nn.Linear, dropout: float, config: TrainConfig) -> None:
-        at, there = layer.weight.storage_offset(), layer.bias.storage_offset()
-        self.weight = values[:, at : at + layer.weight.numel()].view(-1, layer.out_features, layer.in_features)
-        self.bias = values[:, there : there + layer.out_features].unsqueeze(1)
+        self.weight, self.bias = _of_each_client(values, layer)
         self.dropout, self.lr, self.momentum = dropout, config.lr, config.momentum
         moving = (self.weight, self.bias) if config.momentum else ()
         self.velocities = [torch.zeros_like(one, memory_format=torch.contiguous_format) for one in moving]
@@ -98,6 +97,20 @@ def _drawn(x: Tensor, rate: float, sizes: Sequence[int], draws: Sequence[torch.G
     for own, size, draw in zip(scale, sizes, draws, strict=True):
         own[:size].copy_(torch.empty_like(own[:size]).bernoulli_(1 - rate, generator=draw).div_(1 - rate))
     return scale
+
+
+def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) -> Tensor:
+    """What m models say of the same rows x (N, features): (m, N, outputs).
+
+    The rows are the same for all, so the first layers of all models are one matrix product.
+    """
+    values = torch.from_numpy(models)
+    (weight, bias), *rest = (_of_each_client(values, layer) for layer in _dense(flat))
+    first = x @ weight.flatten(0, 1).t()  # (N, m * out)
+    found = first.view(len(x), len(models), -1).transpose(0, 1).contiguous().add_(bias)
+    for weight, bias in rest:
+        found = torch.baddbmm(bias, found.relu_(), weight.transpose(1, 2))
+    return found
 
 
 def _step(
@@ -139,6 +152,13 @@ def _dropouts(flat: FlatModule) -> list[float]:
 
 def _dense(flat: FlatModule) -> list[nn.Linear]:
     return [layer for layer in flat.module.modules() if isinstance(layer, nn.Linear)]
+
+
+def _of_each_client(values: Tensor, layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    """The layer's weights (clients, out, in) and biases (clients, 1, out) as views of all clients' vectors."""
+    at, there = layer.weight.storage_offset(), layer.bias.storage_offset()
+    weight = values[:, at : at + layer.weight.numel()].view(-1, layer.out_features, layer.in_features)
+    return weight, values[:, there : there + layer.out_features].unsqueeze(1)
 
 
 def _side_by_side(samples: Sequence[Samples]) -> tuple[Tensor, Tensor, list[int]]:

@@ -117,6 +117,18 @@ class Ledger:
             for table, rows in rows_of(record).items():
                 _insert(db, table, rows)
 
+    def amend(self, record: Record) -> None:
+        """A round that is there already, anew, in one transaction."""
+        with _transaction(self._db) as db:
+            for table, rows in rows_of(record).items():
+                db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
+                _insert(db, table, rows)
+
+    def add_client(self, client: int, name: str) -> None:
+        """A client that came after the run began."""
+        with _transaction(self._db) as db:
+            _insert(db, "clients", [{"client": client, "name": name}])
+
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
@@ -135,6 +147,11 @@ class Ledger:
     def best_accuracy(self) -> float:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
+
+    def validated(self) -> list[float]:
+        """The accuracies on validation rows so far, of a run that may stop by them."""
+        query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
+        return [value for (value,) in self._db.execute(query)]
 
     def history(self, names: Sequence[str] = ()) -> History:
         """What the rounds so far leave in the history, with the facts of these names."""
@@ -184,7 +201,7 @@ class Ledger:
 
     def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped"
+        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped, terms"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)

@@ -21,6 +21,7 @@ from fedmerit.config.own import own_sources
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
 from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.system import instruction_set, processor
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import Ledger
 
@@ -106,16 +107,21 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
         )
     _check_own_sources(folder, json.loads(meta.get(OWN_SOURCES, "{}")), asked)
+    check_versions(folder, meta)
+    return asked
+
+
+def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
+    """Refuse to go on with other versions than those that the bits so far depend on."""
     here = environment()
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
         raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
-    if meta.get(KERNELS) != kernels():
+    if KERNELS in meta and meta[KERNELS] != kernels():
         raise FolderError(
-            f"{folder} was made with kernels for {meta.get(KERNELS)}, and this machine's are for {kernels()}: the bits "
+            f"{folder} was made with kernels for {meta[KERNELS]}, and this machine's are for {kernels()}: the bits "
             "would differ; resume it on a machine like the first, or start a new run"
         )
-    return asked
 
 
 def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) -> None:
@@ -146,6 +152,7 @@ def _names_in(config: Config) -> tuple[Any, ...]:
 def environment() -> dict[str, str]:
     """Versions that the results depend on, or that a reader of the ledger may want to know."""
     system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
+    system |= {"cpu": processor(), "instructions": instruction_set()}
     return {name: _version(name) for name in PACKAGES} | {CODE: code()} | system
 
 

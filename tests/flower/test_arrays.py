@@ -1,0 +1,67 @@
+"""Arrays from a wire: what numpy writes is read as it is, and a header that claims more than it sends is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from flwr.app import Array, Message
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from test_faults import BAD, Meddling, task
+
+from fedmerit import fedavg
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.flower import GridFleet
+from fedmerit.flower.arrays import TYPES, Unfit, read_array
+
+KINDS = st.sampled_from([np.dtype(kind) for kind in TYPES])
+
+
+@given(arrays.arrays(KINDS, arrays.array_shapes(min_dims=0, min_side=0)), st.sampled_from("CF"))
+def test_what_numpy_writes_is_read_back(values: np.ndarray, order: str):
+    kept = np.asarray(values, order=order)
+    read = read_array(Array(kept), "x", shape=values.shape)
+    assert read.dtype == values.dtype
+    np.testing.assert_array_equal(read, values)
+    assert not read.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (Array(np.zeros(3, ">f4")), "dtype >f4"),
+        (Array(np.zeros(3, bool)), "type '|b1'"),
+        (Array(np.zeros(3, complex)), "type '<c16'"),
+        (Array(np.array(["a"])), "type '<U1'"),
+        (Array("float32", (3,), "torch", b""), "not an array of numpy"),
+        (Array("float32", (3,), "numpy.ndarray", Array(np.zeros(3)).data[:-1]), "23 bytes are not shape (3,)"),
+        (Array("float32", (3,), "numpy.ndarray", Array(np.zeros(3)).data + b"1"), "25 bytes are not shape (3,)"),
+    ],
+)
+def test_what_is_not_numbers_is_refused_with_the_reason(array: Array, says: str):
+    with pytest.raises(Unfit, match="x") as refused:
+        read_array(array, "x")
+    assert says in str(refused.value)
+
+
+def test_a_message_that_flower_cannot_make_costs_its_node_alone():
+    made = task()
+
+    class Grid(Meddling):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            replies = list(super().pull_messages(message_ids))  # gone from the grid, as Flower confirms before it reads
+            if any(one.metadata.src_node_id == 1000 + BAD and one.metadata.message_type == "train" for one in replies):
+                raise ValueError("Unknown object \x1b[2J")
+            return replies
+
+    fleet = GridFleet(Grid(made, lambda reply: [reply]), made.server(), timeout=0.3)
+    fleet.meet(4)
+    start = State(fleet.server.first_model(0))
+    _, record = play(start, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    assert record.ids == (0, 1, 3)
+    assert record.left_out == {BAD: "its reply cannot be read: ValueError: Unknown object \\x1b[2J"}
