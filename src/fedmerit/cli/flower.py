@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from fedmerit.cli.app import app, out_console
-from fedmerit.config.schema import load_config
 from fedmerit.errors import ConfigError
 
 RUN = "run"
@@ -54,6 +53,8 @@ def new(
     overrides: Overrides = None,
 ) -> None:
     """Make a Flower app in the new folder DIR, for `flwr run`."""
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.new import write_app
     write_app(folder, load_config(config, overrides or []), out)
@@ -87,6 +88,8 @@ def run(
     Give one of --superlink, --loopback and --simulation; `run` itself may be left out. A name module:attribute in
     CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
     """
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((superlink is not None, here, simulation)) != 1:
