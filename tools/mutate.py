@@ -3,7 +3,7 @@
     PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1
 
 Faults: `<` for `<=`, `+` for `-`, `and` for `or`, a number plus one, True for False, a condition turned round. Texts of
-errors and documentation are left alone. Each mutant lives in a forked process; no file is changed.
+errors and documentation are left alone, and so is zip's `strict`. A mutant lives in a forked process; no file changes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ PATIENCE = 60
 def sites(node: ast.AST) -> Iterator[ast.AST]:
     """The places where a fault can be planted; none inside errors, annotations and documentation."""
     for field, value in ast.iter_fields(node):
-        if field in ("annotation", "returns", "decorator_list"):
+        if field in ("annotation", "returns", "decorator_list") or (
+            isinstance(node, ast.keyword) and node.arg == "strict"
+        ):
             continue
         for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.Assert | ast.JoinedStr):

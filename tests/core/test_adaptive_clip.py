@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flwr.supercore.differential_privacy import compute_adaptive_noise_params
+from helpers import least_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import prioritized
+from fedmerit.config.account import epsilon_after
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import CLIP, Privacy
 from fedmerit.core.recipe_json import part_from_json, part_to_json
@@ -54,6 +57,11 @@ def test_the_published_rule_by_hand() -> None:
     assert rule.after(2.0, np.array([1, 1, 2, 3, 4.0]), -1.0, 4) == pytest.approx(2.0 * np.exp(-0.2 * (0.375 - 0.5)))
 
 
+def test_the_noise_is_split_as_flower_does() -> None:
+    wanted = compute_adaptive_noise_params(1.3, 200, None)
+    assert (AdaptiveClip.count_deviation(1.3, 200), AdaptiveClip.noise_on_updates(1.3, 200)) == pytest.approx(wanted)
+
+
 def test_it_finds_the_quantile() -> None:
     norms, random = np.linspace(1, 9, 400), np.random.default_rng(1)
     for quantile, wanted in ((0.5, 5.0), (0.9, 8.2)):
@@ -93,3 +101,26 @@ def test_it_is_kept_as_json_and_checked() -> None:
     for keys in ({"start": 0}, {"quantile": 1.0}, {"rate": np.inf}):
         with pytest.raises(ConfigError, match=r"^privacy\."):
             AdaptiveClip(**keys)
+
+
+def betrayed(rule: AdaptiveClip, privacy: Privacy, clip: float = 1.0, clients: int = 4, trials: int = 2500) -> float:
+    """What the sum, the next clip and both together tell of a canary of length C."""
+    on_sum, on_count = privacy.sum_noise(clients), AdaptiveClip.count_deviation(privacy.noise, clients)
+
+    def told(norms: np.ndarray, index: int) -> tuple[float, float, float]:
+        total = norms.sum() + privacy.noise_on(1, on_sum * clip, 0, index)[0]
+        after = float(privacy.next_clip(clip, norms, clients, 0, index)[CLIP][0])
+        count = (rule.quantile - np.log(after / clip) / rule.rate - 0.5) * clients
+        return total, count, total * clip / (on_sum * clip) ** 2 + 0.5 * count / on_count**2
+
+    without, with_one = (np.array([told(norms, i) for i in range(trials)]) for norms in (np.zeros(0), np.array([clip])))
+    return max(least_epsilon(*pair, 1e-5) for pair in zip(without.T, with_one.T, strict=True))
+
+
+def test_an_attacker_cannot_tell_more_from_sum_and_clip_than_the_account_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = AdaptiveClip(start=1.0, rate=1.0)
+    privacy, claimed = Privacy(rule, 2.0, 1.0), epsilon_after(2.0, 1.0, 1, 1e-5)
+    assert 0.1 < betrayed(rule, privacy) < claimed, "the attack sees something, and no more than allowed"
+    exact = AdaptiveClip.after
+    monkeypatch.setattr(AdaptiveClip, "after", lambda self, c, norms, noise, n: exact(self, c, norms, 0.0, n))
+    assert betrayed(rule, privacy) > claimed, "a quantile without noise is found out"

@@ -10,11 +10,15 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from flwr.supercore.privacy_accounting import NeighboringRelation, PrivacyConfig, SamplingMethod
+from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
@@ -95,6 +99,25 @@ def test_an_adaptive_clip_moves_with_the_nodes() -> None:
     assert len(set(clips)) == ROUNDS
 
 
+def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
+    settings = PrivacyConfig(
+        target_delta=0.01,
+        population_size=NODES,
+        sampling_method=SamplingMethod.NO_AMPLIFICATION,  # the one that its wrappers take: everybody in every round
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+    wrapper = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(fraction_train=1.0, **SETTINGS), 1.5, 1.0, NODES, accountant=RdpAccountant(settings)
+    )
+    start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
+    wrapper.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    ours = Merit(private(1.5, 1.0), **SETTINGS)
+    played(ours)
+    spent = wrapper.privacy_spent()
+    assert spent is not None
+    assert ours.records[-1].epsilon == pytest.approx(spent.epsilon, rel=1e-6)
+
+
 def test_rounds_without_a_node_release_noise() -> None:
     strategy = Merit(private(1.0, 0.001), fraction_train=0.001, **SETTINGS)
     assert (played(strategy) != 0).all()
@@ -112,3 +135,7 @@ def test_the_account_is_of_the_draw() -> None:
         Merit(private(1.0, 0.5), **SETTINGS)
     with pytest.raises(ConfigError, match=r"privacy.delta is at most 1 / clients = 0.005"):
         Merit(private(1.0, 1.0), min_available_nodes=200)
+    recipe = private(1.0, 1.0)
+    assert recipe.privacy is not None
+    with pytest.raises(ConfigError, match=r"a Flower strategy centres no inputs"):
+        Merit(replace(recipe, privacy=replace(recipe.privacy, centre=CentreNoise(4.0))), **SETTINGS)

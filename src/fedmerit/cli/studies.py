@@ -39,13 +39,17 @@ def compare(
     out: Annotated[
         Path, typer.Option(help="The study's folder: new, or an earlier one to resume.", show_default=False)
     ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base, e.g. train.lr=0.05."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
 
-    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it is a part of your own, and runs
-    that module's code. For each seed all rows share data, first model and draw of
+    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it, or in --set, is a part of your
+    own, and runs that module's code. For each seed all rows share data, first model and draw of
     clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
     also with more seeds or rows.
     """
@@ -54,8 +58,9 @@ def compare(
     from fedmerit.study.plan import load_plan
     from fedmerit.study.study import compare as run_study
 
-    plan = load_plan(study)
-    with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
+    plan = load_plan(study, overrides or [])
+    command = " ".join([f"fedmerit compare {study}", *(f"--set '{one}'" for one in overrides or []), f"--out {out}"])
+    with stoppable(command), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, *to_play(plan, out)))
         done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if as_json:

@@ -65,6 +65,11 @@ class RunConfig(Section):
         description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
     )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
+    budget_seconds: Positive | None = Field(
+        None,
+        description="clients train as many epochs as they can in this time, at least one; here by a column speed (rows "
+        "per second) of [facts], on Flower by the clock",
+    )
     wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
     delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
@@ -91,6 +96,10 @@ class RunConfig(Section):
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
                 "selection has no effect with a schedule, which says who takes part; leave one of them out"
+            )
+        if self.budget_seconds is not None and self.schedule is not None and self.schedule.epochs is not None:
+            raise ValueError(
+                "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
             )
         if self.delays is not None and self.wait is None:
             raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")

@@ -67,7 +67,11 @@ class TaskConfig(Section):
         "femnist also `leaf` or leaf:PATH for LEAF's JSON",
     )
     sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
+        1.0,
+        description="share of the rows to draw: by whole writers as LEAF does (femnist), or image by image (celeba)",
+    )
+    people: Literal["all", "authors"] = Field(
+        "all", description="of celeba: all people of the file or hub, or those of PMCFL's authors, 4,168 of all"
     )
     partition: Partition = Field(
         "default", description="how the training rows are spread over the clients; `default`: the task's first"

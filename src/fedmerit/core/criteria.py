@@ -13,14 +13,17 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.computation import BUDGET_COMPUTATION as BUDGET_COMPUTATION
+from fedmerit.core.computation import COMPUTATION as COMPUTATION
+from fedmerit.core.computation import REPORTED_COMPUTATION as REPORTED_COMPUTATION
+from fedmerit.core.computation import SIMULATED_COMPUTATION as SIMULATED_COMPUTATION
+from fedmerit.core.computation import Computation as Computation
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import find_contribution
 from fedmerit.core.facts import (
     ATTRIBUTE,
-    CLOCK,
     CONTRIBUTION,
     ENERGY,
-    EPOCHS,
     LARGEST,
     LINK,
     LOSS,
@@ -30,7 +33,7 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
-from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, check_rising, find_objective
 from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
@@ -38,8 +41,6 @@ from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
 
-SHORTEST = 1e-9
-"""Seconds; a clock may stand still between two looks at it."""
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact by which gates open: the accuracy of the client's model on the server's rows."""
 
@@ -209,33 +210,6 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Computation:
-    """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
-
-    `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
-    `epochs`, which stands for simulated speed: more epochs in the same time, 1 / epochs for each.
-    """
-
-    time: str = CLOCK
-    name: str = "Computation"
-    family: Family = Family.TRUST
-    degree: bool = False
-    about: str = "speed: slowest time of the group / own time, by the server's clock"
-
-    @property
-    def required_facts(self) -> tuple[str, ...]:
-        """The one fact that it goes by."""
-        return (self.time,)
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """Quicker clients get more."""
-        fact = cohort.facts[self.time]
-        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
-        with np.errstate(over="ignore"):
-            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
     """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
 
@@ -254,11 +228,7 @@ class Validated:
     marginal: bool = False
 
     def __post_init__(self) -> None:
-        if self.objective.name in ERRORS:
-            raise ConfigError(
-                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
-                "alone: use validated:r2"
-            )
+        check_rising(self.objective)
 
     @property
     def name(self) -> str:
@@ -336,17 +306,9 @@ class Agnostic:
             return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
-COMPUTATION = Computation()
-REPORTED_COMPUTATION = Computation(
-    SECONDS, "ReportedComputation", about="reported speed: slowest time of the group / own time, as clients report it"
-)
-SIMULATED_COMPUTATION = Computation(
-    EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
-)
-
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
-    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
+    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     *(Connection, Energy),
     Consistency(),

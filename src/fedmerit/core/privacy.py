@@ -24,6 +24,7 @@ from fedmerit.core.aggregators import Mean
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import Centre, Centring, FeatureSums, MakeCentring
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.scores import Prioritized, Score
@@ -231,7 +232,7 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
         (
             bool(foreign),
             f"{', '.join(foreign)} compares clients with each other, or is not known to go by the client alone; use "
-            f"{', '.join(OF_THE_CLIENT_ALONE)}, LossPower, attribute:NAME or validated:OBJECTIVE",
+            f"{', '.join(OF_THE_CLIENT_ALONE)}, LossPower, attribute:NAME, fact:NAME or validated:OBJECTIVE",
         ),
         (
             type(recipe.score).__module__ != Prioritized.__module__,
@@ -298,6 +299,8 @@ def _refused_searches(recipe: Recipe) -> list[tuple[bool, str]]:
 
 def _own(criterion: Criterion) -> bool:
     """Whether the criterion's value of a client depends on no other client."""
+    if isinstance(criterion, OwnFact):
+        return not criterion.less  # which compares with the least of the round
     if isinstance(criterion, Attribute | Validated | LossPower):
         return True
     return criterion.name in OF_THE_CLIENT_ALONE and criterion == CRITERIA[criterion.name]

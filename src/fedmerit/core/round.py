@@ -43,11 +43,13 @@ def play(
     evaluate: bool,
     objectives: Sequence[Objective] = (),
     rounds: int | None = None,
+    budget: float | None = None,
     delays: Delays | None = None,
 ) -> tuple[State, Record]:
     """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates.
 
-    With `delays` some clients are late, in a simulation, and the round goes on without them.
+    With a `budget`, in seconds, clients train as many epochs as they can. With `delays` some clients are late, in a
+    simulation, and the round goes on without them.
     """
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
@@ -55,7 +57,8 @@ def play(
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     downloads = {
-        client: Download(state.model, recipe.personal, epochs, extras[client], lr) for client, epochs in chosen.items()
+        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget)
+        for client, epochs in chosen.items()
     }
     replies = train_in_time(fleet, index, downloads, recipe.client_facts, seed, delays)
     clock.lap("train")

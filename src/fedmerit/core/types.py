@@ -70,7 +70,7 @@ class Samples:
     def read_only(self) -> Samples:
         """The same rows, not to be written to; nothing is copied."""
         attributes = {name: read_only(column) for name, column in self.attributes.items()}
-        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes)
+        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes, self.own)
 
 
 def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
@@ -84,6 +84,8 @@ def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
 class Download:
     """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
 
+    With a `budget`, in seconds, it trains as many epochs as it can.
+
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
     added. `extras` are named vectors as long as the model, for learners that use them (control variates).
@@ -94,6 +96,7 @@ class Download:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
+    budget: float | None = None
 
     @property
     def nbytes(self) -> int:

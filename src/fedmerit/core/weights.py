@@ -94,7 +94,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class ClientWeight:
-    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one."""
+    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one.
+
+    `terms` are the steps of a score of the user's own, as it told them.
+    """
 
     id: ClientId
     facts: Mapping[str, float]
@@ -104,6 +107,7 @@ class ClientWeight:
     weight: float
     group: int = 0
     uncapped: float | None = None
+    terms: str | None = None
 
     @property
     def earned(self) -> float:

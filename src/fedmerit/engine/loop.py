@@ -100,19 +100,18 @@ def play_rounds(
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
+            budget=settings.budget_seconds,
             delays=settings.make_delays(),
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
         reason = reason or (first_reason(record.left_out) if record.left_out else "")
-        if stop is None:
-            yield state, record
-            continue
-        so_far.append(_validate(fleet, state))
-        ended = index < settings.rounds and bool(state.history.participations) and stop(so_far)
-        text = f"stopped: accuracy on validation rows {so_far[-1]:.4f}, at best {max(so_far):.4f}"
-        notes = (*record.notes, Note("stopped", "run", text)) if ended else record.notes
-        yield state, replace(record, validation=so_far[-1], notes=notes)
+        ended = False
+        if stop is not None:
+            so_far.append(_validate(fleet, state))
+            ended = index < settings.rounds and bool(state.history.participations) and stop(so_far)
+            record = replace(record, validation=so_far[-1], notes=(*record.notes, *_ending(so_far, ended)))
+        yield state, record
         if ended:
             return
     if not state.history.participations:
@@ -120,6 +119,11 @@ def play_rounds(
             f"nobody trained in {settings.rounds} rounds, so there is no model; "
             f"{reason or 'the events of the run say why'}"
         )
+
+
+def _ending(validated: Sequence[float], ended: bool) -> tuple[Note, ...]:
+    text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+    return (Note("stopped", "run", text),) if ended else ()
 
 
 def _validate(fleet: Fleet, state: State) -> float:

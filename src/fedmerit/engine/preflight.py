@@ -12,7 +12,7 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SIMULATED, SITE, measure
+from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, SPEED, measure
 from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
@@ -26,11 +26,24 @@ from fedmerit.tasks.registry import Task
 
 
 def check_task(
-    task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = (), *, one_device: bool = True
+    task: Task,
+    recipe: Recipe,
+    selection: Selection,
+    audits: Sequence[str] = (),
+    *,
+    one_device: bool = True,
+    budget: float | None = None,
 ) -> None:
     """The server and the clients of a task have what the recipe asks for; `one_device`: all clients share a machine."""
     check_server(task.server(), recipe, selection, audits)
     check_clients(task, recipe, audits)
+    if DONE in recipe.required_facts and budget is None:
+        raise ConfigError("BudgetComputation goes by the epochs done within run.budget_seconds, which is not set")
+    if budget is not None and one_device and SPEED not in task.federation.facts:
+        raise ConfigError(
+            "run.budget_seconds on this machine, where all clients share a device, needs their simulated speeds: a "
+            "column speed, rows per second, in [facts]; on Flower clients go by the clock"
+        )
     for fact in SIMULATED if one_device else ():
         if fact in recipe.required_facts and fact not in task.federation.facts:
             raise ConfigError(

@@ -323,7 +323,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     check_waited(config)
     recipe = recipe_of(config)
     task = load(config)
-    check_task(task, recipe, make_selection(config.run), config.run.audit)
+    check_task(task, recipe, make_selection(config.run), config.run.audit, budget=config.run.budget_seconds)
     check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     with resumable(out, "start again"):
         make_folder(out, config, task.federation.names, part_to_json(recipe))

@@ -115,6 +115,7 @@ class LocalFleet:
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
                 downloads[client].lr,
+                downloads[client].budget,
             )
             for row, client in enumerate(ids)
         ]

@@ -35,6 +35,7 @@ class Place(NamedTuple):
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ class Worker:
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
+                place.budget,
             )
             for place in places
         ]

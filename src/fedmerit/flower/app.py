@@ -32,6 +32,8 @@ TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
 SOURCE, NAME = "data", "name"
 """Of a node's own configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
+CUTS = ("claim-cut", "claim-changed", "clipped")
+"""Notes on clients of whom less counted than they sent: told in the log, each once."""
 
 
 @lru_cache(maxsize=2)
@@ -99,16 +101,21 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
 
 
 class Told:
-    """What the log says of each round: who came, how well the model does, who was left out, who stands out."""
+    """What the log says of each round: who came, how well the model does, who was left out, cut or stands out."""
 
     def __init__(self) -> None:
         self._watch = Watch()
+        self._told: set[tuple[str, str]] = set()
 
     def __call__(self, record: Record) -> None:
-        """One line per round, and one for each client that is suspected from then on."""
+        """One line per round, and one for each claim that was cut and each client that is suspected, when it begins."""
         tested = record.evaluation
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
         left_out = f", left out: {dict(record.left_out)}" if record.left_out else ""
         log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)
         for suspect in self._watch(record):
             log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)
+        for note in record.notes:
+            if note.kind in CUTS and (note.kind, note.subject) not in self._told:
+                self._told.add((note.kind, note.subject))
+                log.warning("fedmerit: %s%s", "" if note.client is None else f"client {note.client} ", note.text)

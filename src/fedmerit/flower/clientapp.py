@@ -103,7 +103,8 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, half.data.train, derive(seed, "train", index, half.data.id), epochs or None, extras, lr or None)
+    budget, own_seed = setting(content, "budget", float), derive(seed, "train", index, half.data.id)
+    job = Job(start, half.data.train, own_seed, epochs or None, extras, lr or None, budget or None)
     (answer,) = train_clients(half.learner, [job], facts)
     answer = deceive(answer, half.coalition, half.data.id, half.data.train.classes, seed=seed, index=index)
     if own == "keep":

@@ -154,6 +154,7 @@ class GridFleet:
         for client, download in sorted(downloads.items()):
             config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
             config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
+            config |= {"budget": download.budget or 0.0}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
             contents[client] = pack(vectors, config)

@@ -118,7 +118,14 @@ def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    check_task(task, recipe_of(config), make_selection(config.run), config.run.audit, one_device=False)
+    check_task(
+        task,
+        recipe_of(config),
+        make_selection(config.run),
+        config.run.audit,
+        one_device=False,
+        budget=config.run.budget_seconds,
+    )
     check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
     return len(task.federation.names)
 

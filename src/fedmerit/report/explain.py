@@ -56,7 +56,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
                 "criteria": row.criteria,
                 "normalised": row.normalised,
                 "score": row.score,
-                "terms": _terms_dict(reasons[row.id], wanted["priority"]),
+                "terms": {"text": row.terms} if row.terms else _terms_dict(reasons[row.id], wanted["priority"]),
                 "reason": _reason_dict(reasons[row.id], names[row.id], share_of(wanted, row)),
                 "weight": row.weight,
                 "uncapped": row.uncapped,

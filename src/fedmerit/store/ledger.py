@@ -201,7 +201,7 @@ class Ledger:
 
     def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped"
+        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped, terms"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)

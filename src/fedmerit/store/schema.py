@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Mapping
 from types import MappingProxyType
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -37,6 +37,7 @@ CREATE TABLE weights (               -- how each client of a round came to its w
     score REAL NOT NULL, weight REAL NOT NULL,
     grp INTEGER NOT NULL,            -- the client's group, from 0
     uncapped REAL,                   -- the weight before the cap; NULL without one
+    terms TEXT,                      -- the steps of a score of the user's own, where it tells them; NULL for ours
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (           -- every client's local test
@@ -94,6 +95,9 @@ ALTER TABLE rounds ADD COLUMN epsilon REAL;
         8: """
 ALTER TABLE rounds ADD COLUMN clip REAL;
 ALTER TABLE rounds ADD COLUMN validation REAL;
+""",
+        9: """
+ALTER TABLE weights ADD COLUMN terms TEXT;
 """,
     }
 )

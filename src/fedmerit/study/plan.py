@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -12,7 +13,7 @@ import tomli_w
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, Section, flatten, make_config, read_toml, validate
+from fedmerit.config.schema import Config, Section, flatten, make_config, override, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
 from fedmerit.study.grid import value_text
@@ -20,7 +21,7 @@ from fedmerit.study.tuning import Seed, Share, Target, TuneConfig, Tuning, seed_
 
 SHARED = ("run",)
 """What all rows have in common: seeds, rounds and the draw of clients."""
-SAME_DATA = ("data", "source", "model")
+SAME_DATA = ("data", "source", "model", "label", "target", "tolerance")
 """Keys of [task] that no row may change."""
 
 Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
@@ -194,22 +195,27 @@ def _check_tune(plan: Plan) -> None:
         )
 
 
-def load_plan(path: Path | str) -> Plan:
+def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
     """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder.
+
+    `overrides`, such as train.lr=0.05, change the base, as they change a configuration.
 
     >>> load_plan("examples/study.toml").against
     'FedAvg'
     """
     path = Path(path)
-    return make_plan(read_toml(path), path.parent)
+    return make_plan(read_toml(path), path.parent, overrides)
 
 
-def make_plan(values: Mapping[str, Any], folder: Path = Path()) -> Plan:
+def make_plan(values: Mapping[str, Any], folder: Path = Path(), overrides: Sequence[str] = ()) -> Plan:
     """Validate a study's settings; a path in `base` is relative to `folder`."""
     values = dict(values)
     base = values.get("base")
     if isinstance(base, str):
         values["base"] = base = read_toml(folder / base)
+    if overrides:
+        values["base"] = base = deepcopy(dict(base or {}))
+        override(base, overrides)
     if isinstance(base, Mapping):
         try:
             make_config(base)

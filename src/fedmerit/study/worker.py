@@ -135,7 +135,8 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     for name, config in rows.items():
         try:
             task = load(config)
-            check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+            selection, budget = make_selection(config.run), config.run.budget_seconds
+            check_task(task, recipe_of(config), selection, config.run.audit, budget=budget)
             check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None

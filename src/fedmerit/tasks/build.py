@@ -68,9 +68,11 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
     """
     if config.sample != 1 and not spec.sampled:
         raise ConfigError(
-            f"task.sample draws writers as LEAF does, for these tasks only: {names_of(lambda other: other.sampled)}; "
+            f"task.sample draws writers or images, for these tasks only: {names_of(lambda other: other.sampled)}; "
             f"got task.sample = {config.sample:g} for task {spec.name!r}; leave it at 1"
         )
+    if config.people != "all" and spec.name != "celeba":
+        raise ConfigError(f"task.people is for task 'celeba' alone; got {config.people!r} for task {spec.name!r}")
     if not isinstance(config.test, str):
         raise ConfigError(f"task.test is a share for tables alone; got {config.test:g} for task {spec.name!r}")
     chosen = spec.partitions[0] if config.partition == "default" else config.partition

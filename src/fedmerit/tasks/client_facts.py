@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fedmerit.config.facts import FactsConfig
 from fedmerit.core.facts import FACTS, SIMULATED, find_fact
 from fedmerit.core.types import ClientId
 from fedmerit.errors import DataError, TableError, did_you_mean
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.formats.delimited import DelimitedTable, read_delimited
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.delimited import DelimitedTable
 
 Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
 CLIENT_HEADERS = ("client", "id", "name")
@@ -53,6 +55,8 @@ def _check_simulated(name: str, values: Sequence[float | str]) -> None:
 
 
 def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
+    from fedmerit.tasks.formats.delimited import read_delimited  # most tasks read no file of facts
+
     table = read_delimited(Path(config.file))
     who = _client_column(table, config.client)
     places = _places(table, who, names)

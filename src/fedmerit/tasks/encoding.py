@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
-from fedmerit.tasks.formats.table_files import Table
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.table_files import Table
 
 MISSING = "(missing)"
 """The kind of a word that is not there."""

@@ -40,6 +40,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
         "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
         "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
     }
 )
