@@ -141,6 +141,19 @@ def show(
         out_console.print(part)
 
 
+@app.command(epilog="Example:  fedmerit metrics runs/first > /var/lib/node_exporter/fedmerit.prom")
+def metrics(folder: RunFolder) -> None:
+    """Print a run, also one that goes on, as Prometheus reads it: rounds, seconds per stage, left-out clients, weights.
+
+    DIR is a folder made by `fedmerit run`, `fedmerit flower` or `Merit(out=...)`.
+    """
+    from fedmerit.report.prometheus import prometheus_text
+    from fedmerit.store.run_folder import open_ledger
+
+    with open_ledger(folder) as ledger:
+        typer.echo(prometheus_text(ledger), nl=False)
+
+
 @app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")
 def fairness(
     folder: RunFolder,
