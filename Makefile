@@ -9,7 +9,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check docs wheel test-flower flower-secure bench clean
+.PHONY: help setup demo test fuzz lint types check docs wheel test-flower flower-secure bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,10 @@ demo: setup  ## 40 % of the clients are poisoned: FedAvg against recipes that no
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+fuzz: setup  ## the fuzzers of the tests with 20 times as many inputs (an hour)
+	FEDMERIT_FUZZ=20 $(BIN)/python -m pytest -n 2 tests/flower/test_fuzzed_replies.py tests/config/test_fuzzed_configs.py \
+	  tests/tasks/test_fuzzed_files.py tests/store/test_verify.py
 
 lint: setup  ## ruff, and ESLint for the report's JavaScript (skipped, saying so, without node)
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 import typer
@@ -12,6 +11,7 @@ from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA, Attribute
 from fedmerit.core.objectives import GROUPED, OVERALL, Recall
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -64,7 +64,7 @@ def first_line(made: Callable[..., object]) -> str:
 
 def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows]))
+        typer.echo(dump_json([dict(zip(header, row, strict=True)) for row in rows]))
         return
     from fedmerit.report.screen import list_table
 

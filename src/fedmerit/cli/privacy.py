@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core.privacy import VOID, Privacy, check_selection
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 TARGETS = (1.0, 3.0, 8.0)
 """Epsilons for which the command says how many clients they would take."""
@@ -45,7 +45,7 @@ def privacy(
     check_selection(recipe.privacy, make_selection(settings.run), clients)
     answer = account(recipe.privacy, settings.run.rounds, clients, recipe.cap)
     if as_json:
-        typer.echo(json.dumps(answer))
+        typer.echo(dump_json(answer))
         return
     _show(answer, recipe.privacy, settings.run.rounds)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from fedmerit.core.scales import bounds_of, check_scales
 from fedmerit.core.weights import by_client
 from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
+from fedmerit.store.strict_json import dump_json
 
 MANY = 50
 """Clients above which the screen shows the heaviest alone, and reasons are told of one client when asked."""
@@ -86,7 +86,7 @@ def weigh(
         told = {table.clients[place]: "\n".join(one.lines(table.clients[place])) for place, one in reasons.items()}
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist(), "reasons": told}
         values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
-        typer.echo(json.dumps({"clients": table.clients, **values}))
+        typer.echo(dump_json({"clients": table.clients, **values}))
         return
     from fedmerit.report.screen import show_note, weights_table
 
