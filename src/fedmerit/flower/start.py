@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
 from fedmerit.flower.new import located, write_app
+from fedmerit.flower.scratch import scratch_folder
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
@@ -40,14 +40,14 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
         )
     if not address and (authority or plain):
         raise ConfigError(f"{superlink} is the name of a connection, whose certificates Flower's config.toml names")
-    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
-        write_app(Path(scratch) / "app", config, out)
+    with scratch_folder() as scratch:
+        write_app(scratch / "app", config, out)
         environment = os.environ | QUIET
         if address:
-            write_connection(Path(scratch) / "home", superlink, authority)
-            environment["FLWR_HOME"] = str(Path(scratch) / "home")
+            write_connection(scratch / "home", superlink, authority)
+            environment["FLWR_HOME"] = str(scratch / "home")
         name = NAME if address else superlink
-        started = _flwr(["run", str(Path(scratch) / "app"), name, "--format", "json"], environment)
+        started = _flwr(["run", str(scratch / "app"), name, "--format", "json"], environment)
         if not started.get("success"):
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         number = str(started["run-id"])
@@ -69,8 +69,7 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
 def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
     """Start a SuperLink and a SuperNode for each client on this machine, run, and end them."""
     clients = _checked_clients(config)
-    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         write_app(folder / "app", config, out)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
