@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
-from fedmerit.core.seeds import derive
+from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.types import ClientId, Model, SplitName, read_only
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
@@ -96,7 +96,7 @@ class Worker:
             Job(
                 self._model(place.client, place.model),
                 train.samples(place.client, self.classes),
-                derive(seed, "train", index, place.client),
+                train_seed(seed, index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
@@ -104,7 +104,9 @@ class Worker:
             for place in places
         ]
         answers = [
-            deceive(answer, self.attackers.of(place.client), place.client, self.classes, seed=seed, index=index)
+            deceive(
+                answer, self.attackers.of(place.client), self.classes, attack_seed(seed, index, place.client), index
+            )
             for place, answer in zip(places, train_clients(self.learner, jobs, facts), strict=True)
         ]
         for place, answer in zip(places, answers, strict=True):

@@ -8,6 +8,7 @@ client alone, and the server those of none.
 from __future__ import annotations
 
 import logging
+import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -17,17 +18,20 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
+from fedmerit.errors import ConfigError
 from fedmerit.flower.clientapp import make_client_app
+from fedmerit.flower.enrolment import Enrolment, read_enrolment
 from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_server, make_task
 
-TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
+SEED = "FEDMERIT_SEED"
+TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED = "fedmerit", "out", "patience", "timeout", "enrolled"
 log = logging.getLogger("flwr")
 
 
@@ -56,7 +60,7 @@ def main(grid: Grid, context: Context) -> None:
     """Wait for the clients, then play the rounds."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
-    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience)
+    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, _enrolment(settings.get(ENROLLED)))
 
 
 def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
@@ -71,16 +75,41 @@ def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
     return own, make_client_app(lambda context: _task(text).client(int(context.node_config["partition-id"])))
 
 
-def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: float = 120.0) -> None:
+def _enrolment(path: object) -> Enrolment | None:
+    """Whose key is which client, from a file on the server's machine; None where the run has no such file."""
+    return read_enrolment(Path(str(path))) if path else None
+
+
+def serve(
+    grid: Grid,
+    text: str,
+    out: Path,
+    timeout: float = 600.0,
+    patience: float = 120.0,
+    enrolment: Enrolment | None = None,
+) -> None:
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
     config = make_config(tomllib.loads(text))
     half = make_server(config)
     check_server(half, recipe_of(config), make_selection(config.run), config.run.audit)
-    fleet = GridFleet(grid, half, timeout=config.run.deadline or timeout)
+    fleet = GridFleet(grid, half, timeout=config.run.deadline or timeout, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, config, out, Told())
+    done = run_on(fleet, with_own_seed(config), out, Told())
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
+
+
+def with_own_seed(config: Config) -> Config:
+    """The server's draws from FEDMERIT_SEED, where its machine has one; data are dealt out by `run.seed` in any case.
+
+    Nodes see the configuration, and with it `run.seed`: who knows the seed can foresee who is drawn and who judges.
+    """
+    own = os.environ.get(SEED)
+    if own is None:
+        return config
+    if not own.isdecimal():
+        raise ConfigError(f"{SEED} is a whole number >= 0; it is not shown here")
+    return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(own)})})
 
 
 class Told:

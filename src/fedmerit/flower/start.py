@@ -31,7 +31,16 @@ FINISHED = "finished:completed"
 NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
 
 
-def on_superlink(config: Config, out: Path, superlink: str, authority: Path | None, *, plain: bool, say: Say) -> None:
+def on_superlink(
+    config: Config,
+    out: Path,
+    superlink: str,
+    authority: Path | None,
+    *,
+    plain: bool,
+    say: Say,
+    enrolled: Path | None = None,
+) -> None:
     """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port."""
     address = ":" in superlink
     if address and (authority is None) != plain:
@@ -41,7 +50,7 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
     if not address and (authority or plain):
         raise ConfigError(f"{superlink} is the name of a connection, whose certificates Flower's config.toml names")
     with scratch_folder() as scratch:
-        write_app(scratch / "app", config, out)
+        write_app(scratch / "app", config, out, enrolled)
         environment = os.environ | QUIET
         if address:
             write_connection(scratch / "home", superlink, authority)
