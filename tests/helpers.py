@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from fedmerit import Federation, Run, Samples, Split, Task, resume, run_config
 from fedmerit.core.fleet import Server
@@ -167,3 +168,14 @@ def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:
     with pytest.raises(RunStopped):
         run_config(config, folder, stop)
     return resume(folder)
+
+
+def least_epsilon(without: np.ndarray, with_one: np.ndarray, delta: float) -> float:
+    """A lower bound on epsilon that holds with near certainty: the best threshold test, by Clopper and Pearson."""
+    doubt, best = 1e-6, 0.0
+    for threshold in np.quantile(np.concatenate([without, with_one]), np.linspace(0.02, 0.98, 49)):
+        hits, false = int((with_one > threshold).sum()), int((without > threshold).sum())
+        least = scipy.stats.beta.ppf(doubt, hits, len(with_one) - hits + 1) if hits else 0.0
+        most = scipy.stats.beta.ppf(1 - doubt, false + 1, len(without) - false) if false < len(without) else 1.0
+        best = max(best, float(np.log((least - delta) / most)) if least > delta else 0.0)
+    return best

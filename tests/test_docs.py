@@ -17,6 +17,7 @@ from fedmerit.cli import app
 from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
+from fedmerit.config.facts import FactsConfig
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.schema import (
     ClipConfig,
@@ -29,6 +30,7 @@ from fedmerit.config.schema import (
     SearchConfig,
     Section,
     ServerConfig,
+    StopConfig,
     TaskConfig,
     TrainConfig,
 )
@@ -36,10 +38,12 @@ from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
 from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.suspects import EVIDENCE
 from fedmerit.study.attack_plan import AttackPlan, Bounds
@@ -137,13 +141,14 @@ def criterion_row(one: Criterion) -> str:
 
 
 def test_every_fact_is_documented() -> None:
-    families = [find_fact("attribute:NAME"), find_fact("validated:OBJECTIVE"), find_fact("claimed:FACT")]
+    families = map(find_fact, ("attribute:NAME", "fact:NAME", "validated:OBJECTIVE", "claimed:FACT"))
     held(table(chapter("docs/criteria.md", "Facts")), [fact_row(fact) for fact in [*FACTS.values(), *families]])
 
 
 def test_every_criterion_is_documented() -> None:
     any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
-    families = [Attribute("NAME"), Validated(Overall("OBJECTIVE")), Reputation(any_other)]
+    own: list[Criterion] = [Attribute("NAME"), OwnFact("NAME"), Validated(Overall("OBJECTIVE"))]
+    families = [*own, Contribution(), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 
@@ -182,13 +187,19 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"run.stop": StopConfig}
     sections |= {
         "task.attack": AttackConfig,
         "recipe.search": SearchConfig,
         "recipe.server": ServerConfig,
         "recipe.clip": ClipConfig,
     }
-    sections |= {"privacy": PrivacyConfig, "recipe.groups": GroupsConfig, "recipe.reward": RewardConfig}
+    sections |= {
+        "facts": FactsConfig,
+        "privacy": PrivacyConfig,
+        "recipe.groups": GroupsConfig,
+        "recipe.reward": RewardConfig,
+    }
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))
         assert chapters.pop(title) == keys_of(name, section)

@@ -19,7 +19,10 @@ COMMANDS = sorted(typer.main.get_command(app).commands)
 LISTS = {
     "tasks": ("task", {*TASKS, "table:FILE"}),
     "recipes": ("recipe", set(RECIPES)),
-    "criteria": ("criterion", {*CRITERIA, "attribute:NAME", "validated:OBJECTIVE", "reputation:CRITERION"}),
+    "criteria": (
+        "criterion",
+        {*CRITERIA, "attribute:NAME", "fact:NAME", "validated:OBJECTIVE", "reputation:CRITERION"},
+    ),
     "objectives": ("objective", {*OVERALL, "recall:CLASS", *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),
 }

@@ -62,6 +62,17 @@ def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config:
     assert "the guarantee is void" in " ".join(answer.err.split())
 
 
+def test_an_adaptive_clip_takes_a_part_of_the_noise(cli: CommandLine, config: Path) -> None:
+    change = ["--set", "privacy.clip=adaptive", "--set", "privacy.clip_start=0.3"]
+    told = json.loads(cli("privacy", config, "--json", *change).out)
+    assert told["clip"] == "adaptive"
+    assert told["first_clip"] == 0.3
+    assert told["noise_on_sum"] == pytest.approx((1.1**-2 - (2 * 1.1) ** -2) ** -0.5)  # 20 expected clients: s = z
+    assert told["epsilon"] == pytest.approx(epsilon_after(1.1, 0.2, 5, 1e-5)), "the account stays that of the noise"
+    text = " ".join(cli("privacy", config, *change).out.split())
+    assert "noise 1.1 x adaptive clip from 0.3 (on the sum 1.27 x clip)" in text
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -69,6 +80,7 @@ def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config:
         ("recipe.name=fedavg", 'use recipe.normalise = "scale"'),
         ("privacy.delta=0.02", "privacy.delta is at most 1 / clients = 0.01"),
         ("recipe.scales={DS=0}", "recipe.scales: input should be greater than 0"),
+        ("recipe.when_zero=uniform", "recipe.when_zero has no effect with [privacy]"),
         ("recipe.scales={}", "DS has none; set recipe.scales = {DS = 500}"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -80,15 +81,33 @@ def test_a_table_comes_from_stdin_too(cli: CommandLine, table: Path, monkeypatch
     assert cli("weigh", "-", "--priority", "DS", "--json").json == expected
 
 
-def test_many_clients_are_weighed_and_the_heaviest_shown(cli: CommandLine, tmp_path: Path):
+def test_many_clients_are_weighed_and_both_ends_shown(cli: CommandLine, tmp_path: Path):
     table = tmp_path / "many.csv"
     table.write_text("client,DS\n" + "".join(f"h{i},{i + 1}\n" for i in range(20_000)))
     answer = cli("weigh", table, "--priority", "DS", "--client", "h0")
     assert answer.code == 0
-    assert "50 heaviest of 20,000" in " ".join(answer.out.split())
+    words = " ".join(answer.out.split())
+    assert "25 heaviest and the 25 lightest of 20,000" in words
+    for client, shown in (("h19999", True), ("h19975", True), ("h19974", False), ("h25", False), ("h24", True)):
+        assert (f" {client} " in words) == shown
     assert "h0 got 5e-07% of the round" in " ".join(answer.out.split())
     found = cli("weigh", table, "--priority", "DS", "--json").json
     assert (len(found["weights"]), found["reasons"]) == (20_000, {})
+
+
+def test_ten_times_the_clients_are_ten_times_the_work(cli: CommandLine, tmp_path: Path):
+    def calls(clients: int) -> int:
+        table, counted = tmp_path / f"{clients}.csv", Counter[str]()
+        table.write_text("client,DS,CB\n" + "".join(f"h{i},{i + 1},0.5\n" for i in range(clients)))
+        sys.setprofile(lambda frame, event, arg: counted.update([event]))
+        try:
+            cli("weigh", table, "--priority", "CB,DS", "--client", "h1")
+        finally:
+            sys.setprofile(None)
+        return counted.total()
+
+    few, some, many = map(calls, (200, 1_100, 2_000))
+    assert many - some <= 1.1 * (some - few)
 
 
 def test_a_page_has_the_table_and_the_reasons(cli: CommandLine, table: Path, tmp_path: Path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +76,63 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes
         read_criteria(table(tmp_path, content))
 
 
-def test_a_spreadsheet_is_told_what_to_do(tmp_path: Path):
-    with pytest.raises(UserError, match=r"is a spreadsheet \(xlsx, ods\), not text; save it as CSV"):
-        read_criteria(table(tmp_path, b"PK\x03\x04rest"))
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+SHEET = """<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>
+<row r="2"><c r="A2" t="s"><v>0</v></c><c r="B2" t="inlineStr"><is><t>DS</t></is></c><c r="D2" t="s"><v>1</v></c>
+<c r="C2" t="str"><v>city</v></c></row>
+<row r="4"><c r="A4" t="s"><v>2</v></c><c r="B4"><v>10</v></c><c r="D4"><v>0.5</v></c></row>
+<row r="5"><c r="A5" t="s"><v>3</v></c><c r="B5"><v>30</v></c><c r="C5" t="s"><v>2</v></c><c r="D5"><v>1</v></c></row>
+</sheetData></worksheet>"""
+
+
+def xlsx(**changes: str) -> bytes:
+    """A small spreadsheet; `changes` replace some of its parts, an empty one leaves it out."""
+    parts = {
+        "workbook": f'<w xmlns:r="{RELATIONS}"><sheets><sheet name="one" r:id="rId7"/></sheets></w>',
+        "_rels/workbook.xml.rels": '<l><Relationship Id="rId7" Target="worksheets/first.xml"/></l>',
+        "sharedStrings": "<s><si><t>client</t></si><si><r><t>C</t></r><r><t>B</t></r></si>"
+        "<si><t>a</t></si><si><t>b</t></si></s>",
+        "worksheets/first": SHEET,
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in {**parts, **changes}.items():
+            if text:
+                file.writestr(f"xl/{name}" if name.endswith(".rels") else f"xl/{name}.xml", text)
+    return content.getvalue()
+
+
+def test_a_spreadsheet_is_read(tmp_path: Path):
+    read = read_criteria(table(tmp_path, xlsx()))
+    assert read.clients == ("a", "b")
+    assert read.names == ("DS", "city", "CB")
+    assert read.columns(["CB", "DS"]).tolist() == [[0.5, 10], [1, 30]]
+    with pytest.raises(UserError, match="line 4, column city"):
+        read.columns(["city"])
+
+
+BOMB = "<!DOCTYPE s [<!ENTITY a 'aaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>]><s><si><t>&b;</t></si></s>"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "is not a readable xlsx file"),
+        (xlsx(workbook=""), r"is no xlsx file \(perhaps ods\)"),
+        (xlsx(sharedStrings=BOMB), "declares entities of its own"),
+        (xlsx(sharedStrings="<s/>"), "is not a readable xlsx file"),
+        (xlsx(sharedStrings="<s>" + " " * 50_000_001), "is too large"),
+        (xlsx(**{"worksheets/first": SHEET.replace('r="B4"', 'r="ZZZ4"')}), "has over 16,384 columns"),
+        (xlsx(**{"worksheets/first": SHEET.replace('r="B4"', 'r="4B"')}), "no cell is called '4B'"),
+        (xlsx(**{"worksheets/first": SHEET[:-40]}), "is not a readable xlsx file"),
+        (xlsx(**{"worksheets/first": "<w/>"}), r"it has 0 line\(s\)"),
+    ],
+    ids=["rest", "ods", "entities", "strings", "large", "wide", "place", "cut", "empty"],
+)
+def test_a_spreadsheet_that_is_none_is_refused_in_a_line(tmp_path: Path, content: bytes, message: str):
+    with pytest.raises(UserError, match=message) as error:
+        read_criteria(table(tmp_path, content))
+    assert "\n" not in str(error.value)
 
 
 def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path: Path):

@@ -45,13 +45,14 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
         st.sampled_from(["median", "as-told"]),
         st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
     ),
+    "account": st.lists(st.sampled_from(["shapley", "banzhaf:f1", "cosine"]), unique=True),
     "priority": PRIORITY,
     "normalise": st.sampled_from(["none", "minmax"]),
     "scales": st.dictionaries(st.sampled_from(["DS", "LD"]), st.floats(1, 900)),
     "score": SCORE,
     "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
     "strength": st.floats(0, 9),
-    "share": st.just(0.4),
+    "share": st.just(0.3),
     "server": st.fixed_dictionaries(
         {}, optional={"rho": st.sampled_from([0.5, "1/K"]), "gate": SHARE, "marginal": st.booleans()}
     ),

@@ -52,7 +52,7 @@ def test_all_mistakes_are_told_at_once():
         ({"priority": ["DS"]}, "recipe fedavg does not take 'priority'"),
         ({"name": "qffl", "strenght": 2}, r"unknown key 'recipe.strenght' \(did you mean 'strength'\?\)"),
         ({"name": "prioritized", "priority": "DS", "server": {}}, "recipe.server is for criteria named validated"),
-        ({"name": "fedval", "priority": VALIDATED, "normalise": "sum"}, "recipe.normalise: .*'none' or 'minmax'"),
+        ({"name": "fedval", "priority": VALIDATED, "normalise": "max"}, "'none', 'minmax' or 'sum'"),
         ({"name": "fedval", "priority": VALIDATED, "score": "owa"}, "recipe.score: .*adds up.* for owa use"),
         ({"name": "fedval", "priority": VALIDATED, "score": {"quantifier": "most"}}, "unknown key 'recipe.score.quan"),
         ({"name": "device_aware", "search": {"among": [{"score": "sum"}]}}, "unknown score 'sum'"),

@@ -28,6 +28,7 @@ from fedmerit import (
     m2f,
     prioritized,
 )
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.claims import Claims
@@ -36,6 +37,7 @@ from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
 from fedmerit.core.round import begin, play
@@ -77,6 +79,15 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "private": lambda: replace(
         prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
         privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True),
+    ),
+    "private with an adaptive clip": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        privacy=Privacy(clip=AdaptiveClip(rate=0.9), noise=0.4, fraction=0.8, reproducible=True),
+    ),
+    "private search": lambda: replace(
+        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
+        search=BoldestFirst(((2.0, 0.5), (1.0, 0.0))),
+        privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True, search=SearchNoise(0.2)),
     ),
     "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
 }

@@ -218,3 +218,25 @@ def test_bad_settings_name_the_rule(make: Any, message: str):
     with pytest.raises(UserError, match=message) as caught:
         make()
     assert isinstance(caught.value, ConfigError | UserError)
+
+
+def judged(*losses: list[float]) -> list[Evaluation]:
+    sizes = np.full(len(losses[0]), 4)
+    return [Evaluation(np.zeros(len(sizes), np.int64), sizes, 4 * np.array(one)) for one in losses]
+
+
+def test_what_was_taken_last_stays_unless_a_majority_gains_more():
+    before, bold, careful = judged([1.0] * 5, [0.5, 0.5, 0.5, 0.9, 0.9], [0.6, 0.6, 0.6, 0.6, 0.6])
+    plain, held = BoldestFirst(count="median"), BoldestFirst(count="median", majority=0.8)
+    assert plain.decide(before, [bold, careful], last=1) == 0
+    assert held.decide(before, [bold, careful], last=1) == 1, "three of five are too few"
+    assert held.decide(before, [bold, careful]) == 0, "nothing was taken before"
+    assert BoldestFirst(count="median", majority=0.6).decide(before, [bold, careful], last=1) == 0
+    with pytest.raises(ConfigError, match="majority is a share of the judges"):
+        BoldestFirst(majority=1.5)
+
+
+def test_a_run_knows_what_was_taken_last():
+    search = replace(adaptive().search, majority=1.0)
+    taken = [row["weighting"] for row in run(replace(adaptive(), search=search)).ledger.rounds()]
+    assert len(set(taken)) == 1, "nobody but all judges together change a step"

@@ -23,6 +23,7 @@ from fedmerit import (
     fedavg,
     federate,
     fedval,
+    guarded,
     load_config,
     m2f,
     prioritized,
@@ -61,6 +62,7 @@ ALL: dict[str, Callable[[], Recipe]] = {
     "fedval, top half": lambda: fedval("accuracy", rank="top"),
     "qffl": lambda: qffl(q=2),
     "agnostic": lambda: agnostic(eta=1.0),
+    "guarded": guarded,
 }
 
 

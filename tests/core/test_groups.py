@@ -227,3 +227,25 @@ def test_meetings_do_not_depend_on_who_came_first():
     assert ab.mean((3, 7))[0, 1] == 0.5
     assert np.array_equal(ab.sums, ba.sums)
     assert np.array_equal(ab.counts, ba.counts)
+
+
+def test_the_gap_looks_at_the_later_half_of_the_merges():
+    """Merges at 0, 0.5, 0.5, 0.5 and 0.741: the jump from 0 is the largest, but an early one; the last decides."""
+    angles = np.radians([0, 0, 60, 120, 180, 255])
+    rows = updates(*np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist())
+    found = grouped(ByCosine("single", "gap", at=0.1), rows)
+    assert found.labels.tolist() == [0, 0, 0, 0, 0, 1]
+    assert found.cut == pytest.approx((0.5 + 1 - np.cos(np.radians(75))) / 2, abs=1e-6)
+
+
+def test_a_jump_of_just_the_level_parts_the_groups():
+    rows = updates([1, 0], [2, 0], [3, 0], [0, 1])
+    assert grouped(ByCosine("single", "gap", at=1.0), rows).labels.tolist() == [0, 0, 0, 1]
+
+
+def test_one_client_that_moves_beside_those_that_do_not():
+    assert grouped(ByCosine(), updates([0, 0], [1, 0], [0, 0])).labels.tolist() == [0, 1, 0]
+
+
+def test_the_constant_cut_is_the_right_angle_unless_another_is_named():
+    assert ByCosine(cut="constant").level == 1.0

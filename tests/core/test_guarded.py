@@ -10,10 +10,10 @@ from helpers import CannedFleet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import DS, guarded
+from fedmerit import CB, guarded
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.core.aggregators import NNM, CoordinateMedian, TrimmedMean
+from fedmerit.core.aggregators import CoordinateMedian, TrimmedMean
 from fedmerit.core.clip import Clip
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import play
@@ -60,25 +60,42 @@ def test_no_weight_is_above_two_equal_shares(number: int, seed: int) -> None:
     assert record.weights.weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("claim", [1.0, 1e6, 1e9])
-def test_a_claim_changes_nothing(claim: float) -> None:
-    honest, _ = one_round(HONEST)
-    lied, _ = one_round(HONEST, [claim] + [10.0] * 9)
-    assert honest.tobytes() == lied.tobytes()
+@pytest.mark.parametrize("claim", [1e3, 1e6, 1e9])
+def test_a_claim_of_size_earns_no_more_than_the_bound_of_claims(claim: float) -> None:
+    honest = one_round(HONEST)[1].weights
+    for told in (claim, 30.0):  # three medians are what counts
+        lied = one_round(HONEST, [told] + [10.0] * 9)[1].weights
+        assert honest is not None
+        assert lied is not None
+        assert lied.weights[0] <= 0.2 + 1e-9
+        assert lied.weights[0] <= 3 * honest.weights[0] + 1e-9
+
+
+def test_who_attacked_is_remembered_and_who_was_unlucky_once_is_not_lost() -> None:
+    flipped = HONEST.copy()
+    flipped[-1] *= -1
+    state, start = State(np.zeros(20, np.float32)), []
+    for updates in (flipped, flipped, HONEST):
+        fleet = CannedFleet(updates, [{"samples": 10.0}] * 10)
+        state, record = play(state, guarded(), fleet, selection=Uniform(1.0), seed=3, evaluate=False)
+        assert record.weights is not None
+        start.append(float(record.weights.weights[-1]))
+    assert start[1] < start[0] < 0.01
+    assert start[1] < start[2] < 0.1, "one good round does not make a name"
 
 
 def test_by_name() -> None:
     assert make_recipe(make_config({"recipe": {"name": "guarded"}}).recipe) == guarded()
-    table = {"name": "guarded", "priority": ["DS"], "share": 0.3, "cap": 3.0}
-    assert make_recipe(make_config({"recipe": table}).recipe) == replace(guarded(DS, share=0.3), cap=3.0)
+    table = {"name": "guarded", "priority": ["CB"], "share": 0.2, "cap": 3.0}
+    assert make_recipe(make_config({"recipe": table}).recipe) == replace(guarded(CB, share=0.2), cap=3.0)
     other = make_recipe(
         make_config({"recipe": {"name": "guarded", "aggregate": "median", "clip": {"norm": 2.0}}}).recipe
     )
     assert (other.aggregate, other.clip) == (CoordinateMedian(), Clip(2.0))
-    assert guarded().aggregate == NNM(TrimmedMean(0.4), 0.4)
+    assert guarded().aggregate == TrimmedMean(0.3)
     assert part_from_json(part_to_json(guarded())) == guarded()
 
 
 def test_a_share_that_nobody_reads_is_refused() -> None:
     with pytest.raises(ConfigError, match="share has no effect with an aggregate of your own"):
-        make_config({"recipe": {"name": "guarded", "aggregate": "median", "share": 0.3}})
+        make_config({"recipe": {"name": "guarded", "aggregate": "median", "share": 0.2}})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from helpers import least_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -16,11 +17,13 @@ from hypothesis.extra.numpy import arrays
 from fedmerit import adaptive, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.aggregators import CoordinateMedian
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy, clip_factors, secret_normals, shares_of_the_sum
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe_json import part_from_json, part_to_json
@@ -118,17 +121,6 @@ def test_who_takes_part_is_secret_too() -> None:
     assert 48 < np.mean(drawn) < 52
 
 
-def least_epsilon(without: np.ndarray, with_one: np.ndarray, delta: float) -> float:
-    """A lower bound on epsilon that holds with near certainty: the best threshold test, by Clopper and Pearson."""
-    doubt, best = 1e-6, 0.0
-    for threshold in np.quantile(np.concatenate([without, with_one]), np.linspace(0.02, 0.98, 49)):
-        hits, false = int((with_one > threshold).sum()), int((without > threshold).sum())
-        least = scipy.stats.beta.ppf(doubt, hits, len(with_one) - hits + 1) if hits else 0.0
-        most = scipy.stats.beta.ppf(1 - doubt, false + 1, len(without) - false) if false < len(without) else 1.0
-        best = max(best, float(np.log((least - delta) / most)) if least > delta else 0.0)
-    return best
-
-
 def attack(mechanism: Callable[[np.ndarray, list[dict[str, float]]], float], trials: int = 2500) -> float:
     """A canary of norm C and score 1 beside nine clients that count for little; epsilon that the answers betray."""
     others, canary = np.zeros((9, 2)), np.array([[CLIP, 0.0]])
@@ -186,14 +178,16 @@ class Quiet:
         ),
         (lambda: prioritized(Agnostic(), normalise="none"), "Agnostic compares clients"),
         (lambda: prioritized(Consistency(), normalise="none"), "Consistency compares clients"),
+        (lambda: prioritized(OwnFact("age", less=True), normalise="none"), "compares clients"),
         (lambda: prioritized(Reputation(MW), normalise="none"), "reputation:MW compares clients"),
         (lambda: prioritized(CB, score=Ranked(Product(), "borda"), normalise="none"), "ranks clients"),
         (lambda: prioritized(CB, score=lambda table: table[:, 0], normalise="none"), "no known largest value"),
         (m2f, "groups and personal rewards"),
-        (lambda: device_aware(CB, MW, normalise="none"), "a search asks clients"),
+        (lambda: device_aware(CB, MW, normalise="none"), "its search weighs in several ways"),
         (lambda: replace(SCALED, search=Quiet()), "use a fixed order"),
-        (lambda: adaptive(CB, normalise="none"), "their answers are not noised"),
+        (lambda: adaptive(CB, normalise="none"), "their answers are not noised; give them a part of the budget"),
         (lambda: fedval("accuracy", rank="borda"), "ranks clients"),
+        (lambda: replace(SCALED, search=BoldestFirst(among="orders", count="mean")), "weighs in several ways"),
         (
             lambda: replace(prioritized(Validated(find_objective("accuracy")), normalise="none"), rho="1/K"),
             "depends on how many clients came",
@@ -214,6 +208,7 @@ def test_what_the_account_does_not_cover_is_refused(make: Callable[[], Recipe], 
 
 def test_steps_that_go_by_the_noisy_aggregate_alone_are_allowed() -> None:
     private = replace(SCALED, step=Momentum(0.9), privacy=Privacy(CLIP, 1.0, 0.1))
+    replace(prioritized(OwnFact("age", inside=(20, 35)), normalise="none"), privacy=private.privacy)
     assert part_from_json(part_to_json(private)) == private
     assert shares_of_the_sum(Prioritized(), np.array([1.0]), 2).tolist() == [0.5]
     assert clip_factors(np.array([0.0]), 1.0).tolist() == [1.0]

@@ -35,13 +35,28 @@ def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, fl
     return found, history
 
 
-def test_it_moves_halfway_in_a_half_life_and_newcomers_start_in_the_middle():
+def test_it_is_the_mean_of_the_start_and_the_values_and_newcomers_start_in_the_middle():
     recipe = prioritized(Reputation(CB, half_life=1), normalise="max")
     found, history = play(recipe, [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 1.0, 5: 0.0}, {1: 0.0, 5: 0.0}])
-    assert found[0] == pytest.approx({0: 0.3, 1: 0.4, 2: 0.65})  # halfway from the median 0.4
-    assert found[1] == pytest.approx({0: 0.65, 5: 0.15})  # 5 starts at what 0 has, the only one known: 0.3
-    assert found[2] == pytest.approx({1: 0.2, 5: 0.075})
-    assert history.recent["reputation:CB"][2][-1] == pytest.approx(0.65)
+    # the start counts half as much as the first value, which counts half as much as the second
+    first = (0.4 + 2 * 0.2) / 3
+    assert found[0] == pytest.approx({0: first, 1: 0.4, 2: (0.4 + 2 * 0.9) / 3})
+    assert found[1] == pytest.approx({0: (0.4 + 2 * 0.2 + 4 * 1.0) / 7, 5: first / 3})  # 0 is the only one known
+    assert found[2] == pytest.approx({1: (0.4 + 2 * 0.4) / 7, 5: first / 7})
+    assert history.recent["reputation:CB"][2][-1] == pytest.approx((0.4 + 2 * 0.9) / 3)
+
+
+def test_a_long_half_life_is_the_plain_mean_and_a_power_counts_without_being_remembered():
+    rounds = [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 0.5, 1: 0.4, 2: 0.9}, {0: 0.6, 1: 0.4, 2: 0.9}]
+    found, _ = play(prioritized(Reputation(CB, half_life=1e9), normalise="max"), rounds)
+    assert found[-1][0] == pytest.approx((0.4 + 0.2 + 0.5 + 0.6) / 4, rel=1e-6)
+    sharp = prioritized(Reputation(CB, power=3), normalise="max")
+    facts = {"samples": np.ones(2), "balance": np.array([0.5, 1.0])}
+    cohort, _ = observe(sharp, Cohort(1, (0, 1), Updates(np.zeros((2, 2), np.float32)), facts), History())
+    kept = cohort.facts["reputation:CB"]
+    assert sharp.criteria[0](cohort, History()).tolist() == pytest.approx((kept**3).tolist())
+    with pytest.raises(ConfigError, match="power is an exponent"):
+        Reputation(CB, power=0)
 
 
 def test_after_many_rounds_it_is_the_value():

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
-from fedmerit.core.backtracking import Answer, Backtracking
-from fedmerit.core.search import Weighting, distinct, kendall
+from fedmerit.core.backtracking import Answer, Backtracking, not_worse
+from fedmerit.core.panel import Panel
+from fedmerit.core.search import Choice, SearchState, Weighting, distinct, kendall
+from fedmerit.core.types import Evaluation, Model
 from fedmerit.errors import ConfigError, UnknownName
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")
@@ -188,3 +193,69 @@ def test_a_way_names_criteria_of_the_recipe():
         device_aware(DS, LD, search=Backtracking(among=(Weighting(("CB",), Prioritized(), "sum"),)))
     with pytest.raises(ConfigError, match=r"lie in 0\.\.1 by themselves; DS"):
         device_aware(DS, LC, search=Backtracking(among=(Weighting(("DS",), Prioritized(), "none"),)))
+
+
+class Judged:
+    """A panel's judges that say of the k-th model asked about that so many of ten rows are right."""
+
+    def __init__(self, right: Sequence[int]) -> None:
+        self.right = iter(right)
+
+    def judges(self) -> list[int]:
+        return [0]
+
+    def evaluate(
+        self, models: Sequence[Model], on: str = "test", clients: Sequence[int] | None = None, *, losses: bool = False
+    ) -> list[Evaluation]:
+        return [Evaluation(np.array([next(self.right)]), np.array([10])) for _ in models]
+
+
+def chosen(search: Backtracking, state: SearchState, right: Sequence[int]) -> Choice:
+    """The choice among as many candidates as there are answers, one by one."""
+    model, weightings = np.zeros(2, np.float32), np.eye(len(right))
+    panel = Panel(
+        Judged(right),  # type: ignore[arg-type]
+        "test",
+        model,
+        weightings,
+        lambda rows: np.zeros((len(rows), 2), np.float32),
+        np.random.default_rng(0),
+    )
+    return search.choose(panel, state)
+
+
+LAZY = Backtracking(exchange="lazy")
+
+
+def test_a_candidate_of_equal_accuracy_is_accepted():
+    """[DAFL, Alg. 1] goes on while the accuracy is smaller: 0.6 is not smaller than 0.6."""
+    assert chosen(LAZY, SearchState("", 0.6, 0.6), [6, 9]) == Choice(0, 0.6)
+    assert chosen(LAZY, SearchState("", 0.7, 0.7), [6, 9]) == Choice(1, 0.9)
+
+
+def test_a_candidate_is_held_against_the_last_round_or_against_the_best_so_far():
+    """After a fall from 0.8 to 0.5, 0.6 is enough for the paper; `best_so_far` looks on."""
+    fallen = SearchState("", 0.5, 0.8)
+    assert chosen(LAZY, fallen, [6, 9]) == Choice(0, 0.6)
+    assert chosen(replace(LAZY, reference="best_so_far"), fallen, [6, 9]) == Choice(1, 0.9)
+
+
+def test_judges_accept_a_candidate_that_changes_nothing():
+    """All answers are in: a difference of 0 is not worse."""
+    same = Evaluation(np.array([3, 4]), np.array([5, 5]))
+    assert not_worse(same, same, 1.0, 0.95) is True
+    assert not_worse(same, same, 0.5, 0.95) is True
+    assert not_worse(Evaluation(np.array([3, 3]), np.array([5, 5])), same, 1.0, 0.95) is False
+
+
+def test_a_single_candidate_is_taken_without_asking():
+    assert chosen(LAZY, SearchState("", 0.9, 0.9), [1]) == Choice(0)
+
+
+def test_how_sure_judges_are_by_hand():
+    """Three judges of ten rows gain 2, 2 and 5: d = 9/30, e = (-1, -1, 2), variance 0.5 * 3/2 * 6 / 900 = 0.005."""
+    before, after = (Evaluation(np.array(right), np.array([10] * 3)) for right in ([5, 5, 5], [7, 7, 10]))
+    reach = 0.3 / np.sqrt(0.005)  # in deviations: 4.24
+    assert not_worse(after, before, 0.5, 2 * norm.cdf(reach) - 1 - 1e-9) is True
+    assert not_worse(after, before, 0.5, 2 * norm.cdf(reach + 0.01) - 1) is None
+    assert not_worse(before, after, 0.5, 0.95) is False

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from helpers import random_split, small_task
+from helpers import CommandLine, random_split, small_task, stopped_and_resumed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import Task, fedavg, federate, m2f
+from fedmerit import Run, Task, UserError, fedavg, federate, load_config, m2f, run_config
 from fedmerit.core.state import Record
 from fedmerit.engine.stopping import EarlyStopping
 from fedmerit.errors import ConfigError
+from fedmerit.report.html import write_report
+from fedmerit.study.plan import make_plan
+from fedmerit.study.study import compare
+from fedmerit.study.tables import summary_table
 
 
 def validated_task() -> Task:
@@ -59,3 +64,65 @@ def test_what_early_stopping_needs() -> None:
         federate(validated_task(), m2f("DS"), stop=EarlyStopping())
     with pytest.raises(ConfigError, match="a patience of 1 round or more"):
         EarlyStopping(0)
+
+
+def settings(*more: str) -> list[str]:
+    """Twelve rounds that cannot rise by half after the first few."""
+    quick = ["task.clients=4", "task.validation=0.2", "run.rounds=12", "run.fraction=1.0", "run.workers=1"]
+    return [*quick, "task.model=digits-linear", "train.epochs=1", *more]
+
+
+STOP = "run.stop={patience=2, least=0.5}"
+
+
+def test_a_configured_run_stops_and_is_finished(tmp_path: Path, cli: CommandLine) -> None:
+    run = run_config(load_config(None, settings(STOP)), tmp_path / "run")
+    played = run.ledger.last_round()
+    assert played < 12
+    assert EarlyStopping(2, 0.5)(run.ledger.validated())
+    assert not EarlyStopping(2, 0.5)(run.ledger.validated()[:-1])
+    assert [event.round for event in run.events() if event.kind == "stopped"] == [played]
+    same = run_config(load_config(None, settings(f"run.rounds={played}")), tmp_path / "whole")
+    assert Run.load(tmp_path / "run").model.tobytes() == same.model.tobytes()
+    answer = cli("run", "--resume", tmp_path / "run")
+    assert f"after {played} rounds" in answer.out
+
+
+def test_a_run_that_is_resumed_stops_where_it_would_have(tmp_path: Path) -> None:
+    config = load_config(None, settings(STOP))
+    whole = run_config(config, tmp_path / "whole")
+    last = whole.ledger.last_round()
+    again = stopped_and_resumed(config, tmp_path / "again", 2)
+    assert again.ledger.validated() == whole.ledger.validated()
+    assert again.model.tobytes() == whole.model.tobytes()
+    between = stopped_and_resumed(config, tmp_path / "between", last)  # after its last round, before its end
+    assert between.ledger.last_round() == last
+    assert between.model.tobytes() == whole.model.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["task.validation=0.0"], "no client has any"),
+        (["run.evaluate_every=3"], "leave evaluate_every at 1"),
+        (["run.stop={patience=0}"], "run.stop.patience"),
+        (["run.stop={patients=3}"], "patients"),
+    ],
+)
+def test_what_run_stop_needs(tmp_path: Path, changes: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        run_config(load_config(None, settings(STOP, *changes)), tmp_path / "run")
+
+
+def test_runs_of_a_study_stop_by_themselves(tmp_path: Path) -> None:
+    base = load_config(None, settings(STOP)).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    base["run"].pop("workers")
+    rows = [{"name": "FedAvg"}, {"name": "still", "train": {"lr": 1e-30}}]
+    plan = make_plan({"name": "stops", "seeds": [1], "base": base, "row": rows})
+    study = compare(plan, tmp_path / "study", jobs=1)
+    played = study.metrics.set_index(["row", "seed"])["rounds"]
+    assert study.metrics["finished"].all()
+    assert (played < 12).all()
+    assert (played["still"] == 3).all()
+    write_report([tmp_path / "study"], tmp_path / "page.html")
+    assert "unfinished" not in summary_table(study).markdown()

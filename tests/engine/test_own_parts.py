@@ -31,6 +31,7 @@ import numpy as np
 
 from fedmerit import DS, LD, Backtracking, Plain, criterion, prioritized
 from fedmerit.core.criteria import Family
+from fedmerit.core.scores import Term, Terms
 
 
 @criterion("freshness", Family.TRUST, "freshness: 1 / (1 + rounds taken part in)", degree=True)
@@ -44,6 +45,23 @@ class Worst:
 
     def __call__(self, table):
         return table.min(axis=1)
+
+
+@dataclass(frozen=True)
+class Told(Worst):
+    """The same, and it says so."""
+
+    def terms(self, table, place=0):
+        values = [Term((column,), f"{value:.4f}", value) for column, value in enumerate(table[place].tolist())]
+        return Terms(tuple(values), "minimum", score=float(table[place].min()))
+
+
+@dataclass(frozen=True)
+class Lies(Told):
+    """Steps that lead elsewhere."""
+
+    def terms(self, table, place=0):
+        return Terms((Term((0,), "1", 1.0),), "sum", score=7.0)
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,35 @@ def test_a_run_with_own_parts_is_kept_by_name_and_source_and_explained(
     assert cli("explain", out, "--json").code == 0
     assert cli("report", out, "--out", tmp_path / "page.html").code == 0
     assert (tmp_path / "page.html").exists()
+
+
+def test_an_own_score_may_tell_its_steps_and_only_true_ones_are_kept(
+    module: Path, tmp_path: Path, cli: CommandLine
+) -> None:
+    run = run_config(config(OWN | {"score": "own_parts:Told"}), tmp_path / "told")
+    mine = run.explain(2)[1]
+    normalised = [f"{value:.4f}" for value in mine.normalised.values()]
+    steps = f"least of {', '.join(normalised)} = {mine.score:.5g}"
+    assert f"by Told(): {steps}." in run.why(client=1)
+    told = json.loads(cli("explain", tmp_path / "told", "--round", "2", "--json").out)
+    assert told["clients"][1]["terms"] == {"text": steps}
+    lies = run_config(config(OWN | {"score": "own_parts:Lies"}), tmp_path / "lies")
+    assert lies.explain(2)[1].terms is None
+    assert lies.why(client=1).endswith("by Lies().")
+
+
+def test_compare_sets_own_parts_in_the_base(module: Path, tmp_path: Path, cli: CommandLine) -> None:
+    study = tmp_path / "study.toml"
+    rows = '[[row]]\nname = "base"\n[[row]]\nname = "FedAvg"\nrecipe = "fedavg"\n'
+    study.write_text(f'seeds = [1]\n{rows}[base.task]\ndata = "digits"\nclients = 4\n[base.run]\nfraction = 1.0\n')
+    changes = ["--set", "recipe=own_parts:make", "--set", "run.rounds=1"]
+    answer = cli("compare", study, "--out", tmp_path / "out", "--jobs", "1", *changes)
+    assert answer.code == 0, answer.err
+    runs = [Run.load(folder.parent) for folder in sorted((tmp_path / "out").rglob("ledger.db"))]
+    assert [run.ledger.last_round() for run in runs] == [1, 1]
+    assert sum("own_parts:make" in run.ledger.meta().get("own", "") for run in runs) == 1
+    wrong = cli("compare", study, "--out", tmp_path / "other", "--set", "recipe=nowhere:make")
+    assert "nowhere" in one_line(wrong)
 
 
 def test_a_resume_with_another_source_is_refused_by_name(module: Path, tmp_path: Path) -> None:

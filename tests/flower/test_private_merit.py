@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+from flwr.supercore.privacy_accounting import NeighboringRelation, PrivacyConfig, SamplingMethod
+from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
-from fedmerit.flower import InProcessGrid, Merit
+from fedmerit.flower import InProcessGrid, Merit, clip_mod
+from fedmerit.flower.mods import shortened
 
 NODES, LENGTH, ROUNDS = 6, 5, 4
 SETTINGS = {"min_train_nodes": 1, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
@@ -25,9 +33,9 @@ def private(noise: float, fraction: float, *, reproducible: bool = True) -> Reci
     return replace(recipe, privacy=Privacy(1.0, noise, fraction, delta=0.01, reproducible=reproducible))
 
 
-def make_app() -> ClientApp:
+def make_app(mods: Sequence[Mod] = ()) -> ClientApp:
     """Every node moves the model by (2, 0, 0 ...), twice the clip, and has 50 rows."""
-    app = ClientApp()
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -39,9 +47,9 @@ def make_app() -> ClientApp:
     return app
 
 
-def played(strategy: Merit) -> np.ndarray:
+def played(strategy: Merit, mods: Sequence[Mod] = ()) -> np.ndarray:
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
-    result = strategy.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    result = strategy.start(InProcessGrid(make_app(mods), NODES), start, num_rounds=ROUNDS)
     assert not result.train_metrics_clientapp, "metrics of clients are not in the account"
     return result.arrays["w"].numpy()
 
@@ -56,6 +64,58 @@ def test_epsilon_is_kept_and_the_denominator_is_fixed() -> None:
     played(noisy)
     wanted = [epsilon_after(1.1, 0.5, index, 0.01) for index in range(1, ROUNDS + 1)]
     assert [record.epsilon for record in noisy.records] == pytest.approx(wanted)
+
+
+def test_a_clip_at_the_client_is_the_clip_at_the_server() -> None:
+    at_server, at_client = (Merit(private(0.5, 0.5), fraction_train=0.5, **SETTINGS) for _ in "ab")
+    assert played(at_server) == pytest.approx(played(at_client, [clip_mod(1.0)]), rel=1e-6)
+    lengths = {round(float(norm), 3) for record in at_client.records for norm in record.observations.norms}
+    assert lengths == {1.0}, "no longer update left a client"
+    assert any(note.kind == "clipped" for record in at_server.records for note in record.notes)
+    assert not any(note.kind == "clipped" for record in at_client.records for note in record.notes)
+
+
+def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
+    start = ArrayRecord({"a": Array(np.ones(1, np.float32)), "b": Array(np.ones((1, 1), np.float64))})
+    long = ArrayRecord({"b": Array(np.array([[5.0]])), "a": Array(np.array([4.0], np.float32))})
+    cut = shortened(start, long, 1.0)  # the update is (3, 4)
+    assert cut["a"].numpy() == pytest.approx([1.6])
+    assert cut["b"].numpy() == pytest.approx(np.array([[1.8]]))
+    assert cut["b"].numpy().dtype == np.float64
+    assert shortened(start, long, 5.0) is long
+    with pytest.raises(ConfigError, match="above 0; got 0"):
+        clip_mod(0)
+
+
+def test_an_adaptive_clip_moves_with_the_nodes() -> None:
+    recipe = private(1e-6, 0.5)
+    assert recipe.privacy is not None
+    adaptive = replace(recipe, privacy=replace(recipe.privacy, clip=AdaptiveClip(0.5, rate=1.0)))
+    strategy = Merit(adaptive, fraction_train=0.5, **SETTINGS)
+    played(strategy)
+    clips = [record.aggregation.clip for record in strategy.records if record.aggregation]
+    assert clips[0] == 0.5
+    assert clips[-1] > 0.5, "updates of length 2 are longer"
+    assert len(set(clips)) == ROUNDS
+
+
+def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
+    settings = PrivacyConfig(
+        target_delta=0.01,
+        population_size=NODES,
+        sampling_method=SamplingMethod.NO_AMPLIFICATION,  # the one that its wrappers take: everybody in every round
+        neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+    wrapper = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(fraction_train=1.0, **SETTINGS), 1.5, 1.0, NODES, accountant=RdpAccountant(settings)
+    )
+    start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
+    wrapper.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
+    ours = Merit(private(1.5, 1.0), **SETTINGS)
+    played(ours)
+    spent = wrapper.privacy_spent()
+    assert spent is not None
+    assert ours.records[-1].epsilon == pytest.approx(spent.epsilon, rel=1e-6)
 
 
 def test_rounds_without_a_node_release_noise() -> None:
@@ -75,3 +135,7 @@ def test_the_account_is_of_the_draw() -> None:
         Merit(private(1.0, 0.5), **SETTINGS)
     with pytest.raises(ConfigError, match=r"privacy.delta is at most 1 / clients = 0.005"):
         Merit(private(1.0, 1.0), min_available_nodes=200)
+    recipe = private(1.0, 1.0)
+    assert recipe.privacy is not None
+    with pytest.raises(ConfigError, match=r"a Flower strategy centres no inputs"):
+        Merit(replace(recipe, privacy=replace(recipe.privacy, centre=CentreNoise(4.0))), **SETTINGS)

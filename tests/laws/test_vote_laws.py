@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.votes import count_change, vote_weights
+from fedmerit.core.types import Evaluation
+from fedmerit.core.votes import bound_sizes, count_change, preferring, vote_weights
 
 SIZES = st.lists(st.integers(1, 10**12), min_size=2, max_size=12).map(np.array)
 CAPS = st.floats(1, 3)
@@ -34,3 +35,29 @@ def test_one_judge_cannot_turn_the_change_that_all_others_see(judges: int, lie: 
 def test_nobody_answered():
     assert vote_weights(np.zeros(2)).tolist() == [0, 0]
     assert count_change(np.zeros(2), np.ones(2), np.zeros(2)) == 0
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=12), st.floats(1, 5), st.data())
+def test_rows_of_judges_are_within_medians_and_their_answers_keep_their_shares(sizes: list[int], k: float, data):
+    correct = [data.draw(st.integers(0, size)) for size in sizes]
+    told = Evaluation(np.array(correct), np.array(sizes), np.array(correct, np.float64))
+    counted = bound_sizes(told, k)
+    answered = [size for size in sizes if size]
+    if answered:
+        assert counted.sizes.max() <= max(k * np.median(answered), 1)
+    assert ((counted.correct >= 0) & (counted.correct <= counted.sizes)).all()
+    assert (counted.sizes[told.sizes > 0] > 0).all()
+    small = np.array([10, 12, 30])
+    honest = Evaluation(small // 2, small)
+    assert bound_sizes(honest, 3) is honest, "ordinary sizes count as told, to the bit"
+
+
+def test_a_judge_with_very_many_rows_no_longer_decides_alone():
+    told = Evaluation(np.array([2, 3, 10**15]), np.array([10, 10, 10**15]))
+    assert told.accuracy > 0.99
+    assert bound_sizes(told, 3).accuracy == pytest.approx((2 + 3 + 30) / 50)
+
+
+def test_preferring_counts_voices():
+    assert preferring(np.array([1.0, 1e300, np.nan, 0.0]), np.zeros(4)) == 0.5
+    assert preferring(np.zeros(0), np.zeros(0)) == 0

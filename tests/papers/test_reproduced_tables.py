@@ -14,11 +14,14 @@ import numpy as np
 import pytest
 from tiny_reproductions import run, tiny
 
-from fedmerit.errors import FolderError, RunStopped
+from fedmerit import load_task
+from fedmerit.errors import ConfigError, FolderError, RunStopped
 from fedmerit.papers.reproduce import find_reproduction
 from fedmerit.papers.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
 from fedmerit.papers.reproduce.output import write_page
+from fedmerit.papers.reproduce.rates import rate_folder, rate_tuning, search_rate
 from fedmerit.papers.reproduce.runner import Reproduced, reproduce, so_far
+from fedmerit.study.metrics import CorrectRows, find_correct, read_correct, write_correct
 from fedmerit.study.statistics import restricted
 from fedmerit.study.study import OnStep
 from fedmerit.study.study_folder import Member
@@ -84,6 +87,57 @@ def test_errors_are_counted_on_the_same_images(table2: Reproduced):
     assert "see fedmerit errata finding-3" in errors.below[-1]
 
 
+def test_errors_are_those_of_the_best_models(table2: Reproduced):
+    """The accuracies beside the errors are the best of each run by its ledger, not the final ones."""
+    metrics, shown = table2.studies[""].metrics, below(table2.result.tables[-1], "MW, published")
+    best = [metrics[metrics["row"] == row]["best"].to_numpy(dtype=float) for row in ("DS", "MW")]
+    assert shown[-2:] == tuple(mean_cell(values, 4) for values in best)
+
+
+def test_the_best_model_is_tested_beside_the_final_one(tmp_path: Path):
+    task = load_task("digits", clients=4)
+    final, best = (task.learner.start(seed) for seed in (1, 2))
+    write_correct(tmp_path / "a.npz", find_correct(task, final, best))
+    rows = read_correct(tmp_path / "a.npz")
+    assert rows is not None
+    assert rows.of_best is not None
+    assert rows.correct.tolist() == find_correct(task, final).correct.tolist()
+    assert rows.of_best.correct.tolist() == find_correct(task, best).correct.tolist() != rows.correct.tolist()
+
+
+def test_rows_of_old_folders_without_best_models_are_left_open(tmp_path: Path):
+    write_correct(tmp_path / "a.npz", CorrectRows(np.array([True, False]), "rows"))
+    old = read_correct(tmp_path / "a.npz")
+    assert old is not None
+    assert old.of_best is None
+
+
+@pytest.mark.parametrize(("number", "figure"), [(2, "2a"), (4, "2b")])
+def test_pmcfls_figures_have_a_curve_per_row(table2: Reproduced, number: int, figure: str):
+    made = find_reproduction(f"pmcfl-table{number}").make_result(table2.setting, table2.studies)
+    assert list(made.figures) == [f"figure{figure}"]
+    picture = made.figures[f"figure{figure}"]
+    assert picture.count("<polyline") == 2 * 9  # the curve and its mark in the legend
+    assert all(row.replace(">", "&gt;") in picture for row in table2.studies[""].rows)
+    assert f"Figure {figure}: accuracy" in picture
+    assert ">round</text>" in picture
+
+
+def test_the_learning_rate_is_searched_on_the_baseline_alone(tmp_path: Path):
+    one = tiny("pmcfl-table2", (0.2, 0.8))
+    setting = replace(one.setting("small"), rates=(1e-9, 0.5))
+    one = replace(one, settings={"small": setting})
+    tuning = rate_tuning(one, "small")
+    assert tuning.about == "rounds until 50% of the devices are above 80%"
+    assert tuning.base["recipe"] == one.rows[0]["recipe"]
+    tuned = search_rate(tuning, tmp_path / "a", jobs=1)
+    assert tuned.best == {"train.lr": 0.5}
+    assert rate_folder(tmp_path / "a") == tmp_path / "a-rate"
+    assert one.plans("small", 1, lr=0.25)[""].config(one.plans("small", 1)[""].rows[3], 1).train.lr == 0.25
+    with pytest.raises(ConfigError, match="dafl-table1 has no search for a learning rate"):
+        rate_tuning(find_reproduction("dafl-table1"), "small")
+
+
 def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: Path):
     """With rows that come later; another scale in the same folder is refused."""
     one = tiny("pmcfl-table6", (0.2, 0.3, 0.4))
@@ -100,6 +154,7 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
         signs = [line[0] for line in shown.below if "see fedmerit errata" in line]
         assert all(any(sign in cell for row in shown.rows for cell in row) for sign in signs), shown.below
     assert any(line.startswith("‡ see fedmerit errata pmcfl-averages") for line in table.below)
+    assert list(reproduced.result.figures) == ["figure3"]
     assert [line[0] for line in errors.rows] == ["CB, published‡", "measured", "CB>DS>IS, published‡", "measured"]
     with pytest.raises(FolderError, match="holds another study"):
         run(
@@ -137,6 +192,7 @@ def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):
     assert cells(table, "MCA mean, published")[5] == "690.1‡"
     assert "Ind Ld, published†" in [line[0] for line in table.rows]
     assert sum(line[0].startswith("Final") for line in table.rows) == 7
+    assert [line[0] for line in table.rows][-1] == "Merged Ds>Ld>Md, measured"
     assert reproduced.result.tables[2].title.startswith("Rounds saved by adjusting")
 
 

@@ -62,6 +62,24 @@ def test_rows_are_those_of_dafls_table():
         assert rows >= {f"Final {row}" for row in studies["Final"]} - {"Final mean"}
 
 
+def test_dafls_adjusted_orders_are_all_candidates_and_merging_is_a_row_of_its_own():
+    searches = {
+        row["name"]: row["recipe"]["search"]
+        for row in find_reproduction("dafl-table1").rows
+        if "search" in row["recipe"]
+    }
+    merged = {name for name, search in searches.items() if search["tolerance"] > 0}
+    assert merged == {"Merged Ds>Ld>Md"}
+    assert len(searches) == 7
+    assert {search["adjust_on"] for search in searches.values()} == {"test"}
+
+
+@pytest.mark.parametrize("name", ["pmcfl-table2", "pmcfl-table4"])
+def test_pmcfls_network_on_mnist_has_linear_convolutions(name: str):
+    for scale in ("medium", "paper"):
+        assert find_reproduction(name).setting(scale).bases[WHOLE]["task"]["model"] == "mnist-cnn-linear"
+
+
 @pytest.mark.parametrize(
     ("name", "partition"), [("pmcfl-table2", "iid"), ("pmcfl-table4", "shards"), ("pmcfl-table6", "natural")]
 )
@@ -91,6 +109,11 @@ def test_unknown_names_list_the_valid_ones(cli: CommandLine, tmp_path: Path):
 @pytest.mark.parametrize("arguments", [(), ("dafl-table1",), ("--out", "a")])
 def test_a_name_and_a_folder_are_needed(cli: CommandLine, arguments: tuple[str, ...]):
     assert "give NAME and --out DIR" in one_line(cli("reproduce", *arguments))
+
+
+def test_a_rate_is_searched_only_where_the_paper_did(cli: CommandLine, tmp_path: Path):
+    answer = one_line(cli("reproduce", "dafl-table1", "--tune-rate", "--out", tmp_path / "a"))
+    assert "dafl-table1 has no search for a learning rate" in answer
 
 
 def test_missing_data_is_reported_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

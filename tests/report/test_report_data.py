@@ -8,18 +8,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.core.measures import SHARES, TARGETS
-from fedmerit.core.weights import ClientWeight
-from fedmerit.report.packing import pack, pack_rounds, shorten
+from fedmerit.report.packing import pack, pack_rounds, shorten, shorten_all
 from fedmerit.report.summary import summary
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import open_ledger
 from fedmerit.store.settings import differences, toml_lines
+from fedmerit.store.weight_columns import WeightColumns
+
+NOBODY = WeightColumns((), {}, {}, {}, np.empty(0), np.empty(0), np.empty(0, dtype=np.int64), None)
 
 
 def ids(rounds: dict[str, Any], place: int) -> list[int]:
@@ -81,11 +84,22 @@ def test_short_numbers(value: float, short: float | None) -> None:
     assert shorten(value, 4) == short
 
 
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30), st.integers(1, 9))
+def test_many_numbers_are_shortened_as_one_is(values: list[float], digits: int) -> None:
+    assert shorten_all(np.array(values), digits).tolist() == [float(f"{value:.{digits}g}") for value in values]
+    assert pack(np.array(values), digits) == pack(values, digits)
+
+
+@given(st.integers(1, 10**9), st.integers(-30, 30), st.integers(1, 9))
+def test_ties_are_shortened_as_written(number: int, power: int, digits: int) -> None:
+    value = (number + 0.5) * 10.0**power
+    assert shorten_all(np.array([value]), digits).tolist() == [float(f"{value:.{digits}g}")]
+
+
 def test_what_follows_from_another_column_is_not_repeated() -> None:
-    facts = [{"samples": 10.0 * i, "labels": 3.0} for i in (1, 2)]
-    rows = [
-        ClientWeight(i, facts[i], {"DS": 10.0 * (i + 1)}, {"DS": (i + 1) / 3}, i + 1.0, (i + 1) / 3) for i in (0, 1)
-    ]
+    samples, shares = np.array([10.0, 20.0]), np.array([1 / 3, 2 / 3])
+    facts, groups = {"samples": samples, "labels": np.array([3.0, 3.0])}, np.zeros(2, dtype=np.int64)
+    rows = WeightColumns((0, 1), facts, {"DS": samples}, {"DS": shares}, np.array([1.0, 2.0]), shares, groups, None)
     row = {"round": 1, "priority": ["DS"], "groups": 1, "cut": None, "score": '{"is": "Product"}', "normalise": "max"}
     packed = pack_rounds([row], [rows])
     assert packed["ids"] == [2]
@@ -105,7 +119,7 @@ def test_each_score_is_kept_once_and_one_that_is_not_ours_not_at_all() -> None:
         {"round": index, "priority": ["DS"], "groups": 1, "cut": None, "score": score, "normalise": "sum"}
         for index, score in enumerate((product, None, own, product, "Prioritized()"), start=1)
     ]
-    packed = pack_rounds(rounds, [[]] * 5)
+    packed = pack_rounds(rounds, [NOBODY] * 5)
     assert packed["scores"] == [json.loads(product), None, None]
     assert packed["scored"] == [0, None, 1, 0, 2]
 

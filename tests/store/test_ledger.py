@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,33 @@ def test_what_clients_earned_comes_back(ledger: Ledger, records: list[Record]):
         assert [list(client.normalised.values()) for client in earned] == record.weights.table.tolist()
         assert [client.facts["samples"] for client in earned] == record.facts["samples"].tolist()
     assert ledger.weights(99) == []
+
+
+def test_columns_say_what_rows_say(ledger: Ledger):
+    for index in (1, 2, 3):
+        rows, columns = ledger.weights(index), ledger.weight_columns(index)
+        assert columns.ids == tuple(row.id for row in rows)
+        assert columns.weights.tolist() == [row.weight for row in rows]
+        assert columns.scores.tolist() == [row.score for row in rows]
+        for part in ("facts", "criteria", "normalised"):
+            by_row = [getattr(row, part) for row in rows]
+            assert {name: values.tolist() for name, values in getattr(columns, part).items()} == {
+                name: [one[name] for one in by_row] for name in by_row[0]
+            }
+        assert ledger.facts(index)[1].keys() == columns.facts.keys()
+    nobody = ledger.weight_columns(99)
+    assert (nobody.ids, nobody.facts, len(nobody.weights), nobody.uncapped) == ((), {}, 0, None)
+
+
+def test_a_fact_that_only_some_tell_is_unknown_of_the_others(tmp_path: Path, ledger: Ledger):
+    ledger.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as db, db:
+        db.execute("UPDATE weights SET facts = '{\"loss\": 0.5}' WHERE round = 1 AND client = 1")
+    with Ledger.open(tmp_path / "ledger.db") as again:
+        ids, facts = again.facts(1)
+        told = {name: np.isnan(values).tolist() for name, values in facts.items()}
+    assert told["loss"] == [client != 1 for client in ids]
+    assert told["samples"] == [client == 1 for client in ids]
 
 
 def test_local_accuracy_comes_back(ledger: Ledger, records: list[Record]):

@@ -39,6 +39,22 @@ def test_means_come_with_their_deviation_and_the_best_is_bold(cli: CommandLine, 
     assert f"**{means[best]:.4f} ± {deviations[best]:.4f}**" in markdown
 
 
+def test_other_measures_audits_and_rounds_have_deviations_too(cli: CommandLine, study: Study, tmp_path: Path) -> None:
+    text = exported(cli, study, tmp_path / "t.md", "--format", "markdown")
+    finished = study.metrics[study.metrics["finished"]].groupby("row")
+    for name, digits in {"p10": 3, "variance": 4, "audit balanced_accuracy": 3}.items():
+        mean, deviation = finished[name].mean(), finished[name].std()
+        assert f"{mean['LD > DS']:.{digits}f} ± {deviation['LD > DS']:.{digits}f}" in text
+    best = finished["variance"].mean().idxmin()
+    assert f"**{finished['variance'].mean()[best]:.4f} ± " in text  # less is better
+    reached = exported(cli, study, tmp_path / "r.md", "--format", "markdown", "--table", "reached")
+    one = study.reached[(study.reached["target"] == 0.5) & (study.reached["share"] == 0.5)]
+    rounds = one[one["row"] == "FedAvg"]["rounds"]
+    shown = f"{rounds.mean():.1f} ± {rounds.std():.1f}" if rounds.notna().all() else f">{rounds.fillna(6).mean():.4g}"
+    assert shown in reached.replace("\\", "")
+    assert ">6 ±" not in reached.replace("\\", "")
+
+
 def test_every_table_has_a_label_of_its_own(cli: CommandLine, study: Study, tmp_path: Path) -> None:
     labels = []
     for table in ("compared", "reached", "saved", "agreement"):

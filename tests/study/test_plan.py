@@ -51,9 +51,10 @@ def test_what_is_kept_in_the_folder_is_the_same_study():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"row": [FEDAVG, DIVERSE | {"task": {"alpha": 0.1}}]}, "row 'LD > DS' sets task: rows are compared in pairs"),
+        ({"row": [FEDAVG, DIVERSE | {"task": {"data": "mnist"}}]}, "row 'LD > DS' sets task.data: rows are compared"),
+        ({"row": [FEDAVG | {"null": "noise"}]}, "row.0.null"),
         ({"row": [FEDAVG | {"run": {"rounds": 9}}]}, "row 'FedAvg' sets run"),
-        ({"row": [FEDAVG | {"seed": 3}]}, "unknown key 'row.0.seed'; valid here: name, recipe, train"),
+        ({"row": [FEDAVG | {"seed": 3}]}, "unknown key 'row.0.seed'; valid here: name, null, recipe, task, train"),
         ({"row": [FEDAVG, FEDAVG]}, "row names must differ from each other; got more than once: FedAvg"),
         ({"row": [{"name": "a > b"}, {"name": "A b"}]}, "as parts of file names, must differ"),
         ({"row": [{"name": "<>"}]}, "at least one letter or digit"),
@@ -74,7 +75,7 @@ def test_what_is_kept_in_the_folder_is_the_same_study():
         ({"base": {"tsk": {}}}, "base: unknown key 'tsk' (did you mean 'task'?)"),
         ({"base": "none.toml"}, "no configuration file none.toml"),
         ({"base": 3}, "base"),
-        ({"seed": 3}, "unknown key 'seed' (did you mean 'seeds'?); valid here: base, baseline, name, row, seeds"),
+        ({"seed": 3}, "unknown key 'seed' (did you mean 'seeds'?); valid here: base, baseline, name, or_equal, row"),
     ],
 )
 def test_a_mistake_is_named(change: dict[str, Any], message: str):

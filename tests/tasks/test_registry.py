@@ -34,6 +34,7 @@ def test_names_models_and_defaults() -> None:
         "adult": ("adult-mlp", 20, False),
         "compas": ("compas-mlp", 10, False),
         "heart-disease": ("heart-linear", 4, True),
+        "shakespeare": ("shakespeare-lstm", None, True),
         "medpar": ("medpar-linear", 54, True),
     }
     assert all(name == spec.name for name, spec in specs.items())
@@ -165,11 +166,16 @@ def test_source_hub_needs_a_name_after_the_colon() -> None:
         find_task("mnist").load(TaskConfig(source="hub:"), 0)
 
 
-@pytest.mark.parametrize("task", ["digits", "mnist", "fashion-mnist", "celeba"])
-def test_only_femnist_is_sampled(task: str) -> None:
-    message = rf"these tasks only: femnist; got task.sample = 0.5 for task '{task}'; leave it at 1"
+@pytest.mark.parametrize("task", ["digits", "mnist", "fashion-mnist", "shakespeare"])
+def test_only_femnist_and_celeba_are_sampled(task: str) -> None:
+    message = rf"these tasks only: celeba, femnist; got task.sample = 0.5 for task '{task}'; leave it at 1"
     with pytest.raises(ConfigError, match=message):
         find_task(task).load(TaskConfig(sample=0.5), 0)
+
+
+def test_only_celeba_has_its_authors_people() -> None:
+    with pytest.raises(ConfigError, match=r"task\.people is for task 'celeba' alone"):
+        find_task("digits").load(TaskConfig(people="authors"), 0)
 
 
 @pytest.mark.parametrize("task", ["digits", "fashion-mnist"])

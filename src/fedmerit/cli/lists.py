@@ -11,6 +11,7 @@ from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
 from fedmerit.core.criteria import CRITERIA, Attribute
 from fedmerit.core.objectives import GROUPED, OVERALL, Recall
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.store.strict_json import dump_json
 
 
@@ -41,9 +42,12 @@ def scores(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit criteria")
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
-    known = [*CRITERIA.values(), Attribute("NAME")]
+    known = [*CRITERIA.values(), Attribute("NAME"), OwnFact("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
     rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
+    rows.append(
+        ("contribution:METHOD", "target", "(the server's)", "what an update adds: shapley, banzhaf, cosine ...")
+    )
     rows.append(("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"))
     _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,7 +35,8 @@ def predict(
     Where the run learned from a table, FILE has columns of the same names, in any order, with words and gaps as the
     table had them; the column of clients says whose a row is, others are not read. Else FILE has the features as
     numbers, in the order in which the model was trained; an npz file has them as its array x. The output is CSV: the
-    row's number from 1, the class by its word or number, and with --proba a column per class.
+    row's number from 1, the class by its word or number (of several labels a column of 0 and 1 each; where a number is
+    predicted, that), and with --proba a column per class or label.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
     from fedmerit.engine.run import Run
@@ -56,25 +57,32 @@ def predict(
     for note in notes:
         err_console.print(f"note: {note}", style="yellow", markup=False, soft_wrap=True)
     words = encoder.labels if encoder else None
-    classes = [words[label] if words else label for label in run.predict(rows, client).tolist()]
+    predicted = run.predict(rows, client).tolist()
+    if words and encoder and encoder.kind == "classes":
+        predicted = [words[label] for label in predicted]
     chances = run.predict_proba(rows, client).tolist() if proba else []
     if as_json:
         named = {"labels": words} if words else {}
-        text = dump_json({"predicted": classes, **named, **({"probabilities": chances} if proba else {})}) + "\n"
+        text = dump_json({"predicted": predicted, **named, **({"probabilities": chances} if proba else {})}) + "\n"
     else:
-        text = _csv(classes, chances, words)
+        text = _csv(predicted, chances, words)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_new_file(out, text, "another --out")
-        out_console.print(f"{len(classes)} rows: {out}", markup=False)
+        out_console.print(f"{len(predicted)} rows: {out}", markup=False)
 
 
-def _csv(classes: Sequence[int | str], chances: list[list[float]], words: Sequence[str] | None) -> str:
+def _csv(predicted: Sequence[Any], chances: list[list[float]], words: Sequence[str] | None) -> str:
+    """A line per row: what is predicted, in a column or in one per label, then the probabilities."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     width = len(chances[0]) if chances else 0
-    lines.writerow(["row", "predicted", *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
-    for place, label in enumerate(classes):
-        lines.writerow([place + 1, label, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
+    said = [one if isinstance(one, list) else [one] for one in predicted]
+    columns = len(said[0]) if said else 1
+    names = ["predicted"] if columns == 1 else [words[at] if words else f"label {at}" for at in range(columns)]
+    lines.writerow(["row", *names, *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
+    for place, values in enumerate(said):
+        shown = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
+        lines.writerow([place + 1, *shown, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
     return text.getvalue()

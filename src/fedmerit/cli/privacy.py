@@ -12,6 +12,7 @@ from fedmerit.cli.app import Json, app, err_console, out_console
 from fedmerit.config.account import epsilon_after, epsilon_of, noise_for
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, load_config
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import VOID, Privacy, check_selection
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
@@ -59,14 +60,17 @@ def _clients(settings: Config) -> int:
 
 def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
-    deltas = (privacy.delta, privacy.accountant)
+    once = None if privacy.centre is None else privacy.centre.noise
+    deltas = (privacy.delta, privacy.accountant, once)
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
         "epsilon": epsilon_of(privacy, rounds),
         "delta": privacy.delta,
         "noise": privacy.noise,
-        "clip": privacy.clip,
+        "clip": "adaptive" if isinstance(privacy.clip, AdaptiveClip) else privacy.clip,
+        "first_clip": privacy.clip_in({}),
+        "noise_on_sum": privacy.sum_noise(clients),
         "rounds": rounds,
         "sampling": "poisson",
         "fraction": privacy.fraction,
@@ -83,9 +87,13 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
     }
 
 
-def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int:
+def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int | None:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
-    noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
+    once = None if privacy.centre is None else privacy.centre.noise
+    try:
+        noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds, once=once)
+    except ConfigError:  # what is told once costs more than that by itself
+        return None
     return -int(-clients * noise // privacy.noise)
 
 
@@ -94,18 +102,28 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
 
     out_console.print(
         f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {rounds} rounds ({privacy.accountant}): "
-        f"noise {answer['noise']:.4g} x clip {answer['clip']:g}, each of {answer['clients']} clients with "
+        f"noise {answer['noise']:.4g} x {_clip(privacy, answer)}, each of {answer['clients']} clients with "
         f"a chance of {answer['fraction']:g} per round; noise in each entry of the aggregate: standard "
         f"deviation {answer['deviation']:.3g}",
         markup=False,
     )
     out_console.print(list_table("epsilon with the same noise multiplier", *_curve(answer["curve"])))
-    needed = [(target, f"{number:,}") for target, number in answer["clients_for"].items()]
+    needed = [
+        (target, "out of reach" if number is None else f"{number:,}")
+        for target, number in answer["clients_for"].items()
+    ]
     out_console.print(
         list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
     )
     if privacy.reproducible:
         err_console.print(VOID, style="yellow", markup=False)
+
+
+def _clip(privacy: Privacy, answer: dict[str, Any]) -> str:
+    """The clip in words; where it adapts, its quantile takes a part of the noise."""
+    if not isinstance(privacy.clip, AdaptiveClip):
+        return f"clip {privacy.clip:g}"
+    return f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"
 
 
 def _curve(points: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

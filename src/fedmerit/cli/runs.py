@@ -66,7 +66,7 @@ def run(
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
     for event in ended.ledger.events(0):
-        if event.kind == "data":
+        if event.kind in ("data", "target"):
             out_console.print(f"data: {event.text}", markup=False)
     clients = len(ended.ledger.names())
     if clients > 1 and settings.run.schedule is None and round(settings.run.fraction * clients) <= 1:
@@ -74,11 +74,13 @@ def run(
             f"hint: run.fraction = {settings.run.fraction:g} draws one of {clients} clients for a round, and that one "
             "has all the weight; raise it"
         )
+    played = ended.ledger.last_round()
+    out_console.print(f"accuracy {ended.accuracy:.4f} after {played} rounds; kept in {folder}", markup=False)
     out_console.print(
-        f"accuracy {ended.accuracy:.4f} after {settings.run.rounds} rounds; kept in {folder}", markup=False
-    )
-    out_console.print(
-        f"next: fedmerit explain {folder} --round {settings.run.rounds}", style="dim", markup=False, soft_wrap=True
+        f"next: fedmerit explain {folder} --round {played}",
+        style="dim",
+        markup=False,
+        soft_wrap=True,
     )
 
 

@@ -39,13 +39,17 @@ def compare(
     out: Annotated[
         Path, typer.Option(help="The study's folder: new, or an earlier one to resume.", show_default=False)
     ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base, e.g. train.lr=0.05."),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
 
-    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it is a part of your own, and runs
-    that module's code. For each seed all rows share data, first model and draw of
+    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it, or in --set, is a part of your
+    own, and runs that module's code. For each seed all rows share data, first model and draw of
     clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
     also with more seeds or rows.
     """
@@ -54,8 +58,9 @@ def compare(
     from fedmerit.study.plan import load_plan
     from fedmerit.study.study import compare as run_study
 
-    plan = load_plan(study)
-    with stoppable(f"fedmerit compare {study} --out {out}"), ExitStack() as stack:
+    plan = load_plan(study, overrides or [])
+    command = " ".join([f"fedmerit compare {study}", *(f"--set '{one}'" for one in overrides or []), f"--out {out}"])
+    with stoppable(command), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, *to_play(plan, out)))
         done = run_study(plan, out, jobs=jobs, on_step=on_step)
     if as_json:
@@ -79,6 +84,13 @@ def reproduce(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    or_equal: Annotated[bool, typer.Option(help="Count devices at a target, not only above it.")] = False,
+    null: Annotated[
+        str, typer.Option(help="Add a null row: rounding (one unit in the last place), or draw (clients and batches).")
+    ] = "",
+    tune_rate: Annotated[
+        bool, typer.Option("--tune-rate", help="First search the learning rate on the baseline, as the paper did.")
+    ] = False,
     report_only: Annotated[bool, typer.Option("--so-far", help="Run nothing: tell what the folder holds.")] = False,
     names: Annotated[bool, typer.Option("--list", help="List the names with their time at each scale.")] = False,
     as_json: Json = False,
@@ -90,11 +102,13 @@ def reproduce(
     """
     from fedmerit.papers.reproduce import find_reproduction
     from fedmerit.papers.reproduce.output import as_dict, ending, list_screen, listing, opening, write_page
+    from fedmerit.papers.reproduce.rates import RATE, rate_folder, rate_tuning, search_rate
     from fedmerit.papers.reproduce.reproduction import expected
     from fedmerit.papers.reproduce.runner import reproduce as run_reproduction
     from fedmerit.papers.reproduce.runner import so_far
     from fedmerit.store.files import check_new_file
     from fedmerit.study.output import progress
+    from fedmerit.study.tune import Tuned
 
     if names:
         typer.echo(dump_json(listing())) if as_json else out_console.print(*list_screen(), sep="\n")
@@ -102,15 +116,25 @@ def reproduce(
     if name is None or out is None:
         raise ConfigError("give NAME and --out DIR, or --list, which has the names")
     reproduction = find_reproduction(name)
-    plans = reproduction.plans(scale, seeds, rows or [])
     if page is not None:
         check_new_file(page, "another --page")
+    options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
+    options += ["--or-equal"] * or_equal + [f"--null {null}"] * bool(null) + ["--tune-rate"] * tune_rate
+    command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
+    lr = None
+    if tune_rate:
+        tuning = rate_tuning(reproduction, scale)
+        with stoppable(command):
+            tuned = Tuned.load(rate_folder(out)) if report_only else search_rate(tuning, out, jobs=jobs)
+        lr = None if tuned.best is None else tuned.best[RATE]
+    plans = reproduction.plans(scale, seeds, rows or [], lr, or_equal=or_equal, null=null)
     if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
         for line in opening(reproduction, scale, expected(plans, reproduction.setting(scale), jobs), runs):
             out_console.print(line, markup=False, soft_wrap=True)
-    options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
-    command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
+        if lr is not None:
+            about = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.about}"
+            out_console.print(about, markup=False, soft_wrap=True)
     watch = None if as_json else partial(progress, out_console)
     with stoppable(command):
         reproduce_all = so_far if report_only else partial(run_reproduction, jobs=jobs, watch=watch)

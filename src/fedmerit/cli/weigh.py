@@ -21,12 +21,16 @@ from fedmerit.errors import ConfigError, UserError, did_you_mean
 from fedmerit.store.strict_json import dump_json
 
 MANY = 50
-"""Clients above which the screen shows the heaviest alone, and reasons are told of one client when asked."""
+"""Clients above which the screen shows the ends alone, and reasons are told of one client when asked."""
+END = 25
+"""Of many clients, so many of the heaviest and of the lightest are shown."""
 
 
 @app.command(epilog="Example:  fedmerit weigh clients.csv --priority CB,DS --lower-is-better error")
 def weigh(
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv", help="A line per client: client,DS,CB,...; - for stdin.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV or xlsx, a line per client: client,DS,CB,...; - for stdin.")
+    ],
     priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
     score: Annotated[
         str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", quantifier="most"}\'.')
@@ -49,7 +53,8 @@ def weigh(
 ) -> None:
     """Turn a table of criteria into weights, without any training: what if?
 
-    FILE.csv has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs.
+    FILE has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs; of
+    an xlsx file the first sheet counts.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
@@ -90,10 +95,12 @@ def weigh(
         return
     from fedmerit.report.screen import show_note, weights_table
 
-    rows = by_client(result, rule.priority, range(len(raw)), {})
-    if len(rows) > MANY:
-        rows = sorted(rows, key=lambda row: -row.weight)[:MANY]
-        title += f"; the {MANY} heaviest of {len(raw):,}, --json has all"
+    shown = list(range(len(raw)))
+    if len(shown) > MANY:
+        order = np.argsort(-result.weights, kind="stable").tolist()
+        shown = [*order[:END], *order[-END:]]
+        title += f"; the {END} heaviest and the {END} lightest of {len(raw):,}, --json and --html have all"
+    rows = by_client(result.take(shown), rule.priority, shown, {})
     out_console.print(weights_table(title, rule.priority, rows, table.clients))
     for place, reason in reasons.items():
         name = table.clients[place]

@@ -1,6 +1,7 @@
 """The account: what a private run costs, by Google's dp-accounting, and the noise that a target asks for.
 
-A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less.
+A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less. What is
+told of all clients once, before the first round, is a Gaussian mechanism of its own.
 """
 
 from __future__ import annotations
@@ -52,25 +53,40 @@ def _round(noise: float, fraction: float) -> Any:
 
 @lru_cache(maxsize=512)
 def epsilon_after(
-    noise: float, fraction: float, rounds: int, delta: float = 1e-5, accountant: Accountant = "rdp"
+    noise: float,
+    fraction: float,
+    rounds: int,
+    delta: float = 1e-5,
+    accountant: Accountant = "rdp",
+    once: float | None = None,
 ) -> float:
-    """Epsilon at delta after so many rounds.
+    """Epsilon at delta after so many rounds; `once` is the multiplier of what all clients told before the first.
 
     >>> round(epsilon_after(noise=1.1, fraction=0.01, rounds=1000, delta=1e-5), 2)
     1.71
     """
     account = _accountant(accountant)
     account.compose(_round(noise, fraction), rounds)
+    if once is not None:
+        account.compose(_library().GaussianDpEvent(once))
     return float(account.get_epsilon(delta))
 
 
 def epsilon_of(privacy: Privacy, rounds: int) -> float:
     """Epsilon of a private run after so many rounds."""
-    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant)
+    once = None if privacy.centre is None else privacy.centre.noise
+    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant, once)
 
 
 @lru_cache(maxsize=64)
-def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accountant: Accountant = "rdp") -> float:
+def noise_for(
+    epsilon: float,
+    delta: float,
+    fraction: float,
+    rounds: int,
+    accountant: Accountant = "rdp",
+    once: float | None = None,
+) -> float:
     """The least noise multiplier, up to a thousandth, whose epsilon after all rounds is not above the target.
 
     >>> noise = noise_for(epsilon=2.0, delta=1e-5, fraction=0.1, rounds=20)
@@ -78,15 +94,15 @@ def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accoun
     True
     """
     low, high = 0.0, 1.0
-    while epsilon_after(high, fraction, rounds, delta, accountant) > epsilon:
+    while epsilon_after(high, fraction, rounds, delta, accountant, once) > epsilon:
         low, high = high, 2 * high
         if high > WIDEST:
             raise ConfigError(
                 f"no noise up to {WIDEST:g} times the clip gives epsilon {epsilon:g} at delta {delta:g} after {rounds} "
-                "rounds; ask for a larger epsilon, fewer rounds or a smaller run.fraction"
+                "rounds; ask for a larger epsilon, fewer rounds, a smaller run.fraction or more privacy.centre_noise"
             )
     while high - low > PRECISION:
         middle = (low + high) / 2
-        enough = epsilon_after(middle, fraction, rounds, delta, accountant) <= epsilon
+        enough = epsilon_after(middle, fraction, rounds, delta, accountant, once) <= epsilon
         low, high = (low, middle) if enough else (middle, high)
     return high

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.core.criteria import Criterion, check_priority, find_criterion
-from fedmerit.core.facts import ATTRIBUTE, VALIDATED
+from fedmerit.core.facts import ATTRIBUTE, CONTRIBUTION, OWN, VALIDATED
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.errors import ConfigError
 
-FAMILIES = (ATTRIBUTE, VALIDATED, REPUTATION)
+FAMILIES = (ATTRIBUTE, OWN, VALIDATED, CONTRIBUTION, REPUTATION)
 """Names with a colon that are ours."""
 OWN_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 

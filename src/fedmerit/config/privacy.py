@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedmerit.config.account import noise_for
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.run import RunConfig
-from fedmerit.config.sections import Positive, Section
+from fedmerit.config.sections import Positive, Section, refuse_idle
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Accountant, Privacy
+from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.recipes import Recipe
+from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import Config
@@ -21,7 +25,14 @@ if TYPE_CHECKING:
 class PrivacyConfig(Section):
     """[privacy]: client-level differential privacy of the model, with noise at the server."""
 
-    clip: Positive = Field(description="updates longer than this are shortened to it")
+    clip: Positive | Literal["adaptive"] = Field(
+        description="updates longer than this are shortened to it; `adaptive`: a length that follows a private quantile"
+    )
+    clip_start: Positive = Field(0.1, description="an adaptive clip's first length")
+    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.5, description="the share of the updates that an adaptive clip leaves whole"
+    )
+    clip_rate: Positive = Field(0.2, description="how fast an adaptive clip moves")
     noise: Positive | None = Field(
         None, description="the noise multiplier z: noise on the sum has the standard deviation z * clip; or `epsilon`"
     )
@@ -32,6 +43,14 @@ class PrivacyConfig(Section):
         1e-5, description="epsilon is stated at this delta; at most 1 / clients"
     )
     accountant: Accountant = Field("rdp", description="`rdp`, or `pld`, which is tighter and slower")
+    search_share: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
+        None, description="the part of the budget, 1 / z^2, that the answers to a search over steps take"
+    )
+    search_clip: Positive = Field(1.0, description="the most that a client's gains in a search may be long")
+    centre_noise: Positive | None = Field(
+        None, description="for task.centre: the noise on the mean input, a multiple of centre_clip; an event of its own"
+    )
+    centre_clip: Positive = Field(10.0, description="the most that a client's mean input may be long")
     reproducible: bool = Field(
         False, description="noise and selection from run.seed, for tests: the guarantee is void, and every page says so"
     )
@@ -44,7 +63,17 @@ class PrivacyConfig(Section):
                 f"[privacy] takes either noise = 1.1, a multiplier, or epsilon = 4.0, a target after all rounds; {got} "
                 "was given"
             )
+        if self.clip != "adaptive":
+            refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
+        if self.search_share is None:
+            refuse_idle(self, ("search_clip",), "without search_share, which noises the answers to a search")
+        if self.centre_noise is None:
+            refuse_idle(self, ("centre_clip",), "without centre_noise, which noises the mean input of task.centre")
         return self
+
+    def make_clip(self) -> float | AdaptiveClip:
+        """The length, or how it adapts."""
+        return AdaptiveClip(self.clip_start, self.quantile, self.clip_rate) if self.clip == "adaptive" else self.clip
 
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> Privacy:
@@ -52,8 +81,13 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> Privacy:
     noise = section.noise
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
-        noise = noise_for(section.epsilon, section.delta, run.fraction, run.rounds, section.accountant)
-    return Privacy(section.clip, noise, run.fraction, section.delta, section.accountant, section.reproducible)
+        noise = noise_for(
+            section.epsilon, section.delta, run.fraction, run.rounds, section.accountant, section.centre_noise
+        )
+    search = None if section.search_share is None else SearchNoise(section.search_share, section.search_clip)
+    clip, delta = section.make_clip(), section.delta
+    centre = None if section.centre_noise is None else CentreNoise(section.centre_noise, section.centre_clip)
+    return Privacy(clip, noise, run.fraction, delta, section.accountant, section.reproducible, search, centre)
 
 
 def recipe_of(config: Config) -> Recipe:
@@ -61,4 +95,9 @@ def recipe_of(config: Config) -> Recipe:
     recipe = make_recipe(config.recipe)
     if config.privacy is None:
         return recipe
+    if getattr(config.recipe, "when_zero", "samples") != "samples":
+        raise ConfigError(
+            "recipe.when_zero has no effect with [privacy]: a score of 0 adds nothing to the noisy sum, also where all "
+            "are 0; leave it out"
+        )
     return replace(recipe, privacy=make_privacy(config.privacy, config.run))

@@ -19,6 +19,7 @@ from fedmerit.config.steps import AnyStep
 from fedmerit.core import recipes
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import OUR_CAP
+from fedmerit.core.contribution import find_contribution
 from fedmerit.core.criteria import Criterion, Validated
 from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
@@ -111,17 +112,22 @@ class RecipeConfig(Section):
         None, description="how far clients are believed, by name or as a table, see [recipe.claims]; default: `as-told`"
     )
 
+    account: tuple[str, ...] | None = Field(
+        None, description="contributions to measure beside the weights: `shapley`, `banzhaf`, `leave-one-out`, `cosine`"
+    )
+
     @abstractmethod
     def make(self) -> Recipe:
         """The recipe itself."""
 
     def guarded(self, made: Recipe) -> Recipe:
-        """The recipe with the caps and the bounds of claims that were set in place of its own."""
+        """The recipe with the caps, the bounds of claims and the account that were set in place of its own."""
         return replace(
             made,
             cap=made.cap if self.cap is None else self.cap,
             cap_group=made.cap_group if self.cap_group is None else self.cap_group,
             claims=made.claims if self.claims is None else self.claims.make(),
+            account=made.account if self.account is None else tuple(map(find_contribution, self.account)),
         )
 
 
@@ -282,7 +288,10 @@ class FedValConfig(OneModelConfig):
         WeightedMeanScore(),
         description="`weighted-mean` with `weights` of the objectives (default: equal), `rank`, `top`",
     )
-    normalise: Literal["none", "minmax"] = Field("none", description="`none` (degrees) or `minmax` (the worst gets 0)")
+    normalise: Literal["none", "minmax", "sum"] = Field(
+        "none",
+        description="`none` (degrees), `minmax` (the worst gets 0) or `sum` (each objective divided by its own sum)",
+    )
     server: ServerConfig | None = Field(None, description="how the server scores models, see [recipe.server]")
 
     @field_validator("score", mode="before")
@@ -318,9 +327,9 @@ class GuardedConfig(OneModelConfig):
     """[recipe] against attackers."""
 
     name: Literal["guarded"] = "guarded"
-    about = "ours against attackers: weights by agreement, NNM and trimmed mean, clip, cap; no rows of the server"
+    about = "ours against attackers: a name for good conduct, trimmed mean, clip, cap, claims; no rows of the server"
     priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
-    share: BelowHalf = Field(0.4, description="the share of the weight that is not trusted")
+    share: BelowHalf = Field(0.3, description="the share of the weight that is cut at each end of every coordinate")
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
@@ -329,7 +338,7 @@ class GuardedConfig(OneModelConfig):
         return self
 
     def make(self) -> Recipe:
-        """Weights by agreement and usual length."""
+        """Weights by size and reputation."""
         return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()), share=self.share)
 
 

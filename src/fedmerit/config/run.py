@@ -25,6 +25,13 @@ class ScheduleConfig(Section):
     )
 
 
+class StopConfig(Section):
+    """[run.stop]: end the run early, by the accuracy on the clients' validation rows."""
+
+    patience: Count = Field(5, description="rounds without a rise of the best accuracy, after which the run ends")
+    least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="a rise by no more than this is none")
+
+
 class RunConfig(Section):
     """[run]: how long, with how many clients, from which seed."""
 
@@ -35,7 +42,18 @@ class RunConfig(Section):
         description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
     )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
+    budget_seconds: Positive | None = Field(
+        None,
+        description="clients train as many epochs as they can in this time, at least one; here by a column speed (rows "
+        "per second) of [facts], on Flower by the clock",
+    )
+    stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
+    null: Literal["", "rounding", "draw"] = Field(
+        "",
+        description="for null rows of studies: the first model moved by one unit in the last place (`rounding`), or "
+        "other clients and batches with the same data and first model (`draw`)",
+    )
     workers: Count | None = Field(None, description="worker processes; default: one per core")
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
@@ -54,4 +72,10 @@ class RunConfig(Section):
             raise ValueError(
                 "selection has no effect with a schedule, which says who takes part; leave one of them out"
             )
+        if self.budget_seconds is not None and self.schedule is not None and self.schedule.epochs is not None:
+            raise ValueError(
+                "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
+            )
+        if self.stop is not None and self.evaluate_every != 1:
+            raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
         return self

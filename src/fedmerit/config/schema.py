@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
+from fedmerit.config.facts import FactsConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipes import (
@@ -25,7 +26,7 @@ from fedmerit.config.recipes import (
     RewardConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig
+from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig
 from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
@@ -38,6 +39,7 @@ from fedmerit.errors import ConfigError
 __all__ = [
     "ClipConfig",
     "Config",
+    "FactsConfig",
     "GroupsConfig",
     "PrioritizedConfig",
     "PrivacyConfig",
@@ -49,6 +51,7 @@ __all__ = [
     "SearchConfig",
     "Section",
     "ServerConfig",
+    "StopConfig",
     "TaskConfig",
     "TrainConfig",
     "check_options",
@@ -64,7 +67,7 @@ __all__ = [
 
 
 class Config(Section):
-    """One run, completely: [task], [train], [recipe], [run], [privacy]; docs/configuration.md has every key.
+    """One run, completely: [task], [train], [recipe], [run], [privacy], [facts]; docs/configuration.md has every key.
 
     >>> Config().recipe.name, Config().run.rounds
     ('fedavg', 20)
@@ -75,8 +78,9 @@ class Config(Section):
     recipe: AnyRecipe = FedAvgConfig()
     run: RunConfig = RunConfig()
     privacy: PrivacyConfig | None = None
+    facts: FactsConfig | None = None
 
-    @field_validator("task", "train", "run", "privacy", mode="before")
+    @field_validator("task", "train", "run", "privacy", "facts", mode="before")
     @classmethod
     def _is_table(cls, value: Any) -> Any:
         if value is None or isinstance(value, Section | Mapping):

@@ -91,6 +91,11 @@ class SearchConfig(Section):
         description="the judges' gains by their rows, `mean` (default of device_aware), or each with one voice, "
         "`median` (of adaptive)",
     )
+    majority: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None,
+        description="what was taken last stays unless this share of the judges gain more by another; default: 0, it "
+        "never stays for that reason",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +116,7 @@ class SearchConfig(Section):
     @property
     def compares_gains(self) -> bool:
         """Whether a key says so: then candidates are compared in one exchange instead of one after the other."""
-        keys = (self.steps, self.rungs, self.accept, self.count)
+        keys = (self.steps, self.rungs, self.accept, self.count, self.majority)
         return any(key is not None for key in keys) or self.by == "loss" or self.judges == "round"
 
     def own(self, name: str) -> Search:
@@ -122,7 +127,7 @@ class SearchConfig(Section):
 
     def backtracking(self, among: tuple[Weighting, ...]) -> Backtracking:
         """The search for an order [DAFL, Alg. 1]."""
-        taken = self.model_dump(exclude={"name", "among", "steps", "rungs", "by", "accept", "count"})
+        taken = self.model_dump(exclude={"name", "among", "steps", "rungs", "by", "accept", "count", "majority"})
         return Backtracking(**taken, among=among)
 
     def boldest(self, among: Among, default: BoldestFirst) -> BoldestFirst:
@@ -132,6 +137,6 @@ class SearchConfig(Section):
             refuse_idle(self, keys, "where candidates are compared by their gains, in one exchange; leave it out")
         except ValueError as error:
             raise ConfigError(f"recipe.search: {error}") from None
-        own = ("steps", "rungs", "by", "judges", "accept", "count")
+        own = ("steps", "rungs", "by", "judges", "accept", "count", "majority")
         given = {key: value for key in own if (value := getattr(self, key)) is not None}
         return replace(default, **given, among=among, adjust_on=self.adjust_on, tolerance=self.tolerance)

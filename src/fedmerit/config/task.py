@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -12,6 +12,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_serializer,
+    model_validator,
 )
 
 from fedmerit.config.attack import Attacks
@@ -38,7 +39,7 @@ OF_KINDS = ("attribute", "against")
 
 TABLE = "table:"
 """What `task.data` begins with where it names a file."""
-OF_TABLES = ("client", "label", "attributes", "features", "missing", "standardise")
+OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features", "missing", "standardise")
 """The keys that only a table takes."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
@@ -65,7 +66,11 @@ class TaskConfig(Section):
         "femnist also `leaf` or leaf:PATH for LEAF's JSON",
     )
     sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="share of the rows to draw, by whole writers as LEAF does (femnist only)"
+        1.0,
+        description="share of the rows to draw: by whole writers as LEAF does (femnist), or image by image (celeba)",
+    )
+    people: Literal["all", "authors"] = Field(
+        "all", description="of celeba: all people of the file or hub, or those of PMCFL's authors, 4,168 of all"
     )
     partition: Partition = Field(
         "default", description="how the training rows are spread over the clients; `default`: the task's first"
@@ -107,7 +112,15 @@ class TaskConfig(Section):
         "what a search or an acceptance test asks about",
     )
     client: str = Field("", description="of a table: the column that says to which client a row belongs")
-    label: str = Field("", description="of a table: the column to predict")
+    label: str | tuple[str, ...] = Field(
+        "", description='of a table: the column to predict; a list of columns with target = "labels"'
+    )
+    target: Literal["classes", "number", "labels"] = Field(
+        "classes", description="of a table: what the label is: one of several classes, a number, or several of 0 and 1"
+    )
+    tolerance: Positive | None = Field(
+        None, description='of target = "number": a prediction that is off by so much or less counts as right'
+    )
     attributes: tuple[str, ...] = Field((), description="of a table: columns of groups, for criteria and fairness")
     features: tuple[str, ...] = Field((), description="of a table: the columns to learn from; none: all the others")
     missing: Literal["impute", "drop"] = Field(
@@ -136,6 +149,17 @@ class TaskConfig(Section):
         if not data.startswith(TABLE):
             raise foreign(f"task.{info.field_name} is for tables, task.data = 'table:FILE'; got task.data = {data!r}")
         return value
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> Self:
+        if self.tolerance is not None and self.target != "number":
+            raise ValueError(f'tolerance is for target = "number"; got target = "{self.target}": leave it out')
+        if isinstance(self.label, tuple) != (self.target == "labels"):
+            raise ValueError(
+                'label is one column, or with target = "labels" a list of columns; got '
+                f'label = {self.label!r} and target = "{self.target}"'
+            )
+        return self
 
     @field_validator(*OPTIONS, mode="before")  # runs for keys that were given, after `partition` and `kinds`
     @classmethod

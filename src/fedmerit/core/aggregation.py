@@ -9,13 +9,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import apply_caps
 from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Judges
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
-from fedmerit.core.privacy import private_aggregate
+from fedmerit.core.privacy import CLIP, FIXED, Privacy, private_aggregate
+from fedmerit.core.private_search import client_gains
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
@@ -124,7 +126,7 @@ class Aggregation:
     `evaluations` are the models tested, `tests` how often a client tested one, `bytes_down` what went out for it.
     Without a candidate nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
     test rows, where the search came to know it. `aggregates` has a row per group where clients have personal models,
-    and the model stays as it is. `parts` is what the step remembers.
+    and the model stays as it is. `parts` is what the step remembers, `clip` the length that privacy cut updates to.
     """
 
     candidate: Candidate | None
@@ -139,6 +141,7 @@ class Aggregation:
     aggregates: NDArray[np.float32] | None = None
     parts: Mapping[str, Model] = field(default_factory=dict)
     bytes_down: int = 0
+    clip: float | None = None
 
 
 def aggregate(
@@ -162,7 +165,7 @@ def aggregate(
     is the noisy sum of `core.privacy`, of so many `clients` in all, also where nobody came.
     """
     if recipe.privacy is not None:
-        return _private(recipe, cohort, candidates, model, parts, state, clients, seed)
+        return _private(recipe, cohort, candidates, model, parts, state, judges, random, seed, clients)
     search, updates = recipe.search, clipped(cohort)
     combine = partial(recipe.aggregate, updates, seed=seed)
     if not candidates:
@@ -191,6 +194,8 @@ def aggregate(
         step=lambda place, update: step(candidates[place], update)[0],
         coefficients=linear if len(linear) == len(steps) else None,
         move=parts.get("move"),
+        last=next((i for i, one in enumerate(candidates) if state.weighting in (one.label, *one.same)), None),
+        most=recipe.claims.k if recipe.claims else None,
     )
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]
@@ -217,15 +222,78 @@ def _private(
     model: Model,
     parts: Mapping[str, Model],
     state: SearchState,
-    clients: int,
+    judges: Judges,
+    random: np.random.Generator,
     seed: int,
+    clients: int,
 ) -> Aggregation:
     """The step along the noisy sum; a step sees nothing else of the updates."""
-    candidate = candidates[0] if candidates else None
-    weights = candidate.weights if candidate else None
-    noisy = private_aggregate(recipe, cohort, weights, len(model), clients, seed).astype(np.float32)
-    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
-    return Aggregation(candidate, stepped, state, parts=remembered)
+    privacy, candidate = recipe.privacy, candidates[0] if candidates else None
+    assert privacy is not None  # the caller asked
+    weights, clip = candidate.weights if candidate else None, privacy.clip_in(parts)
+    fixed = int(parts[FIXED][0]) if FIXED in parts else 0
+    noisy = np.zeros(len(model), np.float32)
+    moved = len(model) - fixed
+    noisy[:moved] = private_aggregate(recipe, cohort, weights, clip, moved, clients, seed)
+    after = dict(privacy.next_clip(clip, cohort.updates.norms, clients, seed, cohort.index))
+    after |= {FIXED: parts[FIXED]} if fixed else {}
+    steps = {name: part for name, part in parts.items() if name not in (CLIP, FIXED)}
+    if privacy.search is not None:
+        search = partial(_private_search, privacy, recipe, cohort, weights, model, noisy)
+        found = search(steps, state, judges, random, seed, clients)
+        return replace(found, parts={**found.parts, **after}, clip=clip)
+    stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), steps, cohort.index)
+    return Aggregation(candidate, stepped, state, parts={**remembered, **after}, clip=clip)
+
+
+def _private_search(
+    privacy: Privacy,
+    recipe: Recipe,
+    cohort: Cohort,
+    weights: Weights | None,
+    model: Model,
+    noisy: Model,
+    parts: Mapping[str, Model],
+    state: SearchState,
+    judges: Judges,
+    random: np.random.Generator,
+    seed: int,
+    clients: int,
+) -> Aggregation:
+    """The step along the noisy sum that the round's clients prefer, by noised gains; by noise alone where nobody came.
+
+    Which steps are tried depends on what was released alone, so that a round without clients does not show.
+    """
+    search, own = recipe.search, recipe.weighting
+    assert isinstance(search, BoldestFirst)  # the recipe was checked
+    by_effect: dict[HeavyBall | None, Weighting] = {}
+    for weighting in search.visit(own, tuple(recipe.weightings.values()), random):
+        by_effect.setdefault(_effect(weighting.step, "move" in parts), weighting)
+    tried = list(by_effect.values())
+    coefficients = [(step.length, step.carry) for weighting in tried if (step := weighting.step)]
+    rows, move = np.ones((len(tried), 1)), parts.get("move")
+    panel = Panel(judges, search.asks, model, rows, lambda _: noisy[None], random, coefficients=coefficients, move=move)
+    gains = np.empty((0, len(tried)))
+    if cohort.ids:
+        panel.ask(range(len(tried)), cohort.ids, before=True, losses=search.by == "loss")
+        assert panel.before is not None  # it was asked for
+        gains = client_gains(search, panel.before, [panel.evaluations[place] for place in range(len(tried))])
+    place = search.pick(privacy.noisy_gains(gains, clients, seed, cohort.index).tolist())
+    take = tried[place].step or recipe.step
+    stepped, remembered = take(model, Aggregate(noisy, float(noisy @ noisy)), parts, cohort.index)
+    all_of = [Candidate(one, one.label(own), weights) for one in tried] if weights else []
+    return Aggregation(
+        all_of[place] if all_of else None,
+        stepped,
+        state.after(tried[place].label(own), None),
+        tuple(_result(panel, one, candidate, one == place) for one, candidate in enumerate(all_of)),
+        panel.exchanges,
+        panel.models_sent,
+        panel.tests,
+        panel.seconds,
+        parts=remembered,
+        bytes_down=panel.bytes_down,
+    )
 
 
 def _result(panel: Panel, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:

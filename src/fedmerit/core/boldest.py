@@ -17,8 +17,8 @@ import numpy as np
 from fedmerit.core.panel import Panel
 from fedmerit.core.search import Choice, Judging, SearchState, Weighting, kendall, orders_of
 from fedmerit.core.steps import HeavyBall
-from fedmerit.core.types import ClientId, Evaluation, SplitName
-from fedmerit.core.votes import count_change, vote_weights
+from fedmerit.core.types import ClientId, Evaluation, SplitName, Vector
+from fedmerit.core.votes import count_change, preferring, vote_weights
 from fedmerit.errors import ConfigError, UnknownName
 
 By: TypeAlias = Literal["loss", "accuracy"]
@@ -48,6 +48,8 @@ class BoldestFirst:
     among       weightings to choose from beside the recipe's own, or `orders`: every order of its criteria
     adjust_on   the clients' validation rows, or their test rows
     tolerance   weightings whose weights differ by no more total variation count as one
+    majority    what was taken last stays unless this share of the judges, one voice each, gain more by what would be
+                taken; 0: it never stays for that reason
 
     >>> search = BoldestFirst(steps=((2, 0.9), (1, 0)), accept=0.5)
     >>> search.pick([0.2, 0.3]), search.pick([0.1, 0.3]), search.pick([-0.2, -0.1])
@@ -63,6 +65,7 @@ class BoldestFirst:
     adjust_on: SplitName = "validation"
     tolerance: float = 0.01
     rungs: int | None = None
+    majority: float = 0.0
 
     def __post_init__(self) -> None:
         for key, value, valid in (("by", self.by, By), ("count", self.count, Count)):
@@ -72,6 +75,8 @@ class BoldestFirst:
             raise UnknownName("value of search.adjust_on", str(self.adjust_on), get_args(SplitName))
         if not 0 <= self.accept <= 1:
             raise ConfigError(f"search.accept is a share of the best candidate's gain, in 0..1; got {self.accept}")
+        if not 0 <= self.majority <= 1:
+            raise ConfigError(f"search.majority is a share of the judges, in 0..1; got {self.majority}")
         if not 0 <= self.tolerance <= 1:
             raise ConfigError(f"search.tolerance is a total variation, in 0..1; got {self.tolerance}")
         if not (self.judges in ("round", None) or (isinstance(self.judges, int) and self.judges >= 1)):
@@ -120,7 +125,15 @@ class BoldestFirst:
             return Choice(0)
         panel.ask(range(len(panel)), self._asked(panel), before=True, losses=self.by == "loss")
         assert panel.before is not None  # it was asked for
-        return Choice(self.pick([self.gain(panel.before, panel.evaluations[place]) for place in range(len(panel))]))
+        return Choice(self.decide(panel.before, [panel.evaluations[place] for place in range(len(panel))], panel.last))
+
+    def decide(self, before: Evaluation, candidates: Sequence[Evaluation], last: int | None = None) -> int:
+        """The place of the candidate that `pick` takes, or of the `last` one where too few judges would change it."""
+        place = self.pick([self.gain(before, candidate) for candidate in candidates])
+        if not self.majority or last is None or place == last:
+            return place
+        for_it = preferring(*(self._gains(before, candidates[one])[0] for one in (place, last)))
+        return place if for_it >= self.majority else last
 
     def _asked(self, panel: Panel) -> Sequence[ClientId] | None:
         if self.judges == "round":
@@ -133,19 +146,24 @@ class BoldestFirst:
 
     def gain(self, before: Evaluation, candidate: Evaluation) -> float:
         """By how much the judges prefer the candidate to the model before; NaN where nobody could say."""
-        answered = (before.sizes > 0) & (candidate.sizes > 0)
-        if not answered.any():
+        gains, sizes = self._gains(before, candidate)
+        if not len(gains):
             return math.nan
+        if self.count == "median":
+            return float(np.median(gains))
+        return -count_change(-gains, np.zeros(len(gains)), vote_weights(sizes))
+
+    def _gains(self, before: Evaluation, candidate: Evaluation) -> tuple[Vector, Vector]:
+        """The gain of each judge that answered, per row, and its rows; none where losses are unknown."""
+        answered = (before.sizes > 0) & (candidate.sizes > 0)
         sizes = candidate.sizes[answered].astype(np.float64)
         if self.by == "accuracy":
             old, new = (-one.correct[answered] / sizes for one in (before, candidate))
         elif before.losses is None or candidate.losses is None:
-            return math.nan
+            return np.zeros(0), np.zeros(0)
         else:
             old, new = (one.losses[answered] / sizes for one in (before, candidate) if one.losses is not None)
-        if self.count == "median":
-            return float(np.median(old - new))
-        return -count_change(new, old, vote_weights(sizes))
+        return np.asarray(old - new), sizes
 
     def pick(self, gains: Sequence[float]) -> int:
         """The place of the candidate that is taken; where nobody could answer, the last: the most careful one."""

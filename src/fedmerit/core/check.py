@@ -9,13 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.core.criteria import Criterion
-from fedmerit.core.facts import SAMPLES, Fact, find_fact
+from fedmerit.core.facts import SAMPLES, SECONDS, Fact, find_fact
 from fedmerit.core.showing import printable
 from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Replies, Vector
 from fedmerit.core.weights import Note
 
 Known: TypeAlias = Mapping[str, Mapping[ClientId, float]]
 """Facts of the server's own, by name and client; they need no check."""
+
+SHORTEST_TRIP = 1e-3
+"""Seconds that a model and an update are on their way at least."""
 
 Limits: TypeAlias = Mapping[str, float]
 """The most that a client may claim, by fact: what the federation knows beyond the facts' own ranges."""
@@ -51,6 +54,19 @@ def check(
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
     extras = {name: rows.keep(places) for name, rows in replies.extras.items()}
     return Cohort(index, ids, replies.updates.keep(places), columns, extras), left_out
+
+
+def measure_links(replies: Replies) -> dict[ClientId, float]:
+    """Megabytes per second: an update there and a model back, over the time of the exchange less the training.
+
+    How long it trained is the client's claim; who says more than the exchange took gains at most the shortest time.
+    """
+    links = {}
+    for client, facts in zip(replies.ids, replies.facts, strict=True):
+        took, trained = replies.seconds.get(client, 0.0), facts.get(SECONDS) if isinstance(facts, Mapping) else None
+        spent = float(trained) if isinstance(trained, int | float) and trained > 0 else 0.0
+        links[client] = 2 * 4 * replies.updates.length / 1e6 / max(took - spent, SHORTEST_TRIP)
+    return links
 
 
 def check_criteria(

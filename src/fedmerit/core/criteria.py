@@ -1,8 +1,8 @@
 """Criteria: one value per client and round, finite, not negative, higher is better.
 
 A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME`, `validated:OBJECTIVE` and `reputation:CRITERION` are families that
-`find_criterion` makes.
+that configuration can name; `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and
+`reputation:CRITERION` are families that `find_criterion` makes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,34 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.computation import BUDGET_COMPUTATION as BUDGET_COMPUTATION
+from fedmerit.core.computation import COMPUTATION as COMPUTATION
+from fedmerit.core.computation import REPORTED_COMPUTATION as REPORTED_COMPUTATION
+from fedmerit.core.computation import SIMULATED_COMPUTATION as SIMULATED_COMPUTATION
+from fedmerit.core.computation import Computation as Computation
 from fedmerit.core.consistency import Consistency
-from fedmerit.core.facts import ATTRIBUTE, CLOCK, EPOCHS, LARGEST, LOSS, SAMPLES, SECONDS, VALIDATED, WITHOUT
-from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.contribution import find_contribution
+from fedmerit.core.facts import (
+    ATTRIBUTE,
+    CONTRIBUTION,
+    ENERGY,
+    LARGEST,
+    LINK,
+    LOSS,
+    OWN,
+    SAMPLES,
+    SECONDS,
+    VALIDATED,
+    WITHOUT,
+)
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
 
-SHORTEST = 1e-9
-"""Seconds; a clock may stand still between two looks at it."""
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact by which gates open: the accuracy of the client's model on the server's rows."""
 
@@ -113,6 +130,7 @@ LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct 
 LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
 CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
 IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
+Energy = reported("Energy", Family.TRUST, ENERGY, "energy: share of the battery that is left", degree=True)
 Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
 
 
@@ -125,6 +143,17 @@ Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixe
 def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
     """1 / sqrt(||update||_2 + 1), with the + 1 inside the root [PMCFL, MW]."""
     return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
+
+
+@criterion(
+    "Connection",
+    Family.TRUST,
+    "connection: megabytes per second, model and update over the time of the exchange without training",
+    facts=[LINK, SECONDS],
+)
+def Connection(cohort: Cohort, history: History) -> Vector:  # noqa: N802
+    """The measured or simulated speed of the client's connection."""
+    return cohort.facts[LINK]
 
 
 @criterion(
@@ -181,33 +210,6 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Computation:
-    """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
-
-    `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
-    `epochs`, which stands for simulated speed: more epochs in the same time, 1 / epochs for each.
-    """
-
-    time: str = CLOCK
-    name: str = "Computation"
-    family: Family = Family.TRUST
-    degree: bool = False
-    about: str = "speed: slowest time of the group / own time, by the server's clock"
-
-    @property
-    def required_facts(self) -> tuple[str, ...]:
-        """The one fact that it goes by."""
-        return (self.time,)
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """Quicker clients get more."""
-        fact = cohort.facts[self.time]
-        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
-        with np.errstate(over="ignore"):
-            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
-
-
-@dataclass(frozen=True, slots=True)
 class Validated:
     """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
 
@@ -224,6 +226,13 @@ class Validated:
     family: Family = Family.TARGET
     degree: bool = True
     marginal: bool = False
+
+    def __post_init__(self) -> None:
+        if self.objective.name in ERRORS:
+            raise ConfigError(
+                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
+                "alone: use validated:r2"
+            )
 
     @property
     def name(self) -> str:
@@ -301,40 +310,41 @@ class Agnostic:
             return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
 
 
-COMPUTATION = Computation()
-REPORTED_COMPUTATION = Computation(
-    SECONDS, "ReportedComputation", about="reported speed: slowest time of the group / own time, as clients report it"
-)
-SIMULATED_COMPUTATION = Computation(
-    EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
-)
-
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
-    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
+    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
+    *(Connection, Energy),
     Consistency(),
-    *(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Conduct()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name, also of a family: `attribute:NAME`, `validated:OBJECTIVE`, `reputation:CRITERION`."""
+    """The criterion of that name, or one of a family, such as `attribute:NAME` or `validated:OBJECTIVE`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
+    if name.startswith(OWN):
+        return parse_own_fact(name)
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
+    if name.startswith(CONTRIBUTION):
+        return find_contribution(name)
     if name.startswith(REPUTATION):
         return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        families = (f"{ATTRIBUTE}NAME", *_validated_names(), f"{REPUTATION}CRITERION")
+        own, worth, past = f"{OWN}NAME", f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION"
+        families = (f"{ATTRIBUTE}NAME", own, *_validated_names(), worth, past)
         raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 
 
 def _validated_names() -> list[str]:
-    return [*(f"{VALIDATED}{name}" for name in OVERALL), *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED)]
+    return [
+        *(f"{VALIDATED}{name}" for name in OVERALL if name not in ERRORS),
+        *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED),
+    ]
 
 
 def spelt_out(name: str) -> str:

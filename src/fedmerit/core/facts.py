@@ -1,7 +1,8 @@
 """Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
 
 `FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
-print it. `attribute:NAME`, `validated:OBJECTIVE` and `claimed:FACT` are families; `find_fact` makes their members.
+print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `claimed:FACT` are families;
+`find_fact` makes their members.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from fedmerit.errors import DataError, UnknownName
 Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
+OWN = "fact:"
+"""Begins the name of a fact that only the client itself knows: its age, battery, job."""
 VALIDATED = "validated:"
+CONTRIBUTION = "contribution:"
+IS = " is "
 WITHOUT = ":without"
 """Ends the name of a fact of the server's that speaks of the model without the client."""
 CLAIMED = "claimed:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 SITE, ANCHOR = "site", "anchor"
+ENERGY, LINK = "energy", "link"
+SPEED, DONE = "speed", "done"
+"""A column of [facts]: rows per second, for run.budget_seconds; and the epochs that a client did within it."""
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
 CLIP, ALIGNMENT = "clip", "alignment"
@@ -67,7 +75,7 @@ class Fact:
 
 def class_balance(samples: Samples) -> float:
     """min / max of the class counts [PMCFL, CB]; 0 where a class of the task is missing."""
-    counts = np.bincount(samples.y, minlength=samples.classes)
+    counts = np.bincount(_classes(samples), minlength=samples.classes)
     return float(counts.min() / counts.max()) if counts.max() else 0.0
 
 
@@ -96,7 +104,17 @@ def laplacian_sharpness(images: NDArray[Any]) -> float:
 
 
 def _labels(samples: Samples) -> float:
-    return float(len(np.unique(samples.y)))
+    return float(len(np.unique(_classes(samples))))
+
+
+def _classes(samples: Samples) -> NDArray[np.int64]:
+    """The rows' classes; where something else is predicted, criteria of classes mean nothing."""
+    if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
+        raise DataError(
+            "the criteria LD, CB and MW count classes, and this task predicts "
+            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; weigh by DS, Attribute or validated:r2"
+        )
+    return samples.y
 
 
 _ALL = (
@@ -112,6 +130,9 @@ _ALL = (
     ),
     Fact(SECONDS, "how long the client says it trained", low=1e-12),
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
+    Fact(ENERGY, "share of the battery that is left, 1 on mains: as the device says, or a column of [facts]", high=1),
+    Fact(DONE, "epochs that the client says it trained, see run.budget_seconds", low=1),
+    Fact(LINK, "megabytes per second between server and client: measured, or a column of [facts]", source="server"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
     Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
@@ -120,8 +141,10 @@ _ALL = (
     Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
-OF_TRAINING = (SECONDS, LOSS)
-"""Facts that come out of a client's training, not out of its rows."""
+OF_TRAINING = (SECONDS, LOSS, ENERGY, DONE)
+"""Facts that come out of a client's training and device, not out of its rows."""
+SIMULATED = (ENERGY, LINK)
+"""Facts of devices; on one machine, where all clients share a device, they are columns of [facts]."""
 
 
 def find_fact(name: str) -> Fact:
@@ -133,11 +156,34 @@ def find_fact(name: str) -> Fact:
     if name.startswith(ATTRIBUTE):
         attribute = name.removeprefix(ATTRIBUTE)
         return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
+    if name.startswith(OWN):
+        text = name.removeprefix(OWN)
+        return Fact(name, f"{text}, as the client says", _own_value(text), high=1 if IS in text else None)
     if name.startswith(VALIDATED):
         return Fact(name, "what the server measured of the client's model", high=1, source="server")
+    if name.startswith(CONTRIBUTION):
+        return Fact(name, "what the server found the client's update to add to the round's model", source="server")
     if name.startswith(CLAIMED):
         return Fact(name, "what clients said where other values counted, see `recipe.claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report by themselves")
+
+
+def _own_value(text: str) -> Callable[[Samples], float]:
+    """A number of the client's own; of a word (`job is nurse`), 1 where it is that one, else 0."""
+    name, asked, word = text.partition(IS)
+
+    def value(rows: Samples) -> float:
+        if name not in rows.own:
+            known = ", ".join(sorted(rows.own)) or "none; give them in [facts]"
+            raise DataError(f"the clients have no fact {name!r} of their own; they have: {known}")
+        found = rows.own[name]
+        if asked:
+            return float(str(found) == word)
+        if isinstance(found, str):
+            raise DataError(f"the fact {name!r} of the clients' own is a word, {found!r}; write {OWN}{name} is {found}")
+        return float(found)
+
+    return value
 
 
 def _share_of(attribute: str) -> Callable[[Samples], float]:

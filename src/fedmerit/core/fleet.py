@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.core.centring import Centre, SummingClients
 from fedmerit.core.check import Limits
@@ -21,11 +23,13 @@ from fedmerit.core.learner import (
     Learner,
     NamedLearner,
     NamedTensors,
+    PanelLearner,
     ProbabilisticLearner,
     ScheduledLearner,
 )
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
+from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import (
     ClientId,
     Download,
@@ -56,6 +60,7 @@ class Server:
     faster   another way to ask models about `rows` with the same answers, for example on several cores
     notes    what was done to the data before the run, for the ledger
     sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
+    links    the simulated connection of each client, megabytes per second; empty: measured
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -72,6 +77,7 @@ class Server:
     faster: Predict | None = None
     notes: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    links: tuple[float, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""
@@ -116,6 +122,22 @@ class Server:
         return None if self.rows is None else self.faster or self._one_by_one
 
     @property
+    def predict_many(self) -> Predict | None:
+        """How a great many models are asked, where the learner knows a quicker way; equal up to rounding."""
+        learner, rows = self.learner, self.rows
+        if rows is None or not isinstance(learner, PanelLearner) or learner.models_at_once < 2:
+            return self.predict
+
+        def ask(models: Iterable[Model]) -> Predictions:
+            waiting, parts = iter(models), []
+            while some := list(islice(waiting, learner.models_at_once)):
+                parts.append(learner.predict_each(np.stack(some), rows.x))
+            known = np.concatenate(parts)
+            return Predictions(rows.y, rows.classes, rows.attributes, known.argmax(axis=2), known)
+
+        return ask
+
+    @property
     def train(self) -> Train | None:
         """How a model is trained on the server's rows; None where it has none."""
         rows = self.rows
@@ -128,13 +150,19 @@ class Server:
 
 def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Predictions:
     """What models say of rows: classes, and probabilities where the learner knows them."""
-    predicted, probabilities = [], []
-    for model in models:
-        predicted.append(learner.predict(model, rows.x))
-        if isinstance(learner, ProbabilisticLearner):
-            probabilities.append(learner.predict_proba(model, rows.x))
-    known = np.stack(probabilities) if probabilities else None
-    return Predictions(rows.y, rows.classes, rows.attributes, np.stack(predicted), known)
+    outputs = [predict_all(learner, model, rows.x) for model in models]
+    known = [probabilities for _, probabilities in outputs if probabilities is not None]
+    predicted = np.stack([one for one, _ in outputs])
+    chances = np.stack(known) if known else None
+    return Predictions(rows.y, rows.classes, rows.attributes, predicted, chances, target_of(learner))
+
+
+def predict_all(learner: Learner, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a model predicts for rows and, where the learner knows them, the probabilities."""
+    predicted = learner.predict(model, x)
+    if not has_probabilities(learner):
+        return predicted, None
+    return predicted, cast(ProbabilisticLearner, learner).predict_proba(model, x)
 
 
 class Judges(Protocol):

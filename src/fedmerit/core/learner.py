@@ -46,8 +46,8 @@ class Learner(Protocol):
         `epochs`, where given, is how many passes this client makes instead of as many as the learner is set up for.
         """
 
-    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
-        """The predicted class of each row."""
+    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
+        """The predicted class of each row; or a number or labels, where the learner has such a `target`."""
 
 
 @runtime_checkable
@@ -69,11 +69,23 @@ class BatchedLearner(Learner, Protocol):
 
 
 @runtime_checkable
+class PanelLearner(Learner, Protocol):
+    """A learner that asks many models about the same rows faster at once than one by one."""
+
+    @property
+    def models_at_once(self) -> int:
+        """How many models `predict_each` takes at once; 1 where it does not pay."""
+
+    def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Each model's probabilities (models, rows, classes); equal to `predict_proba` up to rounding."""
+
+
+@runtime_checkable
 class ProbabilisticLearner(Learner, Protocol):
     """A learner that says how sure it is, for objectives of loss and calibration."""
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """The probability of each class for each row: (rows, classes), where each row sums to 1."""
+        """The probability of each class for each row: (rows, classes), where each row sums to 1; or of each label."""
 
 
 LEAST_PROBABILITY = 1e-12
@@ -84,16 +96,6 @@ LOSS_UNIT = 2.0**-20
 
 MOST_LOSS = 28.0
 """Above the largest loss of a row, -log(LEAST_PROBABILITY)."""
-
-
-def row_losses(probabilities: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Cross-entropy -log p_y of each row, in units of 2^-20.
-
-    >>> (row_losses(np.array([[0.5, 0.5], [1.0, 0.0]], np.float32), np.array([0, 0])) * LOSS_UNIT).round(4).tolist()
-    [0.6931, 0.0]
-    """
-    chosen = probabilities[np.arange(len(y)), y].astype(np.float64)
-    return np.rint(-np.log(np.maximum(chosen, LEAST_PROBABILITY)) / LOSS_UNIT).astype(np.int32)
 
 
 @runtime_checkable

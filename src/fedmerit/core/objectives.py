@@ -1,19 +1,22 @@
-"""Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better [FedVal]."""
+"""Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better [FedVal].
+
+Errors in units of the label, such as `mae`, are for audits alone: less is better, and no range bounds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Vector
 from fedmerit.errors import ConfigError, DataError, UnknownName
 
-Labels: TypeAlias = NDArray[np.int64]
 RECALL = "recall"
 AND = "+"
 """Between attributes: the groups are the combinations that occur."""
@@ -23,14 +26,31 @@ AND = "+"
 class Predictions:
     """What k models say of the same N rows: their labels `y`, the class `predicted` and, where known, probabilities.
 
-    `predicted` is (k, N), `probabilities` (k, N, classes).
+    `predicted` is (k, N), `probabilities` (k, N, classes). Where the `target` is a number, `y` and `predicted` are
+    numbers; of several labels, `y` is (N, labels) and `predicted` (k, N, labels).
     """
 
-    y: Labels
+    y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[np.generic]]
-    predicted: Labels
+    predicted: NDArray[Any]
     probabilities: NDArray[np.float32] | None = None
+    target: Target = CLASSES
+
+    def by_class(self, name: str) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Each class that occurs, or each label: which rows have it (N,), and of which models say so (k, N)."""
+        self.need(name, "classes", "labels")
+        if self.target.kind == "labels":
+            yield from ((at, self.y[:, at] == 1, self.predicted[:, :, at] == 1) for at in range(self.y.shape[1]))
+            return
+        yield from ((int(label), self.y == label, self.predicted == label) for label in np.unique(self.y))
+
+    def need(self, name: str, *kinds: str) -> None:
+        """Refuse an objective of something else than is predicted."""
+        if self.target.kind not in kinds:
+            raise DataError(
+                f"objective {name} is for tasks that predict {' or '.join(kinds)}; this one predicts {self.target.kind}"
+            )
 
     def groups(self, attribute: str) -> list[NDArray[np.intp]]:
         """The rows of each group by an attribute, or by several: `sex+race`."""
@@ -89,9 +109,10 @@ class Recall:
         """P(predicted = label | y = label)."""
         if self.label >= predictions.classes:
             raise DataError(f"{self.name} needs a class below {predictions.classes}, the classes of the task")
-        mine = predictions.y == self.label
-        found = predictions.predicted[:, mine] == self.label
-        return np.asarray(found.mean(axis=1)) if mine.any() else np.full(len(found), np.nan)
+        for label, mine, said in predictions.by_class(self.name):
+            if label == self.label and mine.any():
+                return np.asarray(said[:, mine].mean(axis=1))
+        return np.full(len(predictions.predicted), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,43 +161,45 @@ class Gated:
 
 
 def accuracy(predictions: Predictions) -> Vector:
-    """Share of rows that are right."""
-    return np.asarray((predictions.predicted == predictions.y).mean(axis=1))
+    """Share of rows that are right; of numbers, to within the tolerance; of labels, all of them."""
+    return np.asarray(_right(predictions).mean(axis=1))
 
 
 def balanced_accuracy(predictions: Predictions) -> Vector:
     """Mean over the classes that occur of the share of their rows that are right."""
-    right = predictions.predicted == predictions.y
-    return np.asarray(
-        np.mean([right[:, predictions.y == label].mean(axis=1) for label in np.unique(predictions.y)], axis=0)
-    )
+    predictions.need("balanced_accuracy", "classes")
+    found = [said[:, mine].mean(axis=1) for _, mine, said in predictions.by_class("balanced_accuracy")]
+    return np.asarray(np.mean(found, axis=0))
 
 
 def f1(predictions: Predictions) -> Vector:
-    """Mean over the classes that occur of 2 x hits / (rows of the class + rows predicted so)."""
-    scores = []
-    for label in np.unique(predictions.y):
-        mine, said = predictions.y == label, predictions.predicted == label
-        scores.append(2 * (mine & said).sum(axis=1) / (mine.sum() + said.sum(axis=1)))
-    return np.asarray(np.mean(scores, axis=0))
+    """Mean over the classes (labels) that occur of 2 x hits / (rows of the class + rows predicted so)."""
+    scores = [
+        2 * (mine & said).sum(axis=1) / (mine.sum() + said.sum(axis=1))
+        for _, mine, said in predictions.by_class("f1")
+        if mine.any()
+    ]
+    return np.asarray(np.mean(scores, axis=0)) if scores else np.full(len(predictions.predicted), np.nan)
 
 
 def auc(predictions: Predictions) -> Vector:
-    """Mean over the classes of the chance that a row of it is given a higher chance of it than another row.
+    """Mean over the classes (labels) of the chance that a row of it is given a higher chance of it than another row.
 
     It is the area under the ROC curve, one class against the rest; NaN where all rows are of one class.
     """
-    chances, y = _probabilities(predictions, "auc"), predictions.y
-    areas = []
-    for label in (known for known in np.unique(y) if (y != known).any()):
-        mine = int((y == label).sum())
-        ranks = rankdata(chances[:, :, label], axis=1)[:, y == label].sum(axis=1)
-        areas.append((ranks - mine * (mine + 1) / 2) / (mine * (len(y) - mine)))
+    predictions.need("auc", "classes", "labels")
+    chances, areas = _probabilities(predictions, "auc"), []
+    for label, mine, _ in predictions.by_class("auc"):
+        those, others = int(mine.sum()), int((~mine).sum())
+        if those and others:
+            ranks = rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
+            areas.append((ranks - those * (those + 1) / 2) / (those * others))
     return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 
 
 def scaled_loss(predictions: Predictions) -> Vector:
     """1 - cross-entropy / ln(classes), not below 0: a guess among all classes alike has 0."""
+    predictions.need("loss", "classes")
     probabilities = _probabilities(predictions, "loss")[:, np.arange(len(predictions.y)), predictions.y]
     entropy = -np.log(np.maximum(probabilities.astype(np.float64), 1e-12)).mean(axis=1)
     return np.asarray(np.maximum(1 - entropy / np.log(predictions.classes), 0.0))
@@ -184,7 +207,7 @@ def scaled_loss(predictions: Predictions) -> Vector:
 
 def worst_group(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """The accuracy of the group that fares worst."""
-    right = predictions.predicted == predictions.y
+    right = _right(predictions)
     return np.asarray(np.min([right[:, rows].mean(axis=1) for rows in groups], axis=0))
 
 
@@ -205,11 +228,26 @@ def odds(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
 
 def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
     """1 - largest difference between groups of (mean chance given to class 1 - share of class 1)."""
-    probabilities = _probabilities(predictions, "calibration")[:, :, 1].astype(np.float64)
     _positive(predictions)
+    probabilities = _probabilities(predictions, "calibration")[:, :, 1].astype(np.float64)
     return np.maximum(
         1 - _spread([probabilities[:, rows].mean(axis=1) - predictions.y[rows].mean() for rows in groups]), 0.0
     )
+
+
+def r2(predictions: Predictions) -> Vector:
+    """Of numbers: 1 - squared errors / squared distances from their mean, not below 0; NaN where all are alike."""
+    predictions.need("r2", "number")
+    total = float(np.square(predictions.y - predictions.y.mean()).sum()) if len(predictions.y) else 0.0
+    with np.errstate(over="ignore"):
+        errors = np.square(predictions.predicted.astype(np.float64) - predictions.y).sum(axis=1)
+    return np.maximum(1 - errors / total, 0.0) if total > 0 else np.full(len(errors), np.nan)
+
+
+def mae(predictions: Predictions) -> Vector:
+    """Of numbers: the mean absolute error, in units of the label; less is better; for audits alone."""
+    predictions.need("mae", "number")
+    return np.asarray(np.abs(predictions.predicted.astype(np.float64) - predictions.y).mean(axis=1))
 
 
 OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
@@ -218,7 +256,11 @@ OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "f1": f1,
     "auc": auc,
     "loss": scaled_loss,
+    "r2": r2,
+    "mae": mae,
 }
+ERRORS = ("mae",)
+"""Objectives for audits alone: less is better."""
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
     "parity": parity,
     "opportunity": opportunity,
@@ -242,6 +284,19 @@ def find_objective(name: str) -> Objective:
     )
 
 
+def worst_value(objective: str, values: Iterable[float]) -> float | None:
+    """The worst of an objective's values; None where there is none.
+
+    >>> worst_value("auc", [0.7, 0.9]), worst_value("mae", [1.5, 4.0])
+    (0.7, 4.0)
+    """
+    return (max if objective in ERRORS else min)(values, default=None)
+
+
+def _right(predictions: Predictions) -> NDArray[np.bool_]:
+    return predictions.target.right(predictions.predicted, predictions.y)
+
+
 def _spread(values: list[Vector]) -> Vector:
     table = np.stack(values)
     return np.asarray(table.max(axis=0) - table.min(axis=0))
@@ -256,6 +311,7 @@ def _rates(predictions: Predictions, groups: list[NDArray[np.intp]], label: int)
 
 
 def _positive(predictions: Predictions) -> NDArray[np.bool_]:
+    predictions.need("parity, opportunity, odds and calibration", "classes")
     if predictions.classes != 2:
         raise DataError(
             f"parity, opportunity, odds and calibration need two classes; this task has {predictions.classes}"

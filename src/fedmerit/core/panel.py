@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedmerit.core.fleet import Judges
 from fedmerit.core.mixtures import Mixtures, model_bytes
 from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
+from fedmerit.core.votes import bound_sizes
 
 AT_ONCE = 8
 """Weightings per exchange; also how many are made in one pass, so that their bits do not depend on who is asked when.
@@ -26,6 +27,9 @@ class Panel:
     combine     weightings of the updates -> their aggregates
     step        the model of a candidate's aggregate; where a step is a sum of the aggregate and the `move` of the last
                 round, `coefficients` has the two numbers instead, and clients build the models themselves
+
+    last        the place of the candidate that is weighed and stepped as in the round before; None where there is none
+    most        a judge's rows count as at most so many medians of the judges' rows; None: as told
 
     What the clients answered is in `evaluations`, by candidate, and in `before`, of the model before the round where
     that was asked for.
@@ -44,6 +48,8 @@ class Panel:
         step: Callable[[int, Model], Model] | None = None,
         coefficients: Sequence[tuple[float, float]] | None = None,
         move: Model | None = None,
+        last: int | None = None,
+        most: float | None = None,
     ) -> None:
         self._judges, self._on, self._start = judges, on, model
         self._combine, self._step, self._move = combine, step, move
@@ -52,7 +58,7 @@ class Panel:
         self._pass: tuple[int, NDArray[np.float32]] | None = None
         everybody = judges.judges()
         self.turn: Sequence[ClientId] = [everybody[place] for place in random.permutation(len(everybody))]
-        self.took_part = took_part
+        self.took_part, self.last, self._most = took_part, last, most
         self.before: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
         self.exchange_of: dict[int, int] = {}
@@ -86,6 +92,8 @@ class Panel:
             models = self._models(some, before)
             begun = perf_counter()
             answers = self._judges.evaluate(models, self._on, clients, losses=losses)
+            if self._most is not None:
+                answers = [bound_sizes(answer, self._most) for answer in answers]
             asked = len(self.turn if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1

@@ -12,20 +12,27 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import scipy.special
 
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import Mean
+from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.centring import Centre, Centring, FeatureSums, MakeCentring
 from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, LossPower, Validated
+from fedmerit.core.own_facts import OwnFact
+from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.scores import Prioritized, Score
 from fedmerit.core.search import Fixed
 from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Poisson, Selection
 from fedmerit.core.steps import Extrapolated
-from fedmerit.core.types import Cohort, Vector
+from fedmerit.core.types import ClientId, Cohort, Matrix, Model, Vector
 from fedmerit.core.weights import Note, Weights
 from fedmerit.errors import ConfigError
 
@@ -36,32 +43,40 @@ Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
 OF_THE_CLIENT_ALONE = ("DS", "LD", "LC", "CB", "IS", "Sharpness", "MW", "Participation")
 """Criteria that read the client's own facts, update and past, and nobody else's."""
+CLIP = "clip"
+"""The part of a state that holds the length of an adaptive clip."""
+FIXED = "fixed"
+"""The part that holds how many entries at the end of a model are its centring, which no round moves or noises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
     """Client-level differential privacy of the model, by noise at the server.
 
-    clip          C: the length that an update is shortened to where it is longer
-    noise         z: the noise on the sum has the standard deviation z C
+    clip          C: the length that an update is shortened to where it is longer; or how it adapts
+    noise         z: the noise on the sum has the standard deviation z C, slightly more where the clip adapts
     fraction      q: the chance of each client to take part in a round, of its own (Poisson)
     delta         the account states epsilon at this delta
     accountant    `rdp`, or `pld`, which is tighter and slower
     reproducible  noise and selection come from the run's seed, for tests: the guarantee is void
+    search        the part of the budget that the answers to a search over steps take; None: nobody is asked
+    centre        the noise on the federation's mean input, an event of its own; None: inputs are left as they are
 
     >>> Privacy(clip=1.0, noise=1.1, fraction=0.1).deviation(clients=1000, cap=1.0)
     0.011000000000000001
     """
 
-    clip: float
+    clip: float | AdaptiveClip
     noise: float
     fraction: float
     delta: float = 1e-5
     accountant: Accountant = "rdp"
     reproducible: bool = False
+    search: SearchNoise | None = None
+    centre: CentreNoise | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.clip < np.inf:
+        if not isinstance(self.clip, AdaptiveClip) and not 0 < self.clip < np.inf:
             raise ConfigError(f"privacy.clip is the most that an update may be long, above 0; got {self.clip}")
         if not 0 < self.noise < np.inf:
             raise ConfigError(f"privacy.noise is a multiple of the clip, above 0; got {self.noise}")
@@ -75,14 +90,61 @@ class Privacy:
         return (1.0 if cap is None else cap) / (self.fraction * clients)
 
     def deviation(self, clients: int, cap: float | None) -> float:
-        """The standard deviation of the noise in each entry of the aggregate."""
-        return self.noise * self.clip * self.factor(clients, cap)
+        """The standard deviation of the noise in each entry of the aggregate; in the first round where C adapts."""
+        return self.sum_noise(clients) * self.clip_in({}) * self.factor(clients, cap)
 
-    def noise_on(self, length: int, seed: int, index: int) -> Vector:
+    def sum_noise(self, clients: int) -> float:
+        """The multiple of C that is the noise on the sum: z, or what a search and a noised quantile leave of it."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return self._update_noise
+        return self.clip.noise_on_updates(self._update_noise, self.fraction * clients)
+
+    @property
+    def _update_noise(self) -> float:
+        """The multiplier of all that is told of the updates: their sum, and their quantile where the clip adapts."""
+        return self.noise if self.search is None else self.search.on_updates(self.noise)
+
+    def clip_in(self, parts: Mapping[str, Model]) -> float:
+        """C of a round that starts with these parts of the state."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return self.clip
+        return float(parts[CLIP][0]) if CLIP in parts else self.clip.start
+
+    def next_clip(self, clip: float, norms: Vector, clients: int, seed: int, index: int) -> Mapping[str, Model]:
+        """What the state keeps of the clip after a round with updates of these lengths; nothing where it is fixed."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return {}
+        expected = self.fraction * clients
+        draw = float(self._normals(1, seed, "privacy quantile", index)[0])
+        noise = draw * self.clip.count_deviation(self._update_noise, expected)
+        return {CLIP: np.array([self.clip.after(clip, norms, noise, expected)], np.float32)}
+
+    def noisy_gains(self, gains: Matrix, clients: int, seed: int, index: int) -> Vector:
+        """The mean gain of each candidate by gains (clients, candidates); noise alone where there are no clients."""
+        assert self.search is not None  # the recipe was checked
+        deviation = self.search.on_gains(self.noise) * self.search.clip
+        noise = deviation * self._normals(gains.shape[1], seed, "privacy gains", index)
+        return (self.search.total(gains) + noise) / (self.fraction * clients)
+
+    def make_centring(self, clients: int, seed: int) -> MakeCentring:
+        """How the mean input of so many clients in all is told, with noise; who did not answer counts as zeros."""
+
+        def noisy(sums: Mapping[ClientId, FeatureSums], _: Centre) -> Centring:
+            assert self.centre is not None  # the task was checked
+            total = self.centre.total(sums)
+            noise = self.centre.noise * self.centre.clip * self._normals(len(total), seed, "privacy centre", 0)
+            return Centring((total + noise) / clients)
+
+        return noisy
+
+    def noise_on(self, length: int, deviation: float, seed: int, index: int) -> Vector:
         """Noise for a sum of so many entries: from the operating system, or from the seed where it is reproducible."""
+        return deviation * self._normals(length, seed, "privacy", index)
+
+    def _normals(self, length: int, seed: int, purpose: str, index: int) -> Vector:
         if self.reproducible:
-            return generator(seed, "privacy", index).normal(0.0, self.noise * self.clip, length)
-        return self.noise * self.clip * secret_normals(length)
+            return generator(seed, purpose, index).normal(0.0, 1.0, length)
+        return secret_normals(length)
 
     def selection_seed(self, seed: int) -> int:
         """What the round's clients are drawn from: who takes part must stay secret, or sampling amplifies nothing."""
@@ -115,30 +177,30 @@ def clip_factors(norms: Vector, clip: float) -> Vector:
 
 
 def private_aggregate(
-    recipe: Recipe, cohort: Cohort, weights: Weights | None, length: int, clients: int, seed: int
+    recipe: Recipe, cohort: Cohort, weights: Weights | None, clip: float, length: int, clients: int, seed: int
 ) -> Vector:
-    """The noisy aggregate of a round; noise alone where nobody came, since silence would tell that nobody did."""
+    """The noisy aggregate of a round, of the first `length` entries; noise alone where nobody came.
+
+    Silence would tell that nobody did.
+    """
     privacy = recipe.privacy
     assert privacy is not None  # the caller asked
-    total = privacy.noise_on(length, seed, cohort.index)
+    total = privacy.noise_on(length, privacy.sum_noise(clients) * clip, seed, cohort.index)
     if weights is not None and len(cohort.ids):
         shares = shares_of_the_sum(recipe.score, weights.scores, len(recipe.criteria))
-        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, privacy.clip))
+        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, clip))[:length]
     return total * privacy.factor(clients, recipe.cap)
 
 
-def privacy_notes(privacy: Privacy | None, cohort: Cohort) -> tuple[Note, ...]:
+def privacy_notes(privacy: Privacy | None, cohort: Cohort, clip: float | None) -> tuple[Note, ...]:
     """How many updates were shortened, and that the guarantee is void where it is."""
-    if privacy is None:
+    if privacy is None or clip is None:
         return ()
     norms, notes = cohort.updates.norms, []
-    cut = int((norms > privacy.clip).sum())
+    cut = int((norms > clip).sum())
     if cut:
-        text = (
-            f"the clip of {privacy.clip:g} shortened {cut} of {len(norms)} updates; their median length is "
-            f"{np.median(norms):.3g}"
-        )
-        notes.append(Note("clipped", "updates", text))
+        text = f"the clip of {clip:.4g} shortened {cut} of {len(norms)} updates; their median length is "
+        notes.append(Note("clipped", "updates", f"{text}{np.median(norms):.3g}"))
     if privacy.reproducible:
         notes.append(Note("privacy-void", "noise", VOID))
     return tuple(notes)
@@ -160,11 +222,7 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
             "groups and personal rewards tell a client about the updates of others, outside of the noisy sum; use "
             'recipe "prioritized"',
         ),
-        (
-            not isinstance(recipe.search, Fixed),  # also one that asks nobody: it may weigh in other ways
-            "a search asks clients about models, and their answers are not noised; use a fixed order, "
-            'recipe "prioritized"',
-        ),
+        *_refused_searches(recipe),
         (
             recipe.normalise not in ("scale", "none"),
             f'normalise "{recipe.normalise}" divides by what other clients have, so that one client changes '
@@ -174,12 +232,12 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
         (
             bool(foreign),
             f"{', '.join(foreign)} compares clients with each other, or is not known to go by the client alone; use "
-            f"{', '.join(OF_THE_CLIENT_ALONE)}, LossPower, attribute:NAME or validated:OBJECTIVE",
+            f"{', '.join(OF_THE_CLIENT_ALONE)}, LossPower, attribute:NAME, fact:NAME or validated:OBJECTIVE",
         ),
         (
             type(recipe.score).__module__ != Prioritized.__module__,
-            f"{recipe.score!r} ranks clients against each other, or has no known largest value; use one of the scores "
-            "of `fedmerit scores`, without a rank",
+            f"{recipe.score!r} ranks clients against each other, or has no known largest value, without which weights "
+            "have no cap; use one of the scores of `fedmerit scores`, without a rank",
         ),
         (
             recipe.rho == "1/K" and bool(recipe.validated),
@@ -211,8 +269,38 @@ def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
     ]
 
 
+def _refused_searches(recipe: Recipe) -> list[tuple[bool, str]]:
+    """A search over steps has noised answers; any other weighs in several ways, each a sum of its own."""
+    search, noise = recipe.search, recipe.privacy.search if recipe.privacy else None
+    over_steps = isinstance(search, BoldestFirst) and bool(search.steps) and not search.among
+    summed = isinstance(search, BoldestFirst) and (search.judges, search.count, search.rungs) == ("round", "mean", None)
+    return [
+        (
+            not isinstance(search, Fixed) and not over_steps,  # also one that asks nobody: it may weigh in other ways
+            "its search weighs in several ways, and each would be a noisy sum of its own; use a fixed order, recipe "
+            '"prioritized", or a search over steps alone, recipe "adaptive"',
+        ),
+        (
+            over_steps and noise is None,
+            "a search asks clients about models, and their answers are not noised; give them a part of the budget, "
+            'privacy.search_share = 0.1, or use a fixed order, recipe "prioritized"',
+        ),
+        (
+            over_steps and not summed,
+            "answers are noised as a sum over the clients of the round; set recipe.search.judges = "
+            '"round" and recipe.search.count = "mean", and leave recipe.search.rungs out',
+        ),
+        (
+            isinstance(search, Fixed) and noise is not None,
+            'privacy.search_share has no effect with a fixed order; leave it out, or use recipe "adaptive"',
+        ),
+    ]
+
+
 def _own(criterion: Criterion) -> bool:
     """Whether the criterion's value of a client depends on no other client."""
+    if isinstance(criterion, OwnFact):
+        return not criterion.less  # which compares with the least of the round
     if isinstance(criterion, Attribute | Validated | LossPower):
         return True
     return criterion.name in OF_THE_CLIENT_ALONE and criterion == CRITERIA[criterion.name]

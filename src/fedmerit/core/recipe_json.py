@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType, MappingProxyType
 from typing import Any
 
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import BoldestFirst
@@ -19,6 +20,7 @@ from fedmerit.core.capacity import Capacity
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     Agnostic,
     Attribute,
@@ -31,12 +33,15 @@ from fedmerit.core.criteria import (
 )
 from fedmerit.core.groups import ByCosine, OneGroup
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
+from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare, Whole
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
@@ -51,11 +56,11 @@ PARTS: Mapping[str, type] = MappingProxyType(
         part.__name__: part
         for part in (
             *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
-            *(Claims, Consistency, Reputation, Privacy),
+            *(Claims, Consistency, Contribution, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
             *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
-            *(Alignment, Agreement, Nearness, Typical, NormShare),
-            *(Attribute, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
+            *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Conduct),
+            *(Attribute, OwnFact, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )

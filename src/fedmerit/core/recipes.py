@@ -8,13 +8,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.aggregators import NNM, Aggregator, Mean, TrimmedMean
+from fedmerit.core.aggregators import Aggregator, Mean, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.boldest import STEPS, BoldestFirst
 from fedmerit.core.caps import OUR_CAP, check_caps
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -33,7 +34,7 @@ from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Reward, TopShare, Whole
-from fedmerit.core.robust_criteria import Agreement, NormShare
+from fedmerit.core.robust_criteria import Conduct
 from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Product, Score, WeightedMean
 from fedmerit.core.search import Fixed, Search, Weighting
@@ -80,6 +81,7 @@ class Recipe:
     clip        updates longer than this are cut to it before; None: none are
     scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
     privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
+    account     contributions that are measured and kept beside the weights, and do not count in them
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -105,6 +107,7 @@ class Recipe:
     clip: Clip | None = None
     scales: Scales = ()
     privacy: Privacy | None = None
+    account: tuple[Contribution, ...] = ()
     __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
@@ -129,6 +132,8 @@ class Recipe:
             raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
         if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
+        if self.personal and self.contributions:
+            raise ConfigError("contributions are what updates add to one model, and here each client has its own")
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
         if self.personal and ALIGNMENT in self.required_facts:
@@ -203,6 +208,12 @@ class Recipe:
     def validated(self) -> tuple[Validated, ...]:
         """The criteria that the server measures on its own rows."""
         return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
+
+    @property
+    def contributions(self) -> tuple[Contribution, ...]:
+        """What is measured of the updates' worth: for its criteria, and for the account."""
+        found = [one for one in self._inner if isinstance(one, Contribution)]
+        return tuple({one.name: one for one in (*found, *self.account)}.values())
 
     @property
     def observed(self) -> tuple[Consistency | Reputation, ...]:
@@ -359,28 +370,29 @@ def fedval(
     )
 
 
-def guarded(*criteria: Criterion | str, share: float = 0.4) -> Recipe:
-    """Ours against attackers, without rows of the server: weights by agreement, NNM and trimmed mean, clip, cap.
+def guarded(*criteria: Criterion | str, share: float = 0.3) -> Recipe:
+    """Ours against attackers, without rows of the server: a name for good conduct, a trimmed mean, clip, cap, claims.
 
-    A client's score is its agreement with the others (`Agreement`) times how usual its update's length is
-    (`NormShare`). It reads no claim of a client, so there is nothing to gain by lying. No weight is above 2 equal
-    shares, updates are cut to the median length, and the rest is NNM and trimmed mean by weight. What that holds off,
-    and its price where all are honest: docs/results/robust.md.
+    A client's score is its dataset size times its reputation for `Conduct`, to the power of 8: whose updates are like
+    the others' without being copies, round after round, counts. Claims of size are bounded and no weight is above 2
+    equal shares; updates are cut to the median length, and in each coordinate the extremes are left out. What that
+    holds off, and its price where all are honest: docs/results/attacks.md.
 
     criteria    more criteria, multiplied into the score
-    share       the share of the weight that is not trusted, below 0.5
+    share       the share of the weight that is cut at each end of every coordinate, below 0.5
 
     >>> guarded().client_facts, guarded().cap
     (('samples',), 2.0)
     """
     return Recipe(
-        criteria=(Agreement(), NormShare(), *_by_name(criteria)),
+        criteria=(DS, Reputation(Conduct(), power=8.0), *_by_name(criteria)),
         score=Product(),
         normalise="max",
         when_zero="uniform",
-        aggregate=NNM(TrimmedMean(share), share),
+        aggregate=TrimmedMean(share),
         clip=Clip(),
         cap=OUR_CAP,
+        claims=Claims(anchor=False),
     )
 
 

@@ -19,11 +19,16 @@ REPUTATION = "reputation:"
 
 @dataclass(frozen=True, slots=True)
 class Reputation:
-    """r <- d r + (1 - d) v, d = 2 ** (-1 / half_life), v the criterion's value in each round the client took part in.
+    """r <- r + a (v - r), v the criterion's value in each round that the client took part in; r ** power counts.
 
-    One good round does not make a name, one bad round does not lose it. A new client starts in the middle: at the
-    median reputation of the round's clients that are known, or at the median of the values where none is. What counted
-    last is a fact of the round, kept in the history and in the ledger, so that a resumed run has it.
+    a = (1 - d) / (1 - d ** (n + 2)), d = 2 ** (-1 / half_life), after n earlier rounds: the mean of all values and the
+    start, where a value counts half as much after `half_life` more rounds. One good round does not make a name, one bad
+    round does not lose it. A new client starts in the middle: at the median reputation of the round's clients that are
+    known, or at the median of the values where none is. r is a fact of the round, kept in the history and in the
+    ledger, so that a resumed run has it.
+
+    half_life   in rounds that the client took part in
+    power       above 1 a name that is a little worse counts for much less
 
     >>> from fedmerit.core.criteria import CB
     >>> Reputation(CB, half_life=5).name
@@ -32,11 +37,14 @@ class Reputation:
 
     of: Criterion
     half_life: float = 10.0
+    power: float = 1.0
     family: Family = Family.TRUST
 
     def __post_init__(self) -> None:
         if not 0 < self.half_life < np.inf:
             raise ConfigError(f"half_life is a number of rounds, above 0; got {self.half_life}")
+        if not 0 < self.power < np.inf:
+            raise ConfigError(f"power is an exponent of the reputation, above 0; got {self.power}")
 
     @property
     def name(self) -> str:
@@ -59,10 +67,9 @@ class Reputation:
         return f"reputation by {self.of.name}: its running mean over the rounds that the client took part in"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """The running mean after this round."""
-        if self.name in cohort.facts:
-            return cohort.facts[self.name]
-        return self.observe(cohort, history)[0]
+        """The running mean after this round, to its power."""
+        kept = cohort.facts[self.name] if self.name in cohort.facts else self.observe(cohort, history)[0]
+        return kept if self.power == 1 else np.asarray(kept**self.power)
 
     def observe(self, cohort: Cohort, history: History) -> tuple[Vector, tuple[Note, ...]]:
         """The running mean after this round, to be remembered."""
@@ -70,5 +77,7 @@ class Reputation:
         recent = history.recent.get(self.name, NOTHING)
         before = np.array([recent[client][-1] if client in recent else np.nan for client in cohort.ids])
         middle = np.median(values if np.isnan(before).all() else before[~np.isnan(before)])
+        earlier = np.array([history.participations.get(client, 0) for client in cohort.ids])
         keep = 2.0 ** (-1.0 / self.half_life)
-        return keep * np.where(np.isnan(before), middle, before) + (1 - keep) * values, ()
+        start = np.where(np.isnan(before), middle, before)
+        return start + (1 - keep) / (1 - keep ** (earlier + 2)) * (values - start), ()

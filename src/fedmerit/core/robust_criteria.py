@@ -12,7 +12,10 @@ import numpy as np
 
 from fedmerit.core.aggregators import CoordinateMedian, check_share, krum_scores
 from fedmerit.core.facts import ALIGNMENT
-from fedmerit.core.types import Cohort, Family, History, Vector
+from fedmerit.core.types import Cohort, Family, History, Matrix, Vector
+
+SAME = 1e-6
+"""Directions that are nearer to each other differ by rounding alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +97,33 @@ class Agreement:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """By directions alone: lengths do not count."""
-        products, number = cohort.updates.products, len(cohort.ids)
-        if number < 2:
-            return np.ones(number)
-        lengths = np.sqrt(np.diag(products))
-        scale = np.outer(lengths, lengths)
-        cosines = np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
-        others = cosines[~np.eye(number, dtype=bool)].reshape(number, number - 1)
-        return np.asarray(np.clip(np.median(others, axis=1), 0.0, 1.0))
+        if len(cohort.ids) < 2:
+            return np.ones(len(cohort.ids))
+        return np.asarray(np.clip(np.median(_cosines_to_others(cohort), axis=1), 0.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """min(1, d_k / median of d), d_k the distance of the update's direction to that of the nearest other update.
+
+    Clients that learn from rows of their own differ. Copies have 0, as have updates of zeros; attackers that want the
+    same are nearer to each other than honest clients are [FoolsGold]. 1 for all where half of them are copies.
+    """
+
+    name: str = "Distinct"
+    family: Family = Family.TRUST
+    required_facts: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "distinctness: own distance to the nearest other update, by direction / its median, at most 1"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """1 for the half that stands most alone."""
+        if len(cohort.ids) < 2:
+            return np.ones(len(cohort.ids))
+        nearest = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort).max(axis=1), 0.0))
+        nearest[nearest < SAME] = 0.0
+        nearest[cohort.updates.norms == 0] = 0.0
+        return _of_median(nearest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +145,43 @@ class NormShare:
         moved = norms > 0
         usual = np.median(norms[moved]) if moved.any() else 1.0
         return np.asarray(np.minimum(norms, usual) / np.maximum(norms, usual))
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """min(1, a_k / median of a) * Distinct_k ** 3 * NormShare_k * Typical_k, a the `Agreement`.
+
+    How far an update is one among the others: it agrees with them as much as most do, is nobody's copy, and is neither
+    longer nor farther from the middle than usual. One round says little of a client whose rows are unlike the others';
+    `Reputation(Conduct())` says more.
+    """
+
+    name: str = "Conduct"
+    family: Family = Family.TRUST
+    required_facts: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "conduct: agreement / its median, times distinctness cubed, usual length and typicality"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """1 for an update that stands out in nothing."""
+        agreement = _of_median(Agreement()(cohort, history))
+        alone = Distinct()(cohort, history) ** 3
+        return np.asarray(agreement * alone * NormShare()(cohort, history) * Typical()(cohort, history))
+
+
+def _cosines_to_others(cohort: Cohort) -> Matrix:
+    """(n, n - 1): the cosines of each update and the others; 0 where one of them is zero."""
+    products, number = cohort.updates.products, len(cohort.ids)
+    lengths = np.sqrt(np.diag(products))
+    scale = np.outer(lengths, lengths)
+    cosines = np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
+    return np.asarray(cosines[~np.eye(number, dtype=bool)].reshape(number, number - 1))
+
+
+def _of_median(values: Vector) -> Vector:
+    """min(1, value / median): 1 from the median on; for all where it is 0."""
+    middle = float(np.median(values))
+    return np.asarray(np.divide(values, middle, out=np.ones(len(values)), where=values < middle))
 
 
 def _beside_median(values: Vector) -> Vector:

@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> claims -> validate -> observe -> clip -> group -> weigh -> search
-           -> aggregate -> step -> control -> reward -> evaluate
+    select -> download -> train -> check -> claims -> validate -> contribute -> observe -> clip -> group -> weigh
+           -> search -> aggregate -> step -> control -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedmerit.core.aggregation import aggregate, make_candidates
-from fedmerit.core.check import Known, Limits, check, check_criteria, nobody_trained
+from fedmerit.core.check import Known, Limits, check, check_criteria, measure_links, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.clip import clip_cohort
 from fedmerit.core.controls import Control, apply_control
-from fedmerit.core.facts import CLOCK, EPOCHS, SAMPLES, SITE
+from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
@@ -29,7 +29,7 @@ from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, align, audit, observe, validate
+from fedmerit.core.validation import Audit, align, audit, contribute, observe, validate
 
 
 def play(
@@ -42,15 +42,20 @@ def play(
     evaluate: bool,
     objectives: Sequence[Objective] = (),
     rounds: int | None = None,
+    budget: float | None = None,
 ) -> tuple[State, Record]:
-    """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates."""
+    """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates.
+
+    With a `budget`, in seconds, clients train as many epochs as they can.
+    """
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
     chosen = selection(index, len(server.names), drawn_from)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     downloads = {
-        client: Download(state.model, recipe.personal, epochs, extras[client], lr) for client, epochs in chosen.items()
+        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget)
+        for client, epochs in chosen.items()
     }
     replies = fleet.train(index, downloads, recipe.client_facts, seed)
     clock.lap("train")
@@ -61,6 +66,7 @@ def play(
         replies,
         judges=fleet,
         predict=server.predict,
+        predict_many=server.predict_many if recipe.contributions else None,
         train=server.train,
         limits=server.limits,
         known=server_facts(recipe, chosen, replies, server),
@@ -91,6 +97,7 @@ def settle(
     *,
     judges: Judges,
     predict: Predict | None = None,
+    predict_many: Predict | None = None,
     train: Train | None = None,
     limits: Limits = NOTHING,
     known: Known = NOTHING,
@@ -105,6 +112,7 @@ def settle(
 
     judges     the clients that a search asks
     predict    how models are scored on the server's own rows, for `validated:` criteria
+    predict_many   the same for the many coalitions of contributions; None: as `predict`
     train      how a model is trained on them, for the criterion Alignment
     limits     the most that a client may claim, by fact
     known      facts of the server's own
@@ -115,11 +123,13 @@ def settle(
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
+    drawn = derive(seed, "contribution", index)
+    cohort, worth = contribute(recipe, cohort, state.model, predict_many or predict, drawn)
     cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
     cohort, seen = observe(recipe, cohort, state.history)
     cohort, immeasurable = check_criteria(recipe.criteria, cohort, state.history)
     left_out |= immeasurable
-    notes += nobody_trained(cohort, left_out)
+    notes += worth + nobody_trained(cohort, left_out)
     observations = observe_updates(cohort.updates)
     cohort, cut = clip_cohort(recipe.clip, cohort)
     clock.lap("check")
@@ -136,7 +146,7 @@ def settle(
     aggregation = aggregate(
         recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn, clients
     )
-    notes += privacy_notes(recipe.privacy, cohort)
+    notes += privacy_notes(recipe.privacy, cohort, aggregation.clip)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
     model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)
     clock.lap("aggregate")
@@ -176,4 +186,6 @@ def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Serve
         known[CLOCK] = replies.seconds
     if SITE in recipe.required_facts:
         known[SITE] = server.site_numbers()
+    if LINK in recipe.required_facts:
+        known[LINK] = dict(enumerate(server.links)) if server.links else measure_links(replies)
     return known

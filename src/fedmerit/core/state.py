@@ -50,7 +50,8 @@ class Settled:
 class Record:
     """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`.
 
-    `epsilon` is what the run has cost in privacy so far, where it keeps an account.
+    `epsilon` is what the run has cost in privacy so far, where it keeps an account. `validation` is the accuracy on
+    all clients' validation rows, where a run may stop by it.
     """
 
     index: int
@@ -70,6 +71,7 @@ class Record:
     audit: Audit = field(default_factory=dict)
     observations: Observations | None = None
     epsilon: float | None = None
+    validation: float | None = None
 
 
 def make_record(

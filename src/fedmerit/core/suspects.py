@@ -9,7 +9,8 @@ recipe's to decide.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -122,12 +123,11 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._rounds: list[Looked] = []
+        self._found = _Found()
 
     def __call__(self, record: Record) -> list[Suspect]:
         """The clients for whom this round was the one too many."""
-        self._rounds.append(look(seen_of(record)))
-        return [suspect for suspect in find_suspects(self._rounds) if suspect.since == record.index]
+        return self._found.add(look(seen_of(record)))
 
 
 def seen_of(record: Record) -> RoundSeen:
@@ -162,27 +162,40 @@ def look(seen: RoundSeen) -> Looked:
     return Looked(seen.index, answered, tuple(first[key] for key in sorted(first)))
 
 
-def find_suspects(rounds: Sequence[Looked]) -> list[Suspect]:
+def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:
     """Who is suspected after these rounds, by client."""
-    evidence: dict[ClientId, list[Evidence]] = {}
-    answered: dict[ClientId, int] = {}
-    since: dict[ClientId, int] = {}
+    found = _Found()
     for looked in rounds:
-        for client in looked.answered:
-            answered[client] = answered.get(client, 0) + 1
+        found.add(looked)
+    return [found.suspect(client) for client in sorted(found.since) if found.enough(client)]
+
+
+class _Found:
+    """What was seen of each client so far; a round more costs that round alone."""
+
+    def __init__(self) -> None:
+        self.evidence: dict[ClientId, list[Evidence]] = {}
+        self.answered: Counter[ClientId] = Counter()
+        self.odd: Counter[ClientId] = Counter()  # rounds with evidence of its own kind, claims aside
+        self.since: dict[ClientId, int] = {}
+
+    def add(self, looked: Looked) -> list[Suspect]:
+        """One more round; who is suspected since then."""
+        self.answered.update(looked.answered)
+        self.odd.update({one.client for one in looked.evidence if one.kind not in SUPPORTING})
         for one in looked.evidence:
-            evidence.setdefault(one.client, []).append(one)
-        for client in sorted({one.client for one in looked.evidence}):
-            if client not in since and _enough(evidence[client], answered.get(client, 0)):
-                since[client] = looked.index
-    lasting = [client for client in sorted(since) if _enough(evidence[client], answered[client])]
-    return [Suspect(client, since[client], answered[client], tuple(evidence[client])) for client in lasting]
+            self.evidence.setdefault(one.client, []).append(one)
+        clients = sorted({one.client for one in looked.evidence} - self.since.keys())
+        self.since |= {client: looked.index for client in clients if self.enough(client)}
+        return [self.suspect(client) for client in clients if client in self.since]
 
+    def enough(self, client: ClientId) -> bool:
+        """Whether evidence of its own kind was seen often enough."""
+        return self.odd[client] >= max(LEAST_ROUNDS, LEAST_SHARE * self.answered[client])
 
-def _enough(evidence: Sequence[Evidence], answered: int) -> bool:
-    """Whether the evidence of its own kind, claims aside, was seen often enough."""
-    rounds = {one.round for one in evidence if one.kind not in SUPPORTING}
-    return len(rounds) >= max(LEAST_ROUNDS, LEAST_SHARE * answered)
+    def suspect(self, client: ClientId) -> Suspect:
+        """The client with all that was seen of it."""
+        return Suspect(client, self.since[client], self.answered[client], tuple(self.evidence[client]))
 
 
 def _refused(seen: RoundSeen) -> Iterator[Evidence]:
@@ -217,8 +230,9 @@ def _directions(seen: RoundSeen) -> Iterator[Evidence]:
 def _twins(seen: RoundSeen) -> Iterator[Evidence]:
     """Clients that sent the same update: same length and same cosine, to the last bit."""
     pairs = list(zip(seen.norms.tolist(), seen.cosines.tolist(), strict=True))
+    times = Counter(pairs)
     for client, pair in zip(seen.ids, pairs, strict=True):
-        others = pairs.count(pair) - 1
+        others = times[pair] - 1
         if others and pair[0] > 0 and not math.isnan(pair[1]):
             text = f"its update was the same as that of {others} other{'s' if others > 1 else ''}"
             yield Evidence(seen.index, client, "twin", text)

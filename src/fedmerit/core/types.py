@@ -50,16 +50,19 @@ class Samples:
     """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
 
     x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
+    y           classes (N,); numbers (N,) or labels (N, labels) of 0 and 1 where the task predicts such
     classes     the number of classes of the task, of which a client may have fewer
+    own         facts of the client's own, numbers or words: its age, battery, job
 
     >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
     3
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    own: Mapping[str, float | str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -67,7 +70,7 @@ class Samples:
     def read_only(self) -> Samples:
         """The same rows, not to be written to; nothing is copied."""
         attributes = {name: read_only(column) for name, column in self.attributes.items()}
-        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes)
+        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes, self.own)
 
 
 def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
@@ -81,6 +84,8 @@ def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
 class Download:
     """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
 
+    With a `budget`, in seconds, it trains as many epochs as it can.
+
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
     added. `extras` are named vectors as long as the model, for learners that use them (control variates).
@@ -91,6 +96,7 @@ class Download:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
+    budget: float | None = None
 
     @property
     def nbytes(self) -> int:

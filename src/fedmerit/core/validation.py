@@ -8,11 +8,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedmerit.core.contribution import Worths
 from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.fleet import Fleet, Predict, Train
+from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipes import Recipe
+from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError, DataError
@@ -57,6 +60,18 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
     return replace(cohort, facts=facts), tuple(notes)
 
 
+def contribute(
+    recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None, seed: int
+) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with what each client's update added to the round's model, by every method that the recipe names."""
+    notes: list[Note] = []
+    asked = Worths(cohort, model, predict)
+    for contribution in recipe.contributions if cohort.ids else ():
+        values, told = contribution.measure(cohort, asked, seed)
+        cohort, notes = replace(cohort, facts={**cohort.facts, contribution.name: values}), [*notes, *told]
+    return cohort, tuple(notes)
+
+
 def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, seed: int) -> Cohort:
     """The cohort with the fact `alignment`: the server trains `model` on its own rows, and compares updates with its.
 
@@ -90,25 +105,27 @@ def audit(objectives: Sequence[Objective], model: Model, fleet: Fleet, *, person
     return values
 
 
-def check_objectives(objectives: Sequence[Objective], rows: Samples | None, *, probabilities: bool) -> None:
+def check_objectives(objectives: Sequence[Objective], rows: Samples | None, learner: Learner) -> None:
     """Every objective can be measured on the server's rows; asked before a run starts."""
     if not objectives:
         return
     if rows is None or not len(rows):
         name = objectives[0].name
         raise ConfigError(f"{name} is measured on rows of the server, and it has none; set task.server = 1000")
-    predictions = try_objectives(objectives, rows, probabilities=probabilities)
+    predictions = try_objectives(objectives, rows, learner)
     for objective in objectives:
         if isinstance(objective, ByGroup) and len(predictions.groups(objective.attribute)) < 2:
             one = objective.attribute.replace(AND, " and ")
             raise DataError(f"{objective.name} compares groups, and the server's rows are all of one by {one}")
 
 
-def try_objectives(objectives: Sequence[Objective], rows: Samples, *, probabilities: bool) -> Predictions:
+def try_objectives(objectives: Sequence[Objective], rows: Samples, learner: Learner) -> Predictions:
     """Ask every objective about a model that knows nothing; what cannot be measured at all is an error."""
-    guess = np.full((1, len(rows), rows.classes), 1 / rows.classes, dtype=np.float32) if probabilities else None
-    nothing = np.zeros((1, len(rows)), dtype=np.int64)
-    predictions = Predictions(rows.y, rows.classes, rows.attributes, nothing, guess)
+    shape = (1, len(rows), rows.classes)
+    guess = np.full(shape, 1 / rows.classes, dtype=np.float32) if has_probabilities(learner) else None
+    predictions = Predictions(
+        rows.y, rows.classes, rows.attributes, np.zeros_like(rows.y)[np.newaxis], guess, target_of(learner)
+    )
     for objective in objectives:
         objective(predictions)
     return predictions

@@ -28,7 +28,9 @@ NoteKind: TypeAlias = Literal[
     "zero-weights",
     "no-search",
     "undefined-objective",
+    "sampled",
     "nobody",
+    "stopped",
     "cap",
     "claim-cut",
     "claim-changed",
@@ -71,6 +73,13 @@ class Weights:
         more = ", ..." if len(self.weights) > SHOWN else ""
         return f"<Weights of {len(self.weights)} clients: {first}{more}>"
 
+    def take(self, places: Sequence[int] | NDArray[np.intp]) -> Weights:
+        """Of these clients alone, in this order; the notes stay those of all."""
+        uncapped = None if self.uncapped is None else self.uncapped[places]
+        return Weights(
+            self.raw[places], self.table[places], self.scores[places], self.weights[places], self.notes, uncapped
+        )
+
     def _repr_html_(self) -> str:
         """For notebooks: a line per client in order, and the notes below."""
         header = ("client", *(f"criterion {place + 1}" for place in range(self.raw.shape[1])), "score", "weight")
@@ -84,7 +93,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class ClientWeight:
-    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one."""
+    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one.
+
+    `terms` are the steps of a score of the user's own, as it told them.
+    """
 
     id: ClientId
     facts: Mapping[str, float]
@@ -94,6 +106,7 @@ class ClientWeight:
     weight: float
     group: int = 0
     uncapped: float | None = None
+    terms: str | None = None
 
     @property
     def earned(self) -> float:
@@ -109,19 +122,28 @@ def by_client(
     groups: NDArray[np.intp] | None = None,
 ) -> list[ClientWeight]:
     """The weights of a round, told client by client."""
+    uncapped = [None] * len(ids) if result.uncapped is None else result.uncapped.tolist()
+    columns = zip(
+        ids,
+        _by_name(facts, len(ids)),
+        result.raw.tolist(),
+        result.table.tolist(),
+        result.scores.tolist(),
+        result.weights.tolist(),
+        [0] * len(ids) if groups is None else groups.tolist(),
+        uncapped,
+        strict=True,
+    )
     return [
-        ClientWeight(
-            client,
-            {name: float(column[place]) for name, column in facts.items()},
-            dict(zip(priority, result.raw[place].tolist(), strict=True)),
-            dict(zip(priority, result.table[place].tolist(), strict=True)),
-            float(result.scores[place]),
-            float(result.weights[place]),
-            0 if groups is None else int(groups[place]),
-            None if result.uncapped is None else float(result.uncapped[place]),
-        )
-        for place, client in enumerate(ids)
+        ClientWeight(client, own, dict(zip(priority, raw, strict=True)), dict(zip(priority, row, strict=True)), *rest)
+        for client, own, raw, row, *rest in columns
     ]
+
+
+def _by_name(columns: Mapping[str, Vector], rows: int) -> list[dict[str, float]]:
+    """A dictionary per row of columns that have names."""
+    values = [np.asarray(column, dtype=np.float64).tolist() for column in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] if values else [{}] * rows
 
 
 def weigh(

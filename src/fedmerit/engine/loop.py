@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import errno
+import math
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
+import numpy as np
+
 from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.centring import centre_model
+from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.privacy import FIXED
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.state import Record, State
+from fedmerit.core.targets import target_of
+from fedmerit.core.types import Model
+from fedmerit.core.weights import Note
+from fedmerit.engine.stopping import Stop, make_stop
 from fedmerit.errors import RunFailed, RunStopped
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
@@ -64,11 +72,24 @@ class Stopping:
 
 
 def play_rounds(
-    fleet: Fleet, recipe: Recipe, selection: Selection, settings: RunConfig, state: State
+    fleet: Fleet,
+    recipe: Recipe,
+    selection: Selection,
+    settings: RunConfig,
+    state: State,
+    stop: Stop | None = None,
+    validated: Sequence[float] = (),
 ) -> Iterator[tuple[State, Record]]:
-    """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails."""
-    reason = ""
-    objectives = [find_objective(name) for name in settings.audit]
+    """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails.
+
+    `stop` ends it early, by the accuracies on validation rows; `validated` are those up to this state.
+    """
+    reason, so_far = "", list(validated)
+    if stop is not None and so_far and state.history.participations and stop(so_far):
+        return  # it was killed between its last round and its end
+    names = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
+    objectives = [find_objective(name) for name in names]
+    seed = derive(settings.seed, "null") if settings.null == "draw" else settings.seed
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
@@ -76,15 +97,23 @@ def play_rounds(
             recipe,
             fleet,
             selection=selection,
-            seed=settings.seed,
+            seed=seed,
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
+            budget=settings.budget_seconds,
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
         reason = reason or (first_reason(record.left_out) if record.left_out else "")
+        ended = False
+        if stop is not None:
+            so_far.append(_validate(fleet, state))
+            ended = index < settings.rounds and bool(state.history.participations) and stop(so_far)
+            record = replace(record, validation=so_far[-1], notes=(*record.notes, *_ending(so_far, ended)))
         yield state, record
+        if ended:
+            return
     if not state.history.participations:
         raise RunFailed(
             f"nobody trained in {settings.rounds} rounds, so there is no model; "
@@ -92,12 +121,27 @@ def play_rounds(
         )
 
 
+def _ending(validated: Sequence[float], ended: bool) -> tuple[Note, ...]:
+    text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+    return (Note("stopped", "run", text),) if ended else ()
+
+
+def _validate(fleet: Fleet, state: State) -> float:
+    accuracy = fleet.evaluate([state.model], on="validation")[0].accuracy
+    if math.isnan(accuracy):
+        raise RunFailed("run.stop goes by validation rows, and no client that answered has any; set task.validation")
+    return accuracy
+
+
 def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(fleet, recipe, config.run.seed, ledger)
-        for after, record in play_rounds(fleet, recipe, make_selection(config.run), config.run, state):
+        state = _newest_state(folder, ledger, fleet, recipe) or first_state(
+            fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
+        )
+        stop, selection = make_stop(config.run.stop), make_selection(config.run)
+        for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, ledger.validated()):
             state = after
             one_model = recipe.personal is None and recipe.privacy is None  # clients' test rows would choose the best
             _keep(folder, ledger, fleet, state, record, best=one_model)
@@ -107,7 +151,8 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
                 raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
         if any_saved(folder):
             copy_out(folder, folder / PERSONAL)
-        write_model(folder / MODEL, state.model, config.run.rounds, named=fleet.server.name_tensors(state.model))
+        played, named = state.history.rounds, fleet.server.name_tensors(state.model)
+        write_model(folder / MODEL, state.model, played, named=named)
         remove_checkpoints(folder)
     write_sums(folder)
 
@@ -120,21 +165,30 @@ def make_selection(settings: RunConfig) -> Selection:
     return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
 
 
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
-    server = fleet.server
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it.
+
+    `nudged`: each weight one unit in the last place larger, to show how far rounding alone moves a result.
+    """
+    server, parts = fleet.server, dict[str, Model]()
     model = server.first_model(derive(seed, "model"))
+    model = np.nextafter(model, np.float32(np.inf)) if nudged else model
     if server.centre is not None:
-        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, server.limits.get(SAMPLES))
+        bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
+        make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)
+        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
+        parts = {} if privacy is None else {FIXED: np.array([len(model) - bare], np.float32)}
         ledger.note(Event(0, None, "centre", about))
         for client, reason in sorted(left_out.items()):
             ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
     model, trained = begin(recipe, fleet, model, seed)
     if recipe.initial:
         ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    if about := target_of(server.learner).about:
+        ledger.note(Event(0, None, "target", about))
     for text in fleet.server.notes:
         ledger.note(Event(0, None, "data", text))
-    return State(model)
+    return State(model, parts)
 
 
 def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:

@@ -11,23 +11,44 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, EPOCHS, LOSS, SITE, measure
-from fedmerit.core.fleet import Server
-from fedmerit.core.learner import ProbabilisticLearner
+from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, SPEED, measure
+from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
 from fedmerit.core.recipes import MEAN, Recipe
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.steps import Plain
+from fedmerit.core.targets import Target, TargetKind, has_losses, target_of
 from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.registry import Task
 
 
-def check_task(task: Task, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
-    """The server and the clients of a task have what the recipe asks for."""
+def check_task(
+    task: Task,
+    recipe: Recipe,
+    selection: Selection,
+    audits: Sequence[str] = (),
+    *,
+    one_device: bool = True,
+    budget: float | None = None,
+) -> None:
+    """The server and the clients of a task have what the recipe asks for; `one_device`: all clients share a machine."""
     check_server(task.server(), recipe, selection, audits)
     check_clients(task, recipe, audits)
+    if DONE in recipe.required_facts and budget is None:
+        raise ConfigError("BudgetComputation goes by the epochs done within run.budget_seconds, which is not set")
+    if budget is not None and one_device and SPEED not in task.federation.facts:
+        raise ConfigError(
+            "run.budget_seconds on this machine, where all clients share a device, needs their simulated speeds: a "
+            "column speed, rows per second, in [facts]; on Flower clients go by the clock"
+        )
+    for fact in SIMULATED if one_device else ():
+        if fact in recipe.required_facts and fact not in task.federation.facts:
+            raise ConfigError(
+                f"the fact {fact!r} is one of devices, and on this machine all clients share one; simulate it with a "
+                f"column {fact} in [facts], or run on Flower, where it is measured"
+            )
 
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
@@ -35,16 +56,18 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
     check_centred(server.learner, server.centre)
     _check_control(server.control, recipe)
     _check_privacy(server, recipe, selection)
-    rows, probabilities = server.rows, isinstance(server.learner, ProbabilisticLearner)
-    check_objectives([criterion.objective for criterion in recipe.validated], rows, probabilities=probabilities)
-    check_objectives(find_objectives(audits) if rows else (), rows, probabilities=probabilities)
-    if LOSS in recipe.required_facts and not probabilities:
+    rows, losses = server.rows, has_losses(server.learner)
+    check_objectives([criterion.objective for criterion in recipe.validated], rows, server.learner)
+    by_rows = [one.objective for one in recipe.contributions if one.method != "cosine"]
+    check_objectives(by_rows, rows, server.learner)
+    check_objectives(find_objectives(audits) if rows else (), rows, server.learner)
+    if LOSS in recipe.required_facts and not losses:
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
     if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
         raise ConfigError(NO_ROWS)
-    if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not probabilities:
+    if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not losses:
         raise ConfigError(
             "a search by loss needs a learner with a method `predict_proba`, which this task's learner does not have; "
             'set recipe.search.by = "accuracy"'
@@ -93,19 +116,27 @@ def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None
             f"[privacy] noises the aggregate, and train.algorithm = {server.control.name!r} sends clients what others "
             'sent, without noise; use train.algorithm = "sgd"'
         )
-    if server.centre is not None:
+    noised = recipe.privacy.centre is not None
+    if server.centre is not None and not noised:
         raise ConfigError(
-            "[privacy] does not cover the federation's mean input, which task.centre takes from the clients without "
-            "noise; leave task.centre out"
+            "task.centre takes the federation's mean input from the clients, without noise; set privacy.centre_noise = "
+            "4.0, which is in the account, or leave task.centre out"
         )
+    if server.centre == "standard":
+        raise ConfigError(
+            '[privacy] noises the mean input, and task.centre = "standard" also tells deviations; set task.centre = '
+            '"mean"'
+        )
+    if noised and server.centre is None:
+        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or leave it out')
 
 
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:
     """The clients have the rows that the recipe needs; otherwise all would be left out, or could not answer."""
     try_model(task)
-    data, probabilities = task.federation, isinstance(task.learner, ProbabilisticLearner)
+    data = task.federation
     largest = data.client(int(data.test.sizes.argmax())).test
-    try_objectives(find_objectives(audits), largest, probabilities=probabilities)
+    try_objectives(find_objectives(audits), largest, task.learner)
     clients = np.flatnonzero(data.train.sizes)
     if not len(clients):
         raise DataError("no client has a training row")
@@ -138,6 +169,7 @@ def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
 def try_model(task: Task) -> None:
     """The first model can read a row of the data and knows all classes; else no client could train it."""
     data, learner = task.federation, task.learner
+    _check_target(data.target, target_of(learner))
     row = data.train.x[:1]
     try:
         model = learner.start(0)
@@ -145,12 +177,24 @@ def try_model(task: Task) -> None:
         return
     shape = f"a row of {data.train.x.dtype} of shape {row.shape[1:]}"
     try:
-        learner.predict(model, row)
-        known = learner.predict_proba(model, row) if isinstance(learner, ProbabilisticLearner) else None
+        predicted, known = predict_all(learner, model, row)
     except Exception as error:  # whatever a user's module raises
         raise DataError(f"the model cannot read {shape}: {type(error).__name__}: {error}".splitlines()[0]) from error
+    if data.target == "labels" and predicted.shape != (1, data.classes):
+        raise DataError(f"the model tells {predicted.shape[1]} labels, and the data has {data.classes}")
     if known is not None and known.shape[1] < data.classes:
         raise DataError(f"the model tells {known.shape[1]} classes apart, and the data has {data.classes}")
+
+
+def _check_target(known: TargetKind, target: Target) -> None:
+    """The learner predicts what the labels are."""
+    if known == target.kind:
+        return
+    ways = {"classes": "target=Classes()", "number": "target=Number(tolerance=...)", "labels": "target=Labels()"}
+    raise ConfigError(
+        f"the data's labels are of target {known!r}, and the learner predicts {target.kind!r}; "
+        f"TorchLearner(build, {ways[known]}), from fedmerit.core.targets, or set the federation's target"
+    )
 
 
 def find_objectives(names: Sequence[str]) -> list[Objective]:

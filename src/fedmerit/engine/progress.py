@@ -108,8 +108,9 @@ def _line(console: Console, teller: OnRecord, record: Record, label: str, every:
 
 
 def _spent(record: Record) -> str:
-    """The privacy that the run has cost so far."""
-    return "" if record.epsilon is None else f"  epsilon {record.epsilon:.3g}"
+    """The privacy that the run has cost so far, and the length that updates were cut to."""
+    clip = record.aggregation.clip if record.aggregation else None
+    return "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
 
 
 def _order(record: Record) -> str:

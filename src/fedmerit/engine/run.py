@@ -27,8 +27,9 @@ from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.progress import Warner, progress_bar
-from fedmerit.engine.stopping import Stop, check_stop
+from fedmerit.engine.stopping import Stop, check_stop, make_stop
 from fedmerit.engine.trained import (
+    check_one_input,
     check_shared,
     epochs_of,
     example_rows,
@@ -113,7 +114,7 @@ class Run:
         return make_module(made, tensors)
 
     def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The class of each row of `x`; by a client's personal model where it has one.
+        """The class of each row of `x`, or its number or labels; by a client's personal model where it has one.
 
         `x` is an array laid out as the task's rows are. Where the run learned from a table, `x` may also be a frame, or
         the path of a CSV or Parquet file, with columns of the same names: words, gaps and scales are treated as those
@@ -133,7 +134,7 @@ class Run:
 
     @property
     def labels(self) -> tuple[str, ...] | None:
-        """The words of the classes that `predict` numbers, where the run learned from a table."""
+        """Where the run learned from a table: the words of the classes that `predict` numbers, or what it predicts."""
         encoder = self._encoder()
         return None if encoder is None else encoder.labels
 
@@ -143,6 +144,7 @@ class Run:
         Needs the packages onnx and onnxscript, by which torch writes such files.
         """
         check_new_file(Path(path), "another path", force=force)
+        check_one_input(self._learner())
         write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
 
     def _learner(self) -> Learner:
@@ -270,25 +272,17 @@ def federate(
     check_task(task, recipe, chosen, config.run.audit)
     check_stop(stop, task, recipe, evaluate_every)
     ledger = _new_ledger(out, recipe, config, names, epochs_of(task.learner))
-    validated: list[float] = []
     warn = Warner(names, stacklevel=4)  # where `federate` is called
     with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
         fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)
-        for after, record in play_rounds(fleet, recipe, chosen, config.run, state):
+        for after, record in play_rounds(fleet, recipe, chosen, config.run, state, stop):
             state = after
             ledger.append(record)
             warn(record)
             advance(record)
             if on_record:
                 on_record(record)
-            if stop is None:
-                continue
-            validated.append(fleet.evaluate([state.model], on="validation")[0].accuracy)
-            if state.history.participations and record.index < rounds and stop(validated):
-                about = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
-                ledger.note(Event(record.index, None, "stopped", about))
-                break
     if out is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
@@ -330,7 +324,8 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     check_new(out)
     recipe = recipe_of(config)
     task = load(config)
-    check_task(task, recipe, make_selection(config.run), config.run.audit)
+    check_task(task, recipe, make_selection(config.run), config.run.audit, budget=config.run.budget_seconds)
+    check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     with resumable(out, "start again"):
         make_folder(out, config, task.federation.names, part_to_json(recipe))
     return _run_locally(out, config, recipe, task, on_record)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from fedmerit.config.run import StopConfig
 from fedmerit.core.recipes import Recipe
 from fedmerit.errors import ConfigError
 from fedmerit.tasks.registry import Task
@@ -40,6 +41,11 @@ class EarlyStopping:
         return max(accuracies[-self.patience :]) <= max(accuracies[: -self.patience]) + self.least
 
 
+def make_stop(section: StopConfig | None) -> Stop | None:
+    """What [run.stop] asks for."""
+    return None if section is None else EarlyStopping(section.patience, section.least)
+
+
 def check_stop(stop: Stop | None, task: Task, recipe: Recipe, evaluate_every: int) -> None:
     """Early stopping needs validation rows, one model, and a test after every round."""
     if stop is None:
@@ -48,5 +54,7 @@ def check_stop(stop: Stop | None, task: Task, recipe: Recipe, evaluate_every: in
         raise ConfigError("stopping early goes by validation rows, and no client has any; set validation=0.1")
     if recipe.personal is not None:
         raise ConfigError("stopping early goes by one model, and in this recipe each client has its own")
+    if recipe.privacy is not None:
+        raise ConfigError("stopping early asks clients' rows without noise, which [privacy] does not cover")
     if evaluate_every != 1:
         raise ConfigError("a run that may stop after any round tests every one; leave evaluate_every at 1")

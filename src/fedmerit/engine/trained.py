@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
-from fedmerit.core.learner import Learner, NamedLearner, ProbabilisticLearner
+from fedmerit.core.learner import Learner, NamedLearner
+from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Model
 from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import write_new_file
@@ -33,7 +34,7 @@ Build = Callable[[], "nn.Module"]
 def learner_of(ledger: Ledger, encoder: Encoder | None) -> Learner:
     """The learner that the run's configuration names; a run of Python objects has to be given its own."""
     config = _config(ledger, "which learner it used; give it: Run.load(folder, learner=...)")
-    return make_learner(config.task, config.train, encoder.shape if encoder else None)
+    return make_learner(config.task, config.train, encoder)
 
 
 def write_encoder(folder: Path, encoder: Encoder | None) -> None:
@@ -158,14 +159,25 @@ def as_rows(x: Any) -> NDArray[Any]:
 
 
 def predict(learner: Learner, model: Model, x: Any, *, proba: bool = False) -> NDArray[Any]:
-    """The class of each row, or the probability of each class."""
+    """The class of each row (or its number, or its labels), or the probability of each class or label."""
     rows = as_rows(x)
-    if proba and not isinstance(learner, ProbabilisticLearner):
+    if proba and target_of(learner).kind == "number":
+        raise ConfigError("this run predicts numbers, which have no probabilities; use predict")
+    if proba and not has_probabilities(learner):
         raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; ask for classes")
     try:
         return learner.predict_proba(model, rows) if proba else learner.predict(model, rows)  # type: ignore[attr-defined]
     except (RuntimeError, ValueError, IndexError) as error:  # what torch and numpy raise of shapes that do not fit
         raise DataError(f"the model does not take rows of shape {rows.shape[1:]}: {error}") from None
+
+
+def check_one_input(learner: Learner) -> None:
+    """ONNX files are written of modules that take rows as they are."""
+    if getattr(learner, "inputs", None) is not None:
+        raise ConfigError(
+            "the ONNX file is made of a module with one input, and this one takes several: use torch.onnx.export "
+            "with run.module()"
+        )
 
 
 def write_onnx(module: nn.Module, example: NDArray[Any], path: Path) -> None:

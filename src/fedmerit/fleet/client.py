@@ -12,21 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import AnswerAttack, Coalition
-from fedmerit.core.facts import LOSS, SECONDS, measure
-from fedmerit.core.learner import (
-    LEAST_PROBABILITY,
-    BatchedLearner,
-    ExtrasLearner,
-    Learner,
-    ProbabilisticLearner,
-    ScheduledLearner,
-)
+from fedmerit.core.facts import DONE, ENERGY, LOSS, SECONDS, SPEED, measure
+from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ScheduledLearner
+from fedmerit.core.seeds import derive
+from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
+from fedmerit.fleet.device import energy_left
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up."""
+    """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up.
+
+    With a `budget`, in seconds, it trains as many epochs as it can.
+    """
 
     start: Model
     samples: Samples
@@ -34,6 +33,7 @@ class Job:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,23 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
     Rows lie in memory that all clients share: a learner may not write to them. Of the model it gets a copy of its own,
     so that one that trains in place spoils nothing.
     """
-    jobs = [replace(job, start=read_only(job.start), samples=job.samples.read_only()) for job in jobs]
+    jobs = [_simulated(replace(job, start=read_only(job.start), samples=job.samples.read_only())) for job in jobs]
     with shared_rows():
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
         trained = iter(_train(learner, [_own_copy(job) for job in jobs if len(job.samples)]))
     full = [job for job in jobs if len(job.samples)]
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
-    models = [next(trained) if len(job.samples) else (job.start, _no_extras(learner, job)) for job in jobs]
+    energy = [energy_left(job.samples.own) if ENERGY in facts else 1.0 for job in jobs]
+    models = [next(trained) if len(job.samples) else (job.start, _no_extras(learner, job), 1) for job in jobs]
     return [
         Answer(
-            _difference(model, job.start), measure(job.samples, facts, {SECONDS: seconds, LOSS: loss}), seconds, extras
+            _difference(model, job.start),
+            measure(job.samples, facts, {SECONDS: seconds, LOSS: loss, ENERGY: left, DONE: float(done)}),
+            seconds,
+            extras,
         )
-        for job, (model, extras), loss in zip(jobs, models, losses, strict=True)
+        for job, (model, extras, done), loss, left in zip(jobs, models, losses, energy, strict=True)
     ]
 
 
@@ -90,13 +94,12 @@ def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int
 
 
 def mean_loss(learner: Learner, job: Job) -> float:
-    """Cross-entropy of the received model on the client's rows; 0 without rows."""
-    if not isinstance(learner, ProbabilisticLearner):
+    """The mean loss of the received model on the client's rows; 0 without rows."""
+    if not has_losses(learner):
         raise ValueError("the fact `loss` needs a learner with a method `predict_proba`")
     if not len(job.samples):
         return 0.0
-    probabilities = learner.predict_proba(job.start, job.samples.x)[np.arange(len(job.samples)), job.samples.y]
-    return float(-np.log(np.maximum(probabilities.astype(np.float64), LEAST_PROBABILITY)).mean())
+    return float(row_losses(learner, job.start, job.samples.x, job.samples.y).mean())
 
 
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
@@ -129,10 +132,40 @@ def _at_rate(learner: Learner, lr: float | None = None) -> Learner:
     return learner.at_rate(lr)
 
 
-def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model]]]:
+def _simulated(job: Job) -> Job:
+    """With the epochs that a client of a simulated speed, rows per second, can do within its budget; at least one."""
+    if job.budget is None or SPEED not in job.samples.own:
+        return job
+    epochs = int(job.budget * float(job.samples.own[SPEED]) / max(len(job.samples), 1))
+    return replace(job, epochs=max(epochs, 1), budget=None)
+
+
+def _within(learner: Learner, job: Job) -> tuple[Model, Mapping[str, Model], int]:
+    """Epoch after epoch while the next one fits into the budget by the clock; at least one."""
+    assert job.budget is not None  # asked before
+    if job.extras or extra_names(learner):
+        raise ValueError("a budget of seconds needs a learner that sends nothing beside its update")
+    model, epochs, begun = job.start, 0, perf_counter()
+    while not epochs or (perf_counter() - begun) * (epochs + 1) / epochs <= job.budget:
+        model = learner.train(model, job.samples, derive(job.seed, "epoch", epochs), 1)
+        epochs += 1
+    return model, {}, epochs
+
+
+def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model], int]]:
+    """Models, what goes beside them, and the epochs that were trained where that was the client's choice."""
+    timed = [job for job in jobs if job.budget is not None]
+    if timed:
+        return [_within(_at_rate(learner, job.lr), job) for job in jobs]
+    return [
+        (model, extras, job.epochs or 1) for job, (model, extras) in zip(jobs, _train_all(learner, jobs), strict=True)
+    ]
+
+
+def _train_all(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model]]]:
     rates = {job.lr for job in jobs}
     if len(rates) > 1:
-        return [one for job in jobs for one in _train(learner, [job])]
+        return [one for job in jobs for one in _train_all(learner, [job])]
     learner = _at_rate(learner, *rates)
     if isinstance(learner, ExtrasLearner) and (learner.extras or any(job.extras for job in jobs)):
         return [learner.train_with(job.start, job.extras, job.samples, job.seed, job.epochs) for job in jobs]

@@ -19,6 +19,7 @@ from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.targets import target_of
 from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
@@ -57,16 +58,14 @@ class LocalFleet:
         self._deadline = deadline  # seconds of training, in a process that can be ended
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
-        self._attackers = task.attackers
+        self._attackers, self._own = task.attackers, task.federation.own_facts
         self._server = replace(task.server(), faster=self._predict_server)
         self._train = SharedSplit.of(task.federation.train)
-        self._asked = {
-            "test": SharedSplit.of(task.federation.test),
-            "validation": SharedSplit.of(task.federation.validation),
-        }
+        asked = {"test": task.federation.test, "validation": task.federation.validation}
+        self._asked = {on: SharedSplit.of(split) for on, split in asked.items()}
         if server := task.federation.server:
-            offsets = np.array([0, len(server)], dtype=np.int64)
-            self._asked["server"] = SharedSplit.of(Split(server.x, server.y, offsets, server.attributes))
+            one = np.array([0, len(server)])
+            self._asked["server"] = SharedSplit.of(Split(server.x, server.y, one, server.attributes))
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Pool(workers, preload) if workers > 1 or deadline else Here()
         self._worker: Worker | None = None
@@ -116,6 +115,7 @@ class LocalFleet:
                 downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
                 downloads[client].lr,
+                downloads[client].budget,
             )
             for row, client in enumerate(ids)
         ]
@@ -228,14 +228,11 @@ class LocalFleet:
         split = self._asked[on].split()
         rows = split.rows(client)
         attributes = {name: column[rows] for name, column in split.attributes.items()}
-        probabilities = [known for _, known in outputs if known is not None]
-        return Predictions(
-            split.y[rows],
-            self._classes,
-            attributes,
-            np.stack([predicted for predicted, _ in outputs]),
-            np.stack(probabilities) if probabilities else None,
-        )
+        predicted = np.stack([one for one, _ in outputs])
+        known = [chances for _, chances in outputs if chances is not None]
+        probabilities = np.stack(known) if known else None
+        target = target_of(self._learner)
+        return Predictions(split.y[rows], self._classes, attributes, predicted, probabilities, target)
 
     def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
         """One job per client."""
@@ -356,6 +353,7 @@ class LocalFleet:
                 losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
                 attackers=self._attackers,
+                own=self._own,
             )
             self._pool.equip(worker)
             self._worker = worker

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
-from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
+from fedmerit.core.fleet import predict_all
+from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import attack_seed, train_seed
-from fedmerit.core.types import ClientId, Model, SplitName, read_only
+from fedmerit.core.targets import count_losses, right_rows
+from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
 
 PERSONAL = -1
 """In place of a model's row: the client's personal model."""
-Output: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32] | None]
+Output: TypeAlias = tuple[NDArray[Any], NDArray[np.float32] | None]
 Rows: TypeAlias = tuple[int, int]
 """From row, to row."""
 
@@ -33,6 +35,7 @@ class Place(NamedTuple):
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
+    budget: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Worker:
     personal: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
+    own: Sequence[Mapping[str, float | str]] = ()
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -95,11 +99,12 @@ class Worker:
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                train.samples(place.client, self.classes),
+                self._with_own(place.client, train.samples(place.client, self.classes)),
                 train_seed(seed, index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
+                place.budget,
             )
             for place in places
         ]
@@ -118,20 +123,20 @@ class Worker:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]
 
+    def _with_own(self, client: ClientId, samples: Samples) -> Samples:
+        return replace(samples, own=self.own[client]) if self.own else samples
+
     def test_personal(self, on: SplitName, client: ClientId, model: int) -> int:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
         x = read_only(split.x[rows])
-        return int((self.learner.predict(self._model(client, model), x) == split.y[rows]).sum())
+        return int(right_rows(self.learner, self._model(client, model), x, split.y[rows]).sum())
 
     def answer(self, on: str, client: ClientId, model: int) -> Output:
         """What a model predicts for a client's rows: classes and, where the learner knows them, probabilities."""
         split = self.asked[on].split()
-        x, values = read_only(split.x[split.rows(client)]), self._model(client, model)
-        if not isinstance(self.learner, ProbabilisticLearner):
-            return self.learner.predict(values, x), None
-        return self.learner.predict(values, x), self.learner.predict_proba(values, x)
+        return predict_all(self.learner, self._model(client, model), read_only(split.x[split.rows(client)]))
 
     def _model(self, client: ClientId, model: int) -> Model:
         if model != PERSONAL:
@@ -143,21 +148,17 @@ class Worker:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            self.right.array[place, rows] = self.learner.predict(read_only(self.models.array[place]), x) == y
+            self.right.array[place, rows] = right_rows(self.learner, read_only(self.models.array[place]), x, y)
 
     def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
         """As `test_rows`, and put into `losses` how large each row's loss is."""
         assert self.losses is not None  # the fleet made room
-        assert isinstance(self.learner, ProbabilisticLearner)  # asked before the run
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            probabilities = self.learner.predict_proba(read_only(self.models.array[place]), x)
-            self.right.array[place, rows] = probabilities.argmax(axis=1) == y
-            self.losses.array[place, rows] = row_losses(probabilities, y)
+            right, losses = count_losses(self.learner, read_only(self.models.array[place]), x, y)
+            self.right.array[place, rows], self.losses.array[place, rows] = right, losses
 
-    def _ranges(
-        self, on: SplitName, ranges: Sequence[Rows]
-    ) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[np.int64]]:
+    def _ranges(self, on: SplitName, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
         """Which rows these are, their inputs and their labels."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])

@@ -11,9 +11,10 @@ from flwr.clientapp import ClientApp
 
 from fedmerit.core.centring import feature_sums
 from fedmerit.core.fleet import predict_rows
-from fedmerit.core.learner import Learner, ProbabilisticLearner, row_losses
+from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, deceive, train_clients
 from fedmerit.flower.arrays import Unfit
@@ -101,7 +102,8 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
     facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    job = Job(start, half.data.train, seed, epochs or None, extras, lr or None)
+    budget = setting(content, "budget", float)
+    job = Job(start, half.data.train, seed, epochs or None, extras, lr or None, budget or None)
     (answer,) = train_clients(half.learner, [job], facts)
     answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
     if own == "keep":
@@ -128,7 +130,7 @@ def take_reward(half: ClientHalf, content: RecordDict, context: Context) -> Reco
 
 def _accuracy(half: ClientHalf, model: Model) -> float:
     rows = half.data.validation
-    return float((half.learner.predict(model, rows.x) == rows.y).mean()) if len(rows) else float("nan")
+    return float(right_rows(half.learner, model, rows.x, rows.y).mean()) if len(rows) else float("nan")
 
 
 def _rows(half: ClientHalf, on: str) -> Samples:
@@ -142,20 +144,22 @@ def test_models(half: ClientHalf, content: RecordDict, context: Context) -> Reco
     models: Iterable[Model] = as_mixtures(content) or [_asked(content, context, str(i)) for i in range(number)]
     if setting(content, "losses", bool):
         return pack(metrics=_losses(half.learner, rows, models) | {"size": [len(rows)]})
-    right = [int((half.learner.predict(model, rows.x) == rows.y).sum()) if len(rows) else 0 for model in models]
+    right = [int(right_rows(half.learner, model, rows.x, rows.y).sum()) if len(rows) else 0 for model in models]
     return pack(metrics={"correct": right, "size": [len(rows)]})
 
 
 def _losses(learner: Learner, rows: Samples, models: Iterable[Model]) -> dict[str, list[int]]:
     """Right rows and the sum of the losses, for each model."""
-    if not isinstance(learner, ProbabilisticLearner):
+    if not has_losses(learner):
         raise Unfit("losses need a learner with a method `predict_proba`")
-    correct, losses = [], []
-    for model in models:
-        probabilities = learner.predict_proba(model, rows.x) if len(rows) else np.empty((0, rows.classes), np.float32)
-        correct.append(int((probabilities.argmax(axis=1) == rows.y).sum()))
-        losses.append(int(row_losses(probabilities, rows.y).sum(dtype=np.int64)))
-    return {"correct": correct, "losses": losses}
+    if not len(rows):
+        nothing = [0 for _ in models]
+        return {"correct": nothing, "losses": nothing}
+    counted = [count_losses(learner, model, rows.x, rows.y) for model in models]
+    return {
+        "correct": [int(right.sum()) for right, _ in counted],
+        "losses": [int(losses.sum(dtype=np.int64)) for _, losses in counted],
+    }
 
 
 def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

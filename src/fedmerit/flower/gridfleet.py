@@ -85,8 +85,8 @@ class GridFleet:
     door: Door = field(default_factory=Door)
 
     def judges(self) -> Sequence[ClientId]:
-        """All clients, connected or not."""
-        return range(len(self.server.names))
+        """The clients that are connected."""
+        return sorted(self.nodes)
 
     def meet(self, at_least: int = 1, patience: float = 60.0) -> None:
         """Find out which client each connected node is; wait until at least so many are there."""
@@ -181,10 +181,11 @@ class GridFleet:
             seeds = {"seed": train_seed(seed, index, client), "attack": attack_seed(seed, index, client)}
             config: dict[str, Any] = {"round": index, **seeds, "facts": list(facts)}
             config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
+            config |= {"budget": download.budget or 0.0}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
             contents[client] = pack(vectors, config)
-            down += sum(values.nbytes for values in vectors.values())
+            down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know

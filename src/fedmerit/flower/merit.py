@@ -83,8 +83,8 @@ class Merit(FedAvg):
     ) -> None:
         if recipe.personal:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
-        if recipe.validated and look is None:
-            raise ConfigError("the recipe has validated: criteria; give Merit a function `look` that scores models")
+        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.contributions)):
+            raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
@@ -96,6 +96,10 @@ class Merit(FedAvg):
         if recipe.privacy is not None:
             require_account()
             check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
+            if recipe.privacy.centre is not None:
+                raise ConfigError(
+                    "a Flower strategy centres no inputs: leave out privacy.centre, which would be paid for"
+                )
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
@@ -274,7 +278,8 @@ class Merit(FedAvg):
     ) -> Sequence[Evaluation]:
         """Every candidate on every node, in one exchange, by the app's own evaluate function."""
         nodes = sorted(self._grid.get_node_ids())
-        asked = nodes if clients is None else [node for node in clients if node in nodes]
+        place_of = {node: place for place, node in enumerate(nodes)}
+        asked = nodes if clients is None else [node for node in clients if node in place_of]
         self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
         messages, whose = [], []
         for place, model in enumerate(models):
@@ -283,7 +288,7 @@ class Merit(FedAvg):
                 config = ConfigRecord({"candidate": place, "on": on})
                 content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
                 messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
-                whose.append((place, nodes.index(node)))
+                whose.append((place, place_of[node]))
         replies = list(self._grid.send_and_receive(messages))
         keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
         right, lost, sizes = np.zeros((3, len(models), len(nodes)))

@@ -16,6 +16,7 @@ from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
+from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
@@ -105,7 +106,15 @@ def on_simulation(config: Config, out: Path) -> None:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+    check_task(
+        task,
+        recipe_of(config),
+        make_selection(config.run),
+        config.run.audit,
+        one_device=False,
+        budget=config.run.budget_seconds,
+    )
+    check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
     return len(task.federation.names)
 
 

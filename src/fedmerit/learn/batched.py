@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedmerit.core.types import Model, Samples
@@ -43,6 +44,20 @@ def train_batched(
     for rows, scale in _steps(batches, starts):
         _step(layers, lr, centre(x[rows], tails), y[rows], scale)
     return list(values.numpy())
+
+
+def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) -> Tensor:
+    """What m models say of the same rows x (N, features): (m, N, outputs).
+
+    The rows are the same for all, so the first layers of all models are one matrix product.
+    """
+    values = torch.from_numpy(models)
+    (weight, bias), *rest = (_of_each_client(values, layer) for layer in _dense(flat))
+    first = x @ weight.flatten(0, 1).t()  # (N, m * out)
+    found = first.view(len(x), len(models), -1).transpose(0, 1).contiguous().add_(bias)
+    for weight, bias in rest:
+        found = torch.baddbmm(bias, found.relu_(), weight.transpose(1, 2))
+    return found
 
 
 def _step(layers: list[tuple[Tensor, Tensor]], lr: float, x: Tensor, y: Tensor, scale: Tensor) -> None:

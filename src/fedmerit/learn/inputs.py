@@ -6,15 +6,22 @@ where there is as much again, 1 / its deviation.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
 
 from fedmerit.core.centring import Centring
 from fedmerit.core.types import Model
 from fedmerit.errors import DataError
+
+Arguments: TypeAlias = Callable[[Tensor], Mapping[str, Tensor] | tuple[Tensor, ...]]
+"""A batch of rows -> the arguments of a module, in order or by name."""
 
 
 def centring_tail(centring: Centring) -> list[Model]:
@@ -51,3 +58,47 @@ class Inputs:
         if len(self.tail):
             x = centre(x.flatten(1), torch.from_numpy(self.tail)).view(x.shape)
         return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The inputs of a module that takes several, by name and shape of a row, laid side by side in one table.
+
+    `join` makes the rows of a federation; given to a `TorchLearner` as `inputs`, it hands each part to the module by
+    name, in its own shape.
+
+    >>> parts = Parts({"age": (1,), "scan": (1, 2, 2)})
+    >>> rows = parts.join(age=[[40.0], [70.0]], scan=np.ones((2, 1, 2, 2)))
+    >>> rows.shape, {name: tuple(part.shape) for name, part in parts(torch.from_numpy(rows)).items()}
+    ((2, 5), {'age': (2, 1), 'scan': (2, 1, 2, 2)})
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def join(self, **parts: ArrayLike) -> NDArray[np.float32]:
+        """One table of the parts' arrays, each with a row per row."""
+        if set(parts) != set(self.shapes):
+            raise DataError(f"the parts are {', '.join(self.shapes)}; got {', '.join(parts) or 'none'}")
+        arrays = {name: np.asarray(parts[name], dtype=np.float32) for name in self.shapes}
+        for name, array in arrays.items():
+            rows = len(next(iter(arrays.values())))
+            if array.shape != (rows, *self.shapes[name]):
+                raise DataError(f"part {name!r} has the shape {(rows, *self.shapes[name])}; got {array.shape}")
+        return np.concatenate([array.reshape(len(array), -1) for array in arrays.values()], axis=1)
+
+    def __call__(self, batch: Tensor) -> dict[str, Tensor]:
+        """Each part of a batch in its own shape."""
+        widths = [math.prod(shape) for shape in self.shapes.values()]
+        if batch.dim() != 2 or batch.shape[1] != sum(widths):
+            raise DataError(f"the parts take {sum(widths)} values a row; got rows of {tuple(batch.shape[1:])}")
+        columns = batch.split(widths, dim=1)  # type: ignore[no-untyped-call]
+        named = zip(self.shapes.items(), columns, strict=True)
+        return {name: column.reshape(len(batch), *shape) for (name, shape), column in named}
+
+
+def call(module: nn.Module, arguments: Arguments | None, batch: Tensor) -> Any:
+    """The module's outputs for a batch, as one argument or as those that are made of it."""
+    if arguments is None:
+        return module(batch)
+    made = arguments(batch)
+    return module(**made) if isinstance(made, Mapping) else module(*made)

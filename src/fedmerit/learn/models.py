@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedmerit.errors import UnknownName
 from fedmerit.learn.stack import ChannelsLast
@@ -50,6 +50,21 @@ def one_hidden(inputs: int, classes: int) -> nn.Module:
     return dense(inputs, 32, classes)
 
 
+class NextCharacter(nn.Module):
+    """A character LSTM in the shape of LEAF's: an embedding of 8, LSTM layers, the last state to one output a class."""
+
+    def __init__(self, classes: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, 8)
+        self.lstm = nn.LSTM(8, hidden, layers, batch_first=True)
+        self.output = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the next character, from rows of characters by number."""
+        states, _ = self.lstm(self.embedding(x.long()))
+        return self.output(states[:, -1])  # type: ignore[no-any-return]
+
+
 def glorot(module: nn.Module) -> nn.Module:
     """Weights from N(0, 2 / (inputs + outputs)), biases zero, as in the code of the authors of [PMCFL]."""
     for layer in module.modules():
@@ -81,6 +96,8 @@ MODELS: Mapping[str, Build] = MappingProxyType(
         "celeba-mlp": partial(dense, 64 * 64 * 3, 32, 1),
         "femnist-cnn": partial(two_convolutions, channels=1, side=28, kernel=5, hidden=2048, outputs=62),
         "femnist-mlp": partial(dense, 784, 64, 62),
+        "shakespeare-lstm": partial(NextCharacter, 96, 256, 2),
+        "shakespeare-lstm-small": partial(NextCharacter, 96, 64, 1),
     }
 )
 """The closed table: what makes each model."""

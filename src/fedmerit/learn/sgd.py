@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.centring import Centring
 from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
-from fedmerit.learn.batched import is_dense_stack, train_batched
+from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched
 from fedmerit.learn.flat import FlatModule
-from fedmerit.learn.inputs import Inputs, centring_tail
+from fedmerit.learn.inputs import Arguments, Inputs, call, centring_tail
 from fedmerit.learn.optimizers import make_optimizer
+from fedmerit.learn.outputs import Output, output_of
+from fedmerit.learn.stack import Stack
 
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Outputs of a module and the labels of a batch -> the mean loss of the batch."""
@@ -31,6 +33,7 @@ Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 CENTRED_BY = "fedmerit.centring"
 """The name of what inputs are centred by, in files of models that carry it."""
 GROUP = 10  # clients trained at once where the model is tiny
+MODELS = 64  # asked about the same rows at once
 PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
 
@@ -48,6 +51,9 @@ class TorchLearner:
     `build` makes the module; with one output the loss is binary cross-entropy on its logit, else cross-entropy. `loss`
     stands for that: a function of the module's outputs and the labels of a batch, that gives its mean loss. A module
     may return a mapping; then `logits` is what is predicted from, and `loss` sees all of it.
+    `target` says what is predicted (`core.targets`): of a number the module has one output and learns by squared
+    error, of several labels one logit each. `inputs` makes a module's arguments of a batch, a tuple or a mapping by
+    name, for modules that take several: `learn.inputs.Parts`.
     A model is the module's values; one that is `centred` has the mean of the inputs after them.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
@@ -57,6 +63,8 @@ class TorchLearner:
     build: Callable[[], nn.Module]
     config: TrainConfig = field(default_factory=TrainConfig)
     loss: Loss | None = None
+    target: Target = CLASSES
+    inputs: Arguments | None = None
 
     def start(self, seed: int) -> Model:
         """The module as `build` initialises it under this seed."""
@@ -83,7 +91,10 @@ class TorchLearner:
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
-            step = _Step(flat, self.config, inputs, torch.from_numpy(samples.y), correction, self.loss)
+            output = output_of(self.target)
+            stack = flat.stack if self._is_common else None
+            total = _Total(partial(call, flat.module, self.inputs), output, self.loss)
+            step = _Step(flat, stack, total, self.config, inputs, output.prepare(samples.y), correction)
             for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
                 step(rows)
                 steps += 1
@@ -131,8 +142,13 @@ class TorchLearner:
     @property
     def clients_at_once(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
-        batched = self.loss is None and is_plain(self.config) and is_dense_stack(_flat(self.build))
+        batched = self._is_common and is_plain(self.config) and is_dense_stack(_flat(self.build))
         return GROUP if batched else 1
+
+    @property
+    def _is_common(self) -> bool:
+        """Whether passes that are written out for it may stand for the module: one input, classes, cross-entropy."""
+        return self.loss is None and self.inputs is None and self.target.kind == "classes"
 
     @property
     def layers(self) -> Sequence[int]:
@@ -167,18 +183,33 @@ class TorchLearner:
             ]
             return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
 
+    @property
+    def models_at_once(self) -> int:
+        """How many models are best asked at once: many for a small stack of dense layers."""
+        return MODELS if self._is_common and is_dense_stack(_flat(self.build)) else 1
+
+    def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
+        """Many models' probabilities for the same rows, by few and large products; on all cores."""
+        flat = _flat(self.build)
+        with torch.inference_mode():
+            rows = Inputs(torch.from_numpy(x), models[0, len(flat.values) :])[slice(None)].flatten(1)
+            return outputs_batched(flat, models, rows).softmax(dim=2).numpy()
+
     def centred(self, model: Model, centring: Centring) -> Model:
         """The module's values, then the mean of each input and, where it is standardised, 1 / its deviation."""
         return np.concatenate([model, *centring_tail(centring)])
 
-    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[np.int64]:
-        """argmax of the outputs; for a single output, whether its logit is positive."""
-        decided = self._outputs(model, x, _decide)
+    def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
+        """argmax of the outputs; for a single output, whether its logit is positive. Else as the target has it."""
+        decided = self._outputs(model, x, output_of(self.target).decide)
         return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
-        """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z))."""
-        parts = self._outputs(model, x, _probabilities)
+        """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
+
+        Of several labels each has its own p; a number has none.
+        """
+        parts = self._outputs(model, x, output_of(self.target).probabilities)
         return torch.cat(parts).numpy() if parts else np.empty((0, 2), dtype=np.float32)
 
     def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -188,9 +219,23 @@ class TorchLearner:
         with _quiet_torch(0), torch.inference_mode():
             inputs = _load(flat, model, x)
             flat.module.eval()
-            forward = flat.stack.forward if flat.stack else flat.module
+            stack = None if self.inputs else flat.stack
+            forward = stack.forward if stack else partial(call, flat.module, self.inputs)
             starts = range(0, len(x), PART_ROWS)
             return [of(_logits(forward(inputs[slice(start, start + PART_ROWS)]))) for start in starts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """The sum of the losses of a batch's rows, as the target has it, or as a loss of the user's own."""
+
+    module: Callable[[Tensor], Any]
+    output: Output
+    own: Loss | None
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        outputs = self.module(x)
+        return self.output.loss(_logits(outputs), y) if self.own is None else self.own(outputs, y) * len(y)
 
 
 class _Step:
@@ -203,16 +248,16 @@ class _Step:
     def __init__(
         self,
         flat: FlatModule,
+        stack: Stack | None,
+        total: _Total,
         config: TrainConfig,
         x: Inputs,
         y: Tensor,
         correction: Model | None = None,
-        loss: Loss | None = None,
     ) -> None:
-        self.flat, self.config, self.x, self.y, self.loss = flat, config, x, y, loss
-        self.stack = flat.stack if loss is None else None  # its backward pass is that of cross-entropy
+        self.flat, self.stack, self.total, self.config, self.x, self.y = flat, stack, total, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
-        cut = batch > PART_ROWS and flat.rows_are_independent and loss is None
+        cut = batch > PART_ROWS and flat.rows_are_independent and total.own is None
         self.part = PART_ROWS if cut else batch
         self.inside = self.stack is not None and self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
@@ -245,9 +290,7 @@ class _Step:
         """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
         x, y, stack = self.x[rows], self.y[rows], self.stack
         if stack is None:
-            outputs = self.flat.module(x)
-            total = _loss(_logits(outputs), y) if self.loss is None else self.loss(outputs, y) * len(rows)
-            (total * scale).backward()  # type: ignore[no-untyped-call]
+            (self.total(x, y) * scale).backward()  # type: ignore[no-untyped-call]
         else:
             with torch.no_grad():
                 stack.backward(stack.forward(x), y, scale, step)
@@ -286,23 +329,6 @@ def _logits(outputs: Any) -> Tensor:
     if "logits" not in outputs:
         raise ValueError(f"a module that returns a mapping has the key 'logits'; got {', '.join(map(str, outputs))}")
     return cast(Tensor, outputs["logits"])
-
-
-def _loss(outputs: Tensor, y: Tensor) -> Tensor:
-    if outputs.shape[1] == 1:
-        return binary_cross_entropy_with_logits(outputs[:, 0], y.to(outputs.dtype), reduction="sum")
-    return cross_entropy(outputs, y, reduction="sum")
-
-
-def _decide(outputs: Tensor) -> Tensor:
-    return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
-
-
-def _probabilities(outputs: Tensor) -> Tensor:
-    if outputs.shape[1] > 1:
-        return outputs.softmax(dim=1)
-    positive = outputs.sigmoid()
-    return torch.cat([1 - positive, positive], dim=1)
 
 
 @contextmanager

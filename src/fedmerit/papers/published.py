@@ -22,10 +22,14 @@ DAFL_DEVICES = (20, 30, 40, 50, 70, 75)
 MNIST_LABELS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 """Training images of MNIST by digit."""
 
-CELEBA_IMAGES = 202_599
-
 CELEBA_TESTS = {2: 284, 3: 464, 4: 1283, 5: 598, 6: 1536, 7: 3}
 """Test images of a client: number of such clients, in the split of the public code of [PMCFL]."""
+
+CELEBA_TEXT_TESTS = {1: 1371, 2: 3533, 3: 2912, 4: 544, 5: 7}
+"""The same of one draw of the split that the text of [PMCFL] describes, on the public list of identities."""
+
+CELEBA_TEXT_TOTAL = (19_370, 45)
+"""Test images of that split, mean and deviation of 20 draws."""
 
 CELEBA_ROUND = 417
 """A tenth of these clients take part in a round."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedmerit.core.criteria import spelt_out
+from fedmerit.core.objectives import worst_value
 from fedmerit.core.recipe_json import part_text
 from fedmerit.core.validation import SERVER
 from fedmerit.errors import UserError
@@ -55,7 +56,9 @@ def _opening(ledger: Ledger, last: dict[str, Any], config: dict[str, Any]) -> st
     about = f"Trained by {len(ledger.names())} clients{f' on {data!r}' if data else ''} in {last['round']} rounds."
     spread = f"local accuracy of the clients {last['p10']:.3f} (tenth percentile), {last['p50']:.3f} (median)"
     versions = ", ".join(f"{key} {value}" for key, value in ledger.meta().items() if key in ("fedmerit", "torch"))
-    return f"{about} Accuracy over all test rows {last['accuracy']:.4f}; {spread}. Made by {versions}; file `{MODEL}`."
+    right = "".join(f" Here {event.text}." for event in ledger.events() if event.kind == "target")
+    figures = f"Accuracy over all test rows {last['accuracy']:.4f}; {spread}.{right}"
+    return f"{about} {figures} Made by {versions}; file `{MODEL}`."
 
 
 def _task(config: dict[str, Any]) -> Iterator[str]:
@@ -98,19 +101,24 @@ def _groups(ledger: Ledger, last: dict[str, Any]) -> Iterator[str]:
     audits: dict[str, dict[int, float | None]] = {}
     for _, client, objective, value in ledger.audits(last["round"]):
         audits.setdefault(objective, {})[client] = value
-    yield "## Groups of people"
+    yield "## Audits: errors, and groups of people"
     if not audits:
         yield 'Nothing was audited. `run.audit = ["worst_group:ATTRIBUTE", "parity:ATTRIBUTE"]` writes it down.'
         return
-    rows = [(name, _number(values.get(SERVER)), *_worst(values, ledger.names())) for name, values in audits.items()]
+    rows = [
+        (name, _number(values.get(SERVER)), *_worst(name, values, ledger.names())) for name, values in audits.items()
+    ]
     header = ("objective", "at the server", "worst client", "its value")
-    yield TextTable("0 to 1, higher is better", header, tuple(rows)).markdown()
+    title = "0 to 1, higher is better; mae is in units of the label, and lower is"
+    yield TextTable(title if "mae" in audits else "0 to 1, higher is better", header, tuple(rows)).markdown()
 
 
-def _worst(values: dict[int, float | None], names: Sequence[str]) -> tuple[str, str]:
+def _worst(objective: str, values: dict[int, float | None], names: Sequence[str]) -> tuple[str, str]:
     known = {client: value for client, value in values.items() if client != SERVER and value is not None}
-    worst = min(known, key=lambda client: known[client], default=None)
-    return (UNKNOWN, UNKNOWN) if worst is None else (names[worst], _number(known[worst]))
+    worst = worst_value(objective, known.values())
+    if worst is None:
+        return UNKNOWN, UNKNOWN
+    return names[next(client for client, value in known.items() if value == worst)], _number(worst)
 
 
 def _number(value: float | None) -> str:

@@ -141,13 +141,15 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
         meta, rounds = ledger.meta(), ledger.rounds()
         config = _config(meta)
         settings = config.get("run") or {}
+        events = ledger.events()
+        stopped = any(event.kind == "stopped" for event in events)
         result = RunResult(
             settings.get("seed"),
             len(ledger.names()),
-            settings.get("rounds"),
+            len(rounds) if stopped else settings.get("rounds"),
             _costs(rounds),
             measure_run(ledger, rounds, selection.targets, selection.shares),
-            group_events(ledger.events()),
+            group_events(events),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
         scores, normalises = (

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.criteria import spelt_out
+from fedmerit.core.objectives import worst_value
 from fedmerit.core.reasons import Reason
 from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.types import ClientId
@@ -39,6 +40,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
         "round": number,
         "priority": wanted["priority"],
         "epsilon": wanted["epsilon"],
+        "clip": wanted["clip"],
         "search": {
             "exchanges": wanted["exchanges"],
             "evaluations": wanted["evaluations"],
@@ -54,7 +56,7 @@ def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) 
                 "criteria": row.criteria,
                 "normalised": row.normalised,
                 "score": row.score,
-                "terms": _terms_dict(reasons[row.id], wanted["priority"]),
+                "terms": {"text": row.terms} if row.terms else _terms_dict(reasons[row.id], wanted["priority"]),
                 "reason": _reason_dict(reasons[row.id], names[row.id], share_of(wanted, row)),
                 "weight": row.weight,
                 "uncapped": row.uncapped,
@@ -134,7 +136,7 @@ def _audits(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     lines = []
     for objective, values in audits.items():
         known = sorted(v for client, v in values.items() if client != SERVER and v is not None)
-        local = (f"{known[len(known) // 2]:.4f}", f"{known[0]:.4f}") if known else ("-", "-")
+        local = (f"{known[len(known) // 2]:.4f}", f"{worst_value(objective, known):.4f}") if known else ("-", "-")
         at_server = values.get(SERVER)
         lines.append((objective, "-" if at_server is None else f"{at_server:.4f}", *local, f"{len(known)}"))
     header = ("objective", "at the server", "clients' median", "worst", "clients that can tell")

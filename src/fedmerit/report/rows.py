@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import worst_value
 from fedmerit.core.types import Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.report.packing import Number, shorten
@@ -36,7 +37,7 @@ class Metric:
 
 
 ACCURACY = Metric("accuracy")
-EPSILON = Metric("epsilon")
+OF_PRIVACY = (Metric("epsilon"), Metric("clip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,9 @@ def measure_run(
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
         **dict(_audit_curves(ledger)),
     }
-    if all(row[EPSILON.name] is not None for row in evaluated):
-        curves[EPSILON] = {row["round"]: row[EPSILON.name] for row in evaluated}
+    for metric in OF_PRIVACY:
+        if all(row[metric.name] is not None for row in evaluated):
+            curves[metric] = {row["round"]: row[metric.name] for row in evaluated}
     reached = [[rounds_to_target(tested, local, target, share) for share in shares] for target in targets]
     return RunMetrics(curves, reached, distribution(local[-1]))
 
@@ -110,7 +112,7 @@ def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
         for at, curve in (
             ("server", {index: values.get(SERVER) for index, values in by_round.items()}),
             ("median", {index: float(np.median(known)) if known else None for index, known in clients.items()}),
-            ("worst", {index: min(known, default=None) for index, known in clients.items()}),
+            ("worst", {index: worst_value(objective, known) for index, known in clients.items()}),
         ):
             if any(value is not None for value in curve.values()):
                 yield Metric(objective, at), curve

@@ -8,14 +8,17 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
+
+from fedmerit.core.facts import SAMPLES
 from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
-from fedmerit.core.weights import ClientWeight
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.report.suspects import suspects_dict
 from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
+from fedmerit.store.weight_columns import WeightColumns
 from fedmerit.study.fairness import Account, fairness_of
 
 LEVEL = 0.9
@@ -26,17 +29,17 @@ MOST_AUDITS = 200_000
 
 def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything that the page shows of a run when a reader selects it."""
-    weights, names = [ledger.weights(row["round"]) for row in rounds], ledger.names()
+    weights, names = [ledger.weight_columns(row["round"]) for row in rounds], ledger.names()
     return {
         "names": names,
         "rounds": pack_rounds(rounds, weights),
         "events": group_events(ledger.events()),
         "search": _search(ledger, rounds),
-        "lineages": lineages([{row.id: row.group for row in rows} for rows in weights]) if has_groups(rounds) else None,
+        "lineages": lineages([_groups(rows) for rows in weights]) if has_groups(rounds) else None,
         "rewards": _rewards(ledger.rewards()),
         "accounts": _accounts(ledger, rounds, weights),
         "audits": _audits(ledger, len(names)),
-        "suspects": _suspects(ledger),
+        "suspects": _suspects(ledger, dict(zip((row["round"] for row in rounds), weights, strict=True))),
         **_rules(kept_recipe(ledger)),
     }
 
@@ -47,9 +50,9 @@ def _rules(recipe: Recipe | None) -> dict[str, Any]:
     return {"when_zero": recipe.when_zero if recipe else "samples", "gates": gates}
 
 
-def _suspects(ledger: Ledger) -> dict[str, Any]:
+def _suspects(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> dict[str, Any]:
     """Suspects with what was seen in words; single sightings stay in `fedmerit suspects`."""
-    found = suspects_dict(ledger)
+    found = suspects_dict(ledger, weights)
     short = [
         {key: one[key] for key in ("client", "since", "answered", "summary")}
         | {"odd": len({seen["round"] for seen in one["evidence"]})}
@@ -61,6 +64,10 @@ def _suspects(ledger: Ledger) -> dict[str, Any]:
 def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:
     """Whether clients were grouped at all, even if into one group."""
     return any(row["groups"] > 1 or row["cut"] is not None for row in rounds)
+
+
+def _groups(rows: WeightColumns) -> dict[ClientId, int]:
+    return dict(zip(rows.ids, rows.groups.tolist(), strict=True))
 
 
 def lineages(rounds: Sequence[Mapping[ClientId, int]]) -> list[list[int]]:
@@ -150,11 +157,11 @@ def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:
 
 
 def _accounts(
-    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[Sequence[ClientWeight]]
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[WeightColumns]
 ) -> dict[str, Any] | None:
     """What each client put in and what it got; None where no round was evaluated or a client's size is unknown."""
     tested = any(row["accuracy"] is not None for row in rounds)
-    if not tested or not all("samples" in row.facts for rows in weights for row in rows):
+    if not tested or not all(_knows_samples(rows) for rows in weights):
         return None
     fairness = fairness_of(ledger, LEVEL)
     correlations = {"accuracy": fairness.accuracy, "speed": fairness.speed, "entries": fairness.entries}
@@ -165,6 +172,10 @@ def _accounts(
         "classes": [[edge, shorten(value, WEIGHT_DIGITS)] for edge, value in fairness.classes.items()],
         "gap": shorten(fairness.gap, WEIGHT_DIGITS),
     }
+
+
+def _knows_samples(rows: WeightColumns) -> bool:
+    return not rows.ids or (SAMPLES in rows.facts and not np.isnan(rows.facts[SAMPLES]).any())
 
 
 def _account_columns(accounts: Sequence[Account]) -> dict[str, Any]:

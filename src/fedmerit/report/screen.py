@@ -35,6 +35,7 @@ def json_line(record: Record) -> str:
             "rewards": len(record.rewards.verdicts),
             "accepted": sum(verdict.accepted for verdict in record.rewards.verdicts.values()),
             "epsilon": record.epsilon,
+            "clip": record.aggregation.clip if record.aggregation else None,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "left_out": {str(client): reason for client, reason in record.left_out.items()},

@@ -35,6 +35,7 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
         **{key: last[key] for key in ("accuracy", "p10", "p50", "p90")},
         "best": {"round": best["round"], "accuracy": best["accuracy"]},
         "epsilon": ledger.rounds()[-1]["epsilon"],
+        "clip": ledger.rounds()[-1]["clip"],
         "bytes_down": sum(row["bytes_down"] for row in ledger.rounds()),
         "bytes_up": sum(row["bytes_up"] for row in ledger.rounds()),
         "seconds": sum(sum(row["seconds"].values()) for row in ledger.rounds()),
@@ -83,7 +84,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
     )
     yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
     if result["epsilon"] is not None:
-        yield f"privacy: epsilon {result['epsilon']:.3g}; the model alone is protected, see docs/privacy.md"
+        clip = "" if result["clip"] is None else f", clip {result['clip']:.3g}"  # ledgers before version 9 have none
+        yield f"privacy: epsilon {result['epsilon']:.3g}{clip}; the model alone is protected, see docs/privacy.md"
     if search := result["search"]:
         yield (
             f"search: exchanges {search['exchanges']}, models {search['evaluations']}, "

@@ -13,8 +13,10 @@ from rich.text import Text
 from fedmerit.config.schema import make_config
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.suspects import LEAST_ROUNDS, LEAST_SHARE, Suspect
+from fedmerit.core.types import NOTHING
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.suspects import suspects_of
+from fedmerit.store.weight_columns import WeightColumns
 from fedmerit.study.attack_metrics import answered_rounds, detect
 from fedmerit.study.text_table import TextTable
 from fedmerit.tasks.attackers import find_attackers
@@ -25,9 +27,9 @@ RULE = (
 )
 
 
-def suspects_dict(ledger: Ledger) -> dict[str, Any]:
+def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = NOTHING) -> dict[str, Any]:
     """Suspects as JSON has them; `planted` is None where the run's configuration plants no attacker."""
-    names, suspects = ledger.names(), suspects_of(ledger)
+    names, suspects = ledger.names(), suspects_of(ledger, weights)
     return {
         "rule": RULE,
         "rounds": ledger.last_round(),

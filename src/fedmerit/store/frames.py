@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedmerit.core.validation import SERVER
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.weight_columns import WeightColumns
 
 Frame: TypeAlias = Any
 """A pandas.DataFrame; not named in types, since pandas is optional."""
 
 Line: TypeAlias = dict[str, Any]
+Columns: TypeAlias = Mapping[str, NDArray[Any]]
+"""An array per column: for tables of a million lines."""
 
 
 def pandas() -> Any:
@@ -25,8 +31,10 @@ def pandas() -> Any:
     return pandas
 
 
-def make_frame(lines: Iterator[Line] | Sequence[Line], columns: Sequence[str]) -> Frame:
+def make_frame(lines: Iterator[Line] | Sequence[Line] | Columns, columns: Sequence[str]) -> Frame:
     """A row per line; these columns first, also where there is no line, then whatever else lines have."""
+    if isinstance(lines, Mapping):
+        return pandas().DataFrame(lines, columns=list(dict.fromkeys([*columns, *lines])))
     rows = list(lines)
     others = dict.fromkeys(key for line in rows for key in line if key not in columns)
     return pandas().DataFrame(rows, columns=[*columns, *others])
@@ -56,15 +64,31 @@ def _clients(ledger: Ledger) -> Iterator[Line]:
         yield who | {"correct": correct, "size": size, "accuracy": correct / size if size else None}
 
 
-def _weights(ledger: Ledger) -> Iterator[Line]:
+def _weights(ledger: Ledger) -> Columns:
     """A line per round and client that was weighed: how it came to its weight, with facts, criteria, normalised."""
-    names = ledger.names()
-    for index in range(1, ledger.last_round() + 1):
-        for one in ledger.weights(index):
-            who = {"round": index, "client": one.id, "name": names[one.id]}
-            earned = {"weight": one.weight, "score": one.score, "group": one.group, "uncapped": one.uncapped}
-            parts = {"fact": one.facts, "criterion": one.criteria, "normalised": one.normalised}
-            yield who | earned | {f"{part} {key}": value for part, of in parts.items() for key, value in of.items()}
+    names, rounds = np.array(ledger.names(), dtype=object), range(1, ledger.last_round() + 1)
+    tables = [_weights_of_round(index, ledger.weight_columns(index), names) for index in rounds]
+    tables = [table for table in tables if len(table["round"])]
+    gaps = [np.full(len(table["round"]), np.nan) for table in tables]
+    return {
+        name: np.concatenate([table.get(name, gap) for table, gap in zip(tables, gaps, strict=True)])
+        for name in dict.fromkeys(name for table in tables for name in table)
+    }
+
+
+def _weights_of_round(index: int, of_round: WeightColumns, names: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    parts = {"fact": of_round.facts, "criterion": of_round.criteria, "normalised": of_round.normalised}
+    clients = np.array(of_round.ids, dtype=np.int64)
+    return {
+        "round": np.full(len(clients), index),
+        "client": clients,
+        "name": names[clients],
+        "weight": of_round.weights,
+        "score": of_round.scores,
+        "group": of_round.groups,
+        "uncapped": np.full(len(clients), None) if of_round.uncapped is None else of_round.uncapped,
+        **{f"{part} {key}": values for part, of in parts.items() for key, values in of.items()},
+    }
 
 
 def _rewards(ledger: Ledger) -> Iterator[Line]:
@@ -93,7 +117,7 @@ def _events(ledger: Ledger) -> Iterator[Line]:
     return (asdict(event) for event in ledger.events())
 
 
-FRAMES: Mapping[str, tuple[Sequence[str], Callable[[Ledger], Iterator[Line]]]] = {
+FRAMES: Mapping[str, tuple[Sequence[str], Callable[[Ledger], Iterator[Line] | Columns]]] = {
     "rounds": (("round", "accuracy", "p10", "p50", "p90", "bytes_down", "bytes_up", "seconds"), _rounds),
     "clients": (("round", "client", "name", "correct", "size", "accuracy"), _clients),
     "weights": (("round", "client", "name", "weight", "score", "group"), _weights),

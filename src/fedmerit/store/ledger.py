@@ -22,7 +22,7 @@ from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, remember_facts
-from fedmerit.core.types import History, Matrix
+from fedmerit.core.types import ClientId, History, Matrix, Vector
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.chain import broken_links, extend_chain, head
@@ -37,6 +37,7 @@ from fedmerit.store.schema import (
     guard_connection,
     migrated,
 )
+from fedmerit.store.weight_columns import WeightColumns, read_columns, read_facts
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a reader of a damaged ledger may run into."""
@@ -186,6 +187,11 @@ class Ledger:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
 
+    def validated(self) -> list[float]:
+        """The accuracies on validation rows so far, of a run that may stop by them."""
+        query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
+        return [value for (value,) in self._db.execute(query)]
+
     def history(self, names: Sequence[str] = ()) -> History:
         """What the rounds so far leave in the history, with the facts of these names."""
         rows = self._db.execute("SELECT client, facts FROM weights ORDER BY round, client")
@@ -234,12 +240,20 @@ class Ledger:
 
     def weights(self, index: int) -> list[ClientWeight]:
         """How each client of a round came to its weight; empty where nobody could be weighed."""
-        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped"
+        columns = "client, facts, criteria, normalised, score, weight, grp, uncapped, terms"
         query = f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client"
         return [
             ClientWeight(client, json.loads(facts), json.loads(raw), json.loads(table), *rest)
             for client, facts, raw, table, *rest in self._db.execute(query, (index,))
         ]
+
+    def weight_columns(self, index: int) -> WeightColumns:
+        """The same column by column, for whoever reads many rounds."""
+        return read_columns(self._db, index)
+
+    def facts(self, index: int) -> tuple[tuple[ClientId, ...], dict[str, Vector]]:
+        """Who was weighed in a round, in client order, and their facts by name."""
+        return read_facts(self._db, index)
 
     def observations(self) -> list[tuple[int, int, float, float | None]]:
         """(round, client, norm of its update, its cosine with the others' directions), by round and client."""

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import percentiles
-from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.scores import ExplainedScore, Score
 from fedmerit.core.state import Record
 from fedmerit.core.types import Verdict
 from fedmerit.core.weights import by_client
+from fedmerit.errors import DataError
 
 NO_ANSWER = Verdict(False, reason="no answer")
 Row: TypeAlias = Mapping[str, Any]
@@ -46,6 +48,8 @@ def round_rows(record: Record) -> list[Row]:
             "p50": p50,
             "p90": p90,
             "epsilon": record.epsilon,
+            "clip": aggregation.clip if aggregation else None,
+            "validation": record.validation,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
             "seconds": json.dumps(dict(record.seconds)),
@@ -74,6 +78,7 @@ def weight_rows(record: Record) -> list[Row]:
     if record.weights is None:
         return []
     groups = record.groups.labels if record.groups else None
+    terms = own_terms(record)
     return [
         {
             "client": client.id,
@@ -84,9 +89,43 @@ def weight_rows(record: Record) -> list[Row]:
             "weight": client.weight,
             "grp": client.group,
             "uncapped": client.uncapped,
+            "terms": terms.get(place),
         }
-        for client in by_client(record.weights, record.priority, record.ids, record.facts, groups)
+        for place, client in enumerate(by_client(record.weights, record.priority, record.ids, record.facts, groups))
     ]
+
+
+def _is_own(score: Score) -> bool:
+    """Whether a score, or a part of it, is the user's own, so that it cannot be made again from its text."""
+    try:
+        part_from_json(part_to_json(score))
+    except (DataError, TypeError):
+        return True
+    return False
+
+
+def own_terms(record: Record) -> dict[int, str]:
+    """What a score of the user's own says of its steps, by place; kept, since nothing of theirs is imported later.
+
+    Steps that do not come to the score that counted, or that fail, are left out: a reason is true or missing.
+    """
+    candidate = record.aggregation.candidate if record.aggregation else None
+    score = candidate.weighting.score if candidate else None
+    if record.weights is None or not isinstance(score, ExplainedScore) or not _is_own(score):
+        return {}
+    table, scores = record.weights.table, record.weights.scores
+    labels = record.groups.labels if record.groups else np.zeros(len(table), dtype=np.intp)
+    told: dict[int, str] = {}
+    for place in range(len(table)):
+        members = np.flatnonzero(labels == labels[place])
+        try:
+            terms = score.terms(table[members], int(np.searchsorted(members, place)))
+            text = str(terms)
+        except Exception:  # a user's code may raise anything
+            continue
+        if np.isclose(terms.score, scores[place], rtol=1e-9, atol=1e-12):
+            told[place] = text
+    return told
 
 
 def evaluation_rows(record: Record) -> list[Row]:

@@ -100,5 +100,6 @@ def client_lines(ledger: Ledger, row: dict[str, Any], client: ClientId) -> list[
     of = share_of(row, mine)
     if reason is None:
         weight, by = percent(mine.weight), part_text(row["score"] or "a rule that was not kept")
-        return [f"{called(name)} got {weight} of {of} for its score of {mine.score:.5g} by {by}."]
+        steps = f": {mine.terms}" if mine.terms else ""
+        return [f"{called(name)} got {weight} of {of} for its score of {mine.score:.5g} by {by}{steps}."]
     return reason.lines(name, of)

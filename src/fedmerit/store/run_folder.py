@@ -20,6 +20,7 @@ from fedmerit.config.own import own_sources
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
 from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.system import instruction_set, processor
 from fedmerit.errors import FolderError
 from fedmerit.store.ledger import Ledger
 
@@ -137,6 +138,7 @@ def _names_in(config: Config) -> tuple[Any, ...]:
 def environment() -> dict[str, str]:
     """Versions that the results depend on, or that a reader of the ledger may want to know."""
     system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
+    system |= {"cpu": processor(), "instructions": instruction_set()}
     return {name: _version(name) for name in PACKAGES} | {CODE: code()} | system
 
 

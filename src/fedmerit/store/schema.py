@@ -16,7 +16,7 @@ from types import MappingProxyType
 from fedmerit.core.showing import printable
 from fedmerit.errors import FolderError
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 11
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -32,6 +32,8 @@ CREATE TABLE rounds (
     quality REAL,                    -- the clients' accuracy by which the search decided; NULL where it did not ask
     accuracy REAL, p10 REAL, p50 REAL, p90 REAL,   -- NULL where the round was not evaluated
     epsilon REAL,                    -- the privacy spent so far; NULL without an account
+    clip REAL,                       -- the length that privacy cut updates to; NULL without it
+    validation REAL,                 -- accuracy on the clients' validation rows; NULL where nothing stops by it
     bytes_down INTEGER NOT NULL, bytes_up INTEGER NOT NULL,
     seconds TEXT NOT NULL            -- JSON object: stage -> seconds
 );
@@ -41,6 +43,7 @@ CREATE TABLE weights (               -- how each client of a round came to its w
     score REAL NOT NULL, weight REAL NOT NULL,
     grp INTEGER NOT NULL,            -- the client's group, from 0
     uncapped REAL,                   -- the weight before the cap; NULL without one
+    terms TEXT,                      -- the steps of a score of the user's own, where it tells them; NULL for ours
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE evaluations (           -- every client's local test
@@ -97,6 +100,13 @@ CREATE TABLE observations (
 ALTER TABLE rounds ADD COLUMN epsilon REAL;
 """,
         8: """
+ALTER TABLE rounds ADD COLUMN clip REAL;
+ALTER TABLE rounds ADD COLUMN validation REAL;
+""",
+        9: """
+ALTER TABLE weights ADD COLUMN terms TEXT;
+""",
+        10: """
 CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);
 """,
     }

@@ -89,11 +89,15 @@ def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
         return math.nan, math.nan
     first = min(coalition.from_round for coalition in attackers.coalitions)
     weights, heads = [], []
-    left_out = {(event.round, event.client) for event in ledger.events() if event.kind == "left-out"}
+    left_out: dict[int, set[ClientId]] = {}
+    for event in ledger.events():
+        if event.kind == "left-out" and event.client is not None:
+            left_out.setdefault(event.round, set()).add(event.client)
     for row in ledger.rounds():
         index = row["round"]
-        held = {client.id: client.weight for client in ledger.weights(index)}
-        everybody = {*held, *(client for at, client in left_out if at == index and client is not None)}
+        columns = ledger.weight_columns(index)
+        held = dict(zip(columns.ids, columns.weights.tolist(), strict=True))
+        everybody = {*held, *left_out.get(index, ())}
         if index >= first and everybody:
             weights.append(sum(weight for client, weight in held.items() if client in attackers.members))
             heads.append(len(everybody & attackers.members.keys()) / len(everybody))

@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
+from fedmerit.core.objectives import ERRORS
+from fedmerit.core.targets import right_rows
 from fedmerit.core.types import Model, Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.errors import FolderError
@@ -53,7 +55,9 @@ class RunMetrics:
     curve: list[Line]
 
 
-def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[float]) -> RunMetrics:
+def read_metrics(
+    ledger: Ledger, targets: Sequence[float], shares: Sequence[float], *, or_equal: bool = False
+) -> RunMetrics:
     """Read the metrics of a run, finished or not; NaN where it has no evaluated round yet.
 
     `targets` are accuracies, `shares` the shares of the devices that have to be above them (`rounds_to_target`).
@@ -66,7 +70,9 @@ def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[floa
         if row["accuracy"] is not None
     ]
     reached = {
-        (target, share): rounds_to_target(evaluated, local, target, share) for target in targets for share in shares
+        (target, share): rounds_to_target(evaluated, local, target, share, or_equal=or_equal)
+        for target in targets
+        for share in shares
     }
     costs = {
         "bytes_down": sum(row["bytes_down"] for row in rounds),
@@ -78,8 +84,9 @@ def read_metrics(ledger: Ledger, targets: Sequence[float], shares: Sequence[floa
 
 
 def better(metric: str) -> Better:
-    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher)."""
-    return METRICS.get(metric) or ("lower" if metric.startswith("gap ") else "higher")
+    """Which way a metric is better; audits are `gap NAME` (lower) or `audit NAME` (higher, but for errors)."""
+    kind, _, name = metric.partition(" ")
+    return METRICS.get(metric) or ("lower" if kind == "gap" or name in ERRORS else "higher")
 
 
 def _accuracies(curve: Sequence[Line]) -> dict[str, float]:
@@ -110,10 +117,19 @@ def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class CorrectRows:
-    """Which test rows, in the order of the clients, a model gets right; `test_set` is the SHA-256 of these rows."""
+    """Which test rows, in the order of the clients, a model gets right; `test_set` is the SHA-256 of these rows.
+
+    `best` are those that the best model of the same run gets right; None where it was not kept.
+    """
 
     correct: NDArray[np.bool_]
     test_set: str
+    best: NDArray[np.bool_] | None = None
+
+    @property
+    def of_best(self) -> CorrectRows | None:
+        """The same of the best model."""
+        return None if self.best is None else CorrectRows(self.best, self.test_set)
 
 
 class Agreement(NamedTuple):
@@ -146,19 +162,30 @@ def agreement(baseline: CorrectRows, row: CorrectRows) -> Agreement:
     return Agreement(*(int(count.sum()) for count in (a & b, a & ~b, ~a & b, ~a & ~b)))
 
 
-def find_correct(task: Task, model: Model) -> CorrectRows:
-    """Test a model, in the same batches as a fleet does, so that the counts are the ledger's."""
-    test, predict = task.federation.test, task.learner.predict
+def find_correct(task: Task, model: Model, best: Model | None = None) -> CorrectRows:
+    """Test the final model of a run and its best one, in the same batches as a fleet, so the counts are the ledger's.
+
+    Where the best model is the final one it is tested once.
+    """
+    final = _correct_rows(task, model)
+    same = best is not None and np.array_equal(best, model)
+    of_best = final if same or best is None else _correct_rows(task, best)
+    return CorrectRows(final, _digest(task.federation.test), None if best is None else of_best)
+
+
+def _correct_rows(task: Task, model: Model) -> NDArray[np.bool_]:
+    test = task.federation.test
     batches = [slice(start, start + TEST_ROWS) for start in range(0, len(test.y), TEST_ROWS)]
-    correct = [predict(model, test.x[batch]) == test.y[batch] for batch in batches]
-    return CorrectRows(np.concatenate([np.zeros(0, np.bool_), *correct]), _digest(test))
+    correct = [right_rows(task.learner, model, test.x[batch], test.y[batch]) for batch in batches]
+    return np.concatenate([np.zeros(0, np.bool_), *correct])
 
 
 def write_correct(path: Path, rows: CorrectRows) -> None:
     """Write the rows as packed bits; the file appears whole or not at all."""
     path.parent.mkdir(exist_ok=True)
     file = io.BytesIO()
-    np.savez(file, bits=np.packbits(rows.correct), number=len(rows.correct), rows=rows.test_set)
+    best: dict[str, Any] = {} if rows.best is None else {"best": np.packbits(rows.best)}
+    np.savez(file, bits=np.packbits(rows.correct), number=len(rows.correct), rows=rows.test_set, **best)
     write_new_file(path, file.getvalue())
 
 
@@ -166,8 +193,12 @@ def read_correct(path: Path) -> CorrectRows | None:
     """Read what `write_correct` wrote; None without a file, as where clients share no model."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            bits = np.unpackbits(file["bits"], count=int(file["number"]))
-            return CorrectRows(bits.astype(np.bool_), str(file["rows"]))
+            bits = {
+                name: np.unpackbits(file[name], count=int(file["number"])).astype(np.bool_)
+                for name in ("bits", "best")
+                if name in file
+            }
+            return CorrectRows(bits["bits"], str(file["rows"]), bits.get("best"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import tomli_w
 from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, Section, flatten, make_config, read_toml, validate
+from fedmerit.config.schema import Config, Section, flatten, make_config, override, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
 from fedmerit.study.grid import value_text
 from fedmerit.study.tuning import Seed, Share, Target, TuneConfig, Tuning, seed_list
 
-SHARED = ("task", "run")
-"""What all rows have in common: data, partition, model, seeds, rounds and the draw of clients."""
+SHARED = ("run",)
+"""What all rows have in common: seeds, rounds and the draw of clients."""
+SAME_DATA = ("data", "source", "model", "label", "target", "tolerance")
+"""Keys of [task] that no row may change."""
 
 Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -30,6 +33,12 @@ class Row(Section):
     name: Title = Field(description="how tables call the row")
     recipe: dict[str, Any] | None = Field(None, description="a [recipe] in place of the base's; default: the base's")
     train: dict[str, Any] = Field({}, description="keys of [train] that differ from the base's")
+    task: dict[str, Any] = Field(
+        {}, description="keys of [task] that differ from the base's: clients, server, kinds, attack ...; not the data"
+    )
+    null: Literal["", "rounding", "draw"] = Field(
+        "", description="a null row: nothing changes but rounding, or the draw of clients and batches"
+    )
     tune: dict[str, Any] | None = Field(
         None, description="a grid: keys of [train] and [recipe], each with values to choose from before the row is run"
     )
@@ -41,9 +50,15 @@ class Row(Section):
         if wrong:
             raise ConfigError(
                 f"row {values.get('name', '')!r} sets {' and '.join(wrong)}: rows are compared in pairs and share "
-                "data, seeds, rounds and the draw of clients; a row sets recipe, train and tune, the rest stands in "
-                "[base]. "
-                "Rows on other data are another study"
+                "seeds, rounds and the draw of clients; a row sets recipe, train, task, null and tune, the rest stands "
+                "in [base]"
+            )
+        changed = values.get("task") if isinstance(values, Mapping) else None
+        if isinstance(changed, Mapping) and (other := [key for key in SAME_DATA if key in changed]):
+            raise ConfigError(
+                f"row {values.get('name', '')!r} sets task.{other[0]}: rows are compared in pairs on the same data; a "
+                "row may change who holds it (clients, partition, server, kinds, attack). Rows on other data are "
+                "another study"
             )
         return values
 
@@ -82,6 +97,9 @@ class Plan(Section):
     baseline: str = Field("", description="the row that others are compared with; default: the first")
     targets: tuple[Target, ...] = Field(TARGETS, description="target accuracies for rounds to target")
     shares: tuple[Share, ...] = Field(SHARES, description="shares of the devices that have to be above a target")
+    or_equal: Annotated[bool, Field(strict=True)] = Field(
+        False, description="count devices that are at a target, not only those above it"
+    )
     base: dict[str, Any] = Field(
         {}, description="what all rows share, as in a configuration: [base.task] ..., or the path of one"
     )
@@ -133,7 +151,9 @@ class Plan(Section):
     def _values(self, row: Row) -> dict[str, Any]:
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
         own = {} if row.recipe is None else {"recipe": row.recipe}
-        return values | own | {"train": values.get("train", {}) | row.train}
+        changed = {key: values.get(key, {}) | part for key, part in (("train", row.train), ("task", row.task)) if part}
+        null = {"run": values.get("run", {}) | {"null": row.null}} if row.null else {}
+        return values | own | {"train": values.get("train", {})} | changed | null
 
 
 def _check_unique(what: str, values: Iterable[int | str]) -> None:
@@ -175,22 +195,27 @@ def _check_tune(plan: Plan) -> None:
         )
 
 
-def load_plan(path: Path | str) -> Plan:
+def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
     """Read a study's TOML file; `base` may be the path of a configuration, relative to the file's folder.
+
+    `overrides`, such as train.lr=0.05, change the base, as they change a configuration.
 
     >>> load_plan("examples/study.toml").against
     'FedAvg'
     """
     path = Path(path)
-    return make_plan(read_toml(path), path.parent)
+    return make_plan(read_toml(path), path.parent, overrides)
 
 
-def make_plan(values: Mapping[str, Any], folder: Path = Path()) -> Plan:
+def make_plan(values: Mapping[str, Any], folder: Path = Path(), overrides: Sequence[str] = ()) -> Plan:
     """Validate a study's settings; a path in `base` is relative to `folder`."""
     values = dict(values)
     base = values.get("base")
     if isinstance(base, str):
         values["base"] = base = read_toml(folder / base)
+    if overrides:
+        values["base"] = base = deepcopy(dict(base or {}))
+        override(base, overrides)
     if isinstance(base, Mapping):
         try:
             make_config(base)

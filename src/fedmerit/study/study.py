@@ -170,7 +170,7 @@ class Study:
         baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
         """
         lines = (
-            {"row": run.row, "seed": run.seed, "rounds": self.unfinished.get(str(run), self.horizon)}
+            {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
             | {"finished": str(run) not in self.unfinished}
             | metrics.values
             | self._agreement(run)
@@ -178,6 +178,11 @@ class Study:
         )
         columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round", *AGREEMENT)
         return make_frame(lines, columns).astype({"finished": bool})
+
+    def _played(self, run: Member, metrics: RunMetrics) -> int:
+        """Rounds of a run; one that is finished may have stopped early, after a round that it tested."""
+        finished = int(metrics.curve[-1]["round"]) if metrics.curve else self.horizon
+        return self.unfinished.get(str(run), finished)
 
     @cached_property
     def reached(self) -> Frame:
@@ -233,14 +238,29 @@ class Study:
         for run in self.runs:
             if run.begun:
                 with open_ledger(run.folder) as ledger:
-                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares)
+                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
 
-    def _agreement(self, run: Member) -> Line:
+    @cached_property
+    def best_agreement(self) -> Frame:
+        """A line per finished run: the counts of `metrics`, of the best model of each run instead of the final ones.
+
+        NaN where a run kept no best model, or was tested before best models were.
+        """
+        lines = (
+            {"row": run.row, "seed": run.seed} | self._agreement(run, best=True)
+            for run in self.runs
+            if str(run) not in self.unfinished
+        )
+        return make_frame(lines, ("row", "seed", *AGREEMENT))
+
+    def _agreement(self, run: Member, *, best: bool = False) -> Line:
         """With the baseline's run of the same seed; nothing where one of them has no file of correct rows."""
         baseline = next(other for other in self.runs if (other.row, other.seed) == (self.plan.against, run.seed))
         theirs, ours = read_correct(baseline.correct), read_correct(run.correct)
-        if theirs is None or ours is None:
-            return {}
+        if best:
+            theirs, ours = theirs and theirs.of_best, ours and ours.of_best
+        if theirs is None or ours is None or (run.config.task != baseline.config.task):
+            return {}  # a row whose clients hold other rows is tested on others, too
         counts = agreement(theirs, ours)
         return dict(zip(AGREEMENT, (*counts, counts.neither_if_independent), strict=True))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fedmerit.store.frames import Frame
 from fedmerit.study.cells import effect_cells, number_text
+from fedmerit.study.metrics import better
 from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
 from fedmerit.study.study import DIFFERENCES, Study
 from fedmerit.study.text_table import TextTable
@@ -15,7 +17,6 @@ from fedmerit.study.tuning_tables import tuning_table
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, ROUNDS, SAME, TOO_FEW
 
 NO_STAR = (NOISE, SAME, TOO_FEW)
-LOWER_IS_BETTER = ("variance",)
 OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
 
@@ -45,40 +46,45 @@ def summary_table(study: Study, *, paper: bool = False) -> TextTable:
 
 def other_table(study: Study, *, paper: bool = False) -> TextTable:
     """Means of the other metrics; in brackets the paired difference, with a star where it is outside the noise."""
-    lines = {name: _lines_of(study, name) for name in OTHER_METRICS}
-    cells = {name: [_mean_and_difference(line) for line in of_rows] for name, of_rows in lines.items()}
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
-    rows = zip(study.rows, *cells.values(), *costs.values(), strict=True)
-    title = f"{study.plan.name}: other measures (difference to {study.plan.against}; * outside the noise)"
+    cells, best = _columns(study, OTHER_METRICS, paper)
+    rows = zip(study.rows, *cells, *costs.values(), strict=True)
+    title = (
+        f"{study.plan.name}: other measures{_means(paper)} (difference to {study.plan.against}; * outside the noise)"
+    )
     below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
-    columns = enumerate(lines.values(), start=1)
-    best = frozenset[tuple[int, int]]().union(*(_best(of_rows, column) for column, of_rows in columns))
-    return TextTable(title, ("row", *OTHER_METRICS, *costs), tuple(rows), (below,), best if paper else frozenset())
+    return TextTable(title, ("row", *OTHER_METRICS, *costs), tuple(rows), (below,), best)
 
 
-def audit_table(study: Study) -> Iterator[TextTable]:
+def audit_table(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
     """Audits of the last round: gaps between groups and other objectives; no table where nothing was audited."""
     names = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
     if not names:
         return
-    cells = [[_mean_and_difference(line) for line in _lines_of(study, name)] for name in names]
-    title = f"{study.plan.name}: audits (difference to {study.plan.against}; * outside the noise)"
-    below = "at the server where it has rows, else the clients' mean; a gap is better the smaller it is"
-    yield TextTable(title, ("row", *names), tuple(zip(study.rows, *cells, strict=True)), (below,))
+    cells, best = _columns(study, names, paper)
+    title = f"{study.plan.name}: audits{_means(paper)} (difference to {study.plan.against}; * outside the noise)"
+    errors = " and an error" * any(better(name) == "lower" for name in names if name.startswith("audit "))
+    below = f"at the server where it has rows, else the clients' mean; a gap{errors} is better the smaller it is"
+    yield TextTable(title, ("row", *names), tuple(zip(study.rows, *cells, strict=True)), (below,), best)
 
 
-def reached_tables(study: Study) -> Iterator[TextTable]:
+def reached_tables(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
     """Per target, in the papers' layout: rows x shares of devices, and the rounds saved against the baseline.
 
-    `>` where a run did not reach the target: the mean, restricted to the rounds played, is then a lower bound.
+    `>` where a run did not reach the target: the mean, restricted to the rounds played, is then a lower bound, and has
+    no deviation.
     """
     shares = sorted(study.plan.shares)
     for target in study.plan.targets:
-        columns = [[_rounds(line) for line in _lines_of(study, ROUNDS, target, share)] for share in shares]
-        title = f"{study.plan.name}: rounds until a share of the devices is above {target:.0%}"
+        lines = [_lines_of(study, ROUNDS, target, share) for share in shares]
+        spreads = [_round_deviations(study, target, share) if paper else [""] * len(study.rows) for share in shares]
+        columns = [list(map(_rounds, of_rows, spread)) for of_rows, spread in zip(lines, spreads, strict=True)]
+        above = "at or above" if study.plan.or_equal else "above"
+        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}{_means(paper)}"
         below = f"(rounds saved against {study.plan.against}; >: not reached within {study.horizon} in some seed)"
         header = ("row", *(f"{share:.0%}" for share in shares))
-        yield TextTable(title, header, tuple(zip(study.rows, *columns, strict=True)), (below,))
+        rows = tuple(zip(study.rows, *columns, strict=True))
+        yield TextTable(title, header, rows, (below,), _best_of(lines) if paper else frozenset())
 
 
 def saved_table(study: Study) -> TextTable:
@@ -127,10 +133,11 @@ TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
 PAPER_TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     **TABLES,
     "compared": lambda study: iter(
-        (summary_table(study, paper=True), other_table(study, paper=True), *audit_table(study))
+        (summary_table(study, paper=True), other_table(study, paper=True), *audit_table(study, paper=True))
     ),
+    "reached": partial(reached_tables, paper=True),
 }
-"""The same as exports write them."""
+"""The same as exports write them: means with their deviation over the seeds, the best in bold."""
 
 
 def _lines_of(study: Study, metric: str, target: float = math.nan, share: float = math.nan) -> list[dict[str, Any]]:
@@ -149,9 +156,40 @@ def _deviations(study: Study, metric: str, digits: int) -> list[str]:
     return ["" if math.isnan(value) else f" ± {number_text(value, digits)}" for value in found]
 
 
+def _round_deviations(study: Study, target: float, share: float) -> list[str]:
+    """` ± deviation` of the rounds to a target; nothing where a seed did not reach it."""
+    frame = study.reached
+    chosen = frame[_equals(frame["target"], target) & _equals(frame["share"], share)]
+    by_row = {row: runs["rounds"].std(skipna=False) for row, runs in chosen.groupby("row")}
+    found = [by_row.get(row, math.nan) for row in study.rows]
+    return ["" if math.isnan(value) else f" ± {number_text(value, 1)}" for value in found]
+
+
+def _columns(study: Study, names: Sequence[str], paper: bool) -> tuple[list[list[str]], frozenset[tuple[int, int]]]:
+    """A column of cells per metric, and the best of them where it is for a paper."""
+    lines = [_lines_of(study, name) for name in names]
+    spreads = [_deviations(study, name, _digits(name)) if paper else [""] * len(study.rows) for name in names]
+    cells = [list(map(_mean_and_difference, of_rows, spread)) for of_rows, spread in zip(lines, spreads, strict=True)]
+    return cells, _best_of(lines) if paper else frozenset()
+
+
+def _means(paper: bool) -> str:
+    return ", mean ± deviation over the seeds" * paper
+
+
+def _best_of(columns: Sequence[list[dict[str, Any]]]) -> frozenset[tuple[int, int]]:
+    """The best cells of all columns, which follow the name of the row."""
+    return frozenset[tuple[int, int]]().union(*(_best(lines, place) for place, lines in enumerate(columns, start=1)))
+
+
 def _best(lines: list[dict[str, Any]], column: int) -> frozenset[tuple[int, int]]:
-    """The cells of a column with the best mean; none where there is one row, or all are equal."""
-    means = [-line["mean"] if line["measure"] in LOWER_IS_BETTER else line["mean"] for line in lines]
+    """The cells of a column with the best mean; none where there is one row, or all are equal.
+
+    A mean that is only a lower bound is not the best.
+    """
+    lower = [line["measure"] == ROUNDS or better(line["measure"]) == "lower" for line in lines]
+    means = [-line["mean"] if less else line["mean"] for less, line in zip(lower, lines, strict=True)]
+    means = [math.nan if line["censored"] > 0 else mean for mean, line in zip(means, lines, strict=True)]
     known = [mean for mean in means if not math.isnan(mean)]
     if len(known) < 2 or max(known) == min(known):
         return frozenset()
@@ -162,10 +200,14 @@ def _equals(column: Frame, value: float) -> Frame:
     return column.isna() if math.isnan(value) else column == value
 
 
-def _mean_and_difference(line: Mapping[str, Any]) -> str:
+def _digits(metric: str) -> int:
+    return 4 if metric == "variance" else 3
+
+
+def _mean_and_difference(line: Mapping[str, Any], spread: str = "") -> str:
     """A mean and, in brackets, its paired difference."""
-    digits = 4 if line["measure"] == "variance" else 3
-    mean = number_text(line["mean"], digits)
+    digits = _digits(line["measure"])
+    mean = number_text(line["mean"], digits) + spread
     if line["verdict"] in (BASELINE, SAME):
         return mean
     star = "" if line["verdict"] in NO_STAR else "*"
@@ -178,9 +220,9 @@ def _costs(study: Study, *names: str) -> list[str]:
     return [number_text(sum(parts) / scale, 1) for parts in zip(*means, strict=True)]
 
 
-def _rounds(line: Mapping[str, Any]) -> str:
+def _rounds(line: Mapping[str, Any], spread: str = "") -> str:
     """The mean over seeds and, in brackets, the rounds saved."""
-    mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1)
+    mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1) + spread
     return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({number_text(-line['difference'], 1, '+')})"
 
 

@@ -17,7 +17,10 @@ from fedmerit.core.state import Record
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
+from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
+from fedmerit.store.model_files import read_model
+from fedmerit.store.run_folder import BEST
 from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task, make_federation, make_task
@@ -28,7 +31,7 @@ STOP = "stop"
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
-    """A job: check that the data has what these rows ask for. The rows share the data."""
+    """A job: check that the data has what these rows ask for; data that rows share is loaded once."""
 
     rows: Mapping[str, Config]
 
@@ -37,7 +40,7 @@ class CheckJob:
 class RunJob:
     """A job: start or resume a run and finish it.
 
-    `correct` is the file for the test rows that the final model gets right; None where clients share no model.
+    `correct` is the file for the test rows that the final and the best model get right; None where clients share none.
     """
 
     config: Config
@@ -128,11 +131,13 @@ def _do(job: Job, connection: Connection, stop: threading.Event, load: TaskLoade
 
 
 def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
-    """Load the data once and check every row against it."""
-    task = load(next(iter(rows.values())))
+    """Check every row against its data, which most rows share."""
     for name, config in rows.items():
         try:
-            check_task(task, recipe_of(config), make_selection(config.run), config.run.audit)
+            task = load(config)
+            selection, budget = make_selection(config.run), config.run.budget_seconds
+            check_task(task, recipe_of(config), selection, config.run.audit, budget=budget)
+            check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 
@@ -150,4 +155,5 @@ def _run(job: RunJob, connection: Connection, stop: threading.Event, load: TaskL
     run = resume(job.folder, config, report, load) if begun else run_config(config, job.folder, report, load)
     run.ledger.close()
     if job.correct is not None and not job.correct.exists():
-        write_correct(job.correct, find_correct(load(config), run.model))
+        best = read_model(job.folder / BEST)
+        write_correct(job.correct, find_correct(load(config), run.model, None if best is None else best[0]))

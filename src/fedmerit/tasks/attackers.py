@@ -44,6 +44,8 @@ def poison(federation: Federation, attackers: Attackers, seed: int) -> Federatio
     }
     if not culprits:
         return federation
+    if federation.target != "classes":
+        raise ConfigError(f"label flippers and backdoors change classes, and this task predicts {federation.target}")
     train = federation.train
     x, y = train.x.copy(), train.y.copy()
     for client, attack in culprits.items():

@@ -85,6 +85,7 @@ KINDS: Mapping[str, Callable[[Rows], Planted]] = {
     "free_rider": free_rider,
 }
 TWO_CLASSES = ("biased", "poisoned")
+CHANGE_LABELS = (*TWO_CLASSES, "poor")
 
 
 def plant(federation: Federation, shares: Mapping[str, float], attribute: str, value: int, seed: int) -> Federation:
@@ -145,5 +146,8 @@ def _check(federation: Federation, shares: Mapping[str, float], attribute: str) 
     if wanted and attribute not in federation.train.attributes:
         known = ", ".join(sorted(federation.train.attributes)) or "none"
         raise DataError(f"{wanted[0]} clients harm a group by the attribute {attribute!r}; the data has: {known}")
+    changing = [name for name, share in shares.items() if share and name in CHANGE_LABELS]
+    if federation.target != "classes" and changing:
+        raise DataError(f"{changing[0]} clients change classes, and this task predicts {federation.target}")
     if federation.classes != 2 and (flipping := [name for name in wanted if name in TWO_CLASSES]):
         raise DataError(f"{flipping[0]} clients flip labels of two classes; this task has {federation.classes}")

@@ -32,13 +32,14 @@ def spread(
     train: Raw, test: Raw | None, config: TaskConfig, spec: TaskSpec, seed: int, random_share: float | None = None
 ) -> Federation:
     """The rows with the clients, as settled settings ask for it; nobody is planted."""
+    _check_partition(train, config)
     train, server = _set_apart(train, config, seed)
-    parts = partition(train.y, train.ids, config, _clients(train, config, spec), seed, train.attributes)
+    parts = partition(train.kinds, train.ids, config, _clients(train, config, spec), seed, train.attributes)
     if test is None:
         trained, tested = _own(train, parts, config, seed, random_share)
     else:
-        labels = [train.y[rows] for rows in parts.rows]
-        trained, tested = parts.rows, common_test_rows(labels, test.y, _test_way(config), seed)
+        labels = [train.kinds[rows] for rows in parts.rows]
+        trained, tested = parts.rows, common_test_rows(labels, test.kinds, _test_way(config), seed)
     trained, validated = validation_rows(trained, config.validation, seed)
     return Federation(
         names=parts.names,
@@ -47,6 +48,7 @@ def spread(
         classes=train.classes,
         validation=_split(train, validated),
         server=server,
+        target=train.target,
     )
 
 
@@ -66,9 +68,11 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
     """
     if config.sample != 1 and not spec.sampled:
         raise ConfigError(
-            f"task.sample draws writers as LEAF does, for these tasks only: {names_of(lambda other: other.sampled)}; "
+            f"task.sample draws writers or images, for these tasks only: {names_of(lambda other: other.sampled)}; "
             f"got task.sample = {config.sample:g} for task {spec.name!r}; leave it at 1"
         )
+    if config.people != "all" and spec.name != "celeba":
+        raise ConfigError(f"task.people is for task 'celeba' alone; got {config.people!r} for task {spec.name!r}")
     if not isinstance(config.test, str):
         raise ConfigError(f"task.test is a share for tables alone; got {config.test:g} for task {spec.name!r}")
     chosen = spec.partitions[0] if config.partition == "default" else config.partition
@@ -81,6 +85,15 @@ def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
     settled = config.model_copy(update={"partition": chosen, "test": test})
     check_options(settled)
     return settled
+
+
+def _check_partition(train: Raw, config: TaskConfig) -> None:
+    """Partitions by class need classes."""
+    if train.target != "classes" and config.partition not in ("natural", "iid", "attribute"):
+        raise ConfigError(
+            f"partition {config.partition!r} goes by classes, and task.target = {train.target!r} has none; "
+            "use natural, iid or attribute"
+        )
 
 
 def _set_apart(train: Raw, config: TaskConfig, seed: int) -> tuple[Raw, Samples | None]:
@@ -101,8 +114,10 @@ def _own(
     if train.for_test is not None and config.partition == "natural" and config.test == "slices":
         return given_test_rows(parts.rows, parts.names, train.for_test)
     if random_share is None:
-        return own_test_rows(parts.rows, train.y, _test_way(config), seed)
-    return own_test_rows(parts.rows, train.y, "random" if config.test == "slices" else "matched", seed, random_share)
+        return own_test_rows(parts.rows, train.kinds, _test_way(config), seed)
+    return own_test_rows(
+        parts.rows, train.kinds, "random" if config.test == "slices" else "matched", seed, random_share
+    )
 
 
 def _test_way(config: TaskConfig) -> TestWay:

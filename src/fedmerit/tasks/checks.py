@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.targets import TargetKind
 from fedmerit.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def as_labels(values: Any) -> NDArray[Any]:
 def check_split(split: Split) -> None:
     """One label and one value of each attribute per row, and places that cover the rows; cheap, for every split."""
     x, y, offsets = split.x, split.y, split.offsets
-    if x.ndim == 0 or y.ndim != 1 or offsets.ndim != 1:
+    if x.ndim == 0 or y.ndim not in (1, 2) or offsets.ndim != 1:
         raise DataError(
-            f"a split has rows (N, ...), labels (N,) and offsets (clients + 1,); got the shapes "
+            f"a split has rows (N, ...), labels (N,) or (N, labels) and offsets (clients + 1,); got the shapes "
             f"{x.shape}, {y.shape} and {offsets.shape}"
         )
     check_columns(len(x), {"labels": y, **{f"values of {name}": v for name, v in split.attributes.items()}})
@@ -68,12 +69,12 @@ def check_federation(federation: Federation) -> None:
             )
         if (np.diff(split.offsets) < 0).any():
             raise DataError(f"offsets never fall, one client's rows follow the other's; those of the {which} rows do")
-        check_values(split.x, split.y, classes, f"{which} rows")
+        check_values(split.x, split.y, classes, f"{which} rows", federation.target)
     if not len(federation.train.y):
         raise DataError("no client has a training row")
     parties = {which: split.x for which, split in splits.items()}
     if federation.server is not None:
-        check_samples(federation.server, "server's rows")
+        check_samples(federation.server, "server's rows", federation.target)
         parties["server's"] = federation.server.x
     _check_alike(parties)
 
@@ -87,15 +88,15 @@ def check_names(names: Sequence[str]) -> None:
         raise DataError(f"names tell clients apart; {f'{times} are called {name!r}' if times else 'got none'}")
 
 
-def check_samples(samples: Samples, whose: str) -> None:
+def check_samples(samples: Samples, whose: str, target: TargetKind = "classes") -> None:
     """The rows of one party."""
     columns = {"labels": samples.y, **{f"values of {name}": v for name, v in samples.attributes.items()}}
     check_columns(len(samples.x), columns)
-    check_values(samples.x, samples.y, samples.classes, whose)
+    check_values(samples.x, samples.y, samples.classes, whose, target)
 
 
-def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str) -> None:
-    """Inputs are finite numbers in a layout that learners know; labels are 0..classes-1."""
+def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:
+    """Inputs are finite numbers in a layout that learners know; labels are as the target has them."""
     if x.dtype.kind not in "fiub":
         raise DataError(f"inputs are numbers; the {whose} hold {_kind(x)}; encode them, or use Federation.from_frame")
     if not len(y):
@@ -113,17 +114,51 @@ def check_values(x: NDArray[Any], y: NDArray[Any], classes: int, whose: str) -> 
             f"inputs are finite; row {row} of the {whose} holds NaN or infinity; drop it, fill it in, or use "
             "Federation.from_frame, which does"
         )
-    check_labels(y, classes, whose)
+    check_labels(y, classes, whose, target)
 
 
-def check_labels(y: NDArray[Any], classes: int, whose: str) -> None:
-    """Whole numbers from 0 to classes - 1."""
+def check_labels(y: NDArray[Any], classes: int, whose: str, target: TargetKind = "classes") -> None:
+    """Whole numbers from 0 to classes - 1; or finite numbers; or a 0 or 1 for each label."""
+    if target not in get_args(TargetKind):
+        raise DataError(f"the target is one of {', '.join(get_args(TargetKind))}; got {target!r}")
+    if target == "number":
+        _check_numbers(y, whose)
+    elif target == "labels":
+        _check_label_columns(y, classes, whose)
+    else:
+        _check_classes(y, classes, whose)
+
+
+def _check_classes(y: NDArray[Any], classes: int, whose: str) -> None:
     rule = f"labels are whole numbers 0..{classes - 1} for {classes} classes"
+    if y.ndim != 1:
+        raise DataError(
+            f"classes are labels (N,); the {whose} have {y.shape}: use y.ravel(), or for several target='labels'"
+        )
     if y.dtype.kind not in "iu":
-        raise DataError(f"{rule}; the {whose} hold {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]")
+        numbers = "; to predict numbers set target='number'" if y.dtype.kind == "f" else ""
+        raise DataError(
+            f"{rule}; the {whose} hold {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]{numbers}"
+        )
     low, high = int(y.min()), int(y.max())
     if low < 0 or high >= classes:
         raise DataError(f"{rule}; the {whose} hold {low}..{high}; count the classes from 0, or set `classes`")
+
+
+def _check_numbers(y: NDArray[Any], whose: str) -> None:
+    if y.ndim != 1 or y.dtype.kind not in "iuf":
+        raise DataError(f"a target that is a number has one per row, (N,); the {whose} hold {_kind(y)} of {y.shape}")
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(f"numbers to predict are finite; row {row} of the {whose} holds {y[row]}; drop the row")
+
+
+def _check_label_columns(y: NDArray[Any], labels: int, whose: str) -> None:
+    rule = f"several labels are 0 or 1 each, (N, {labels})"
+    if y.shape[1:] != (labels,) or y.dtype.kind not in "iu":
+        raise DataError(f"{rule}; the {whose} hold {_kind(y)} of {y.shape}")
+    if y.min() < 0 or y.max() > 1:
+        raise DataError(f"{rule}; the {whose} hold {int(y.min())}..{int(y.max())}")
 
 
 def _check_alike(parties: Mapping[str, NDArray[Any]]) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.errors import DataError, did_you_mean
-from fedmerit.tasks.formats.table_files import Table
+from fedmerit.config.task import TaskConfig
+from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
+from fedmerit.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.table_files import Table
 
 MISSING = "(missing)"
 """The kind of a word that is not there."""
@@ -55,18 +59,26 @@ class Column:
 class Encoder:
     """Rows of a table as inputs of a model, as its training rows were encoded; kept beside the model as JSON.
 
-    `labels` are the words of the classes; the column `owner`, where there is one, says whose a row is.
+    `labels` are the words of the classes, or the columns of several labels, or that of a number, which is learned by
+    its `scale`; the column `owner`, where there is one, says whose a row is.
     """
 
     columns: tuple[Column, ...]
     labels: tuple[str, ...]
     owner: str = ""
     clients: tuple[str, ...] = ()
+    kind: TargetKind = "classes"
+    scale: Scale | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Inputs and classes of the model."""
+        """Inputs and outputs of the model."""
         return sum(column.width for column in self.columns), len(self.labels)
+
+    def target(self, config: TaskConfig) -> Target:
+        """What the model predicts, with the tolerance that the configuration has."""
+        scale = self.scale or Scale(0.0)
+        return make_target(config, scale.mean, scale.deviation)
 
     def __call__(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
         """The inputs, and what is to be known of them: words and clients that the run never saw."""
@@ -97,7 +109,15 @@ class Encoder:
                 )
                 for column in kept["columns"]
             )
-            return cls(columns, tuple(kept["labels"]), kept["owner"], tuple(kept["clients"]))
+            scale = kept.get("scale")
+            return cls(
+                columns,
+                tuple(kept["labels"]),
+                kept["owner"],
+                tuple(kept["clients"]),
+                kept.get("kind", "classes"),
+                None if scale is None else Scale(**scale),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"what was kept of the table's encoding is damaged ({error})") from None
 
@@ -121,6 +141,20 @@ class Encoder:
             return places, []
         who = f"of {shown(strangers)}, not a client of the run," if given else f"without a column {self.owner}"
         return places, [f"rows {who} are filled in and scaled as those of the middle client"]
+
+
+def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> Target:
+    """What a table's model predicts; a number is learned as (y - centre) / scale."""
+    if config.target == "labels":
+        return Labels()
+    if config.target == "classes":
+        return CLASSES
+    if config.tolerance is None:
+        raise ConfigError(
+            "task.tolerance says how far off a predicted number may be and still count as right, in units of "
+            f"{config.label}; for example {scale / 2:.2g}, half of its deviation"
+        )
+    return Number(config.tolerance, centre, scale)
 
 
 def fit_numbers(name: str, known: Sequence[NDArray[np.float64]], standardise: bool) -> Column:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.facts import LINK
+from fedmerit.core.targets import TargetKind
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
 from fedmerit.tasks.checks import (
@@ -48,14 +50,16 @@ class Raw:
     """A data set in file order: images (N, height, width, channels) as uint8, labels, attributes, ids where known.
 
     `for_test` marks the rows that the makers of the data keep for testing, each among its own client's rows.
+    `target` says what the labels are; of a number `classes` is 1, of several labels how many there are.
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     classes: int
     attributes: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     ids: Ids | None = None
     for_test: NDArray[np.bool_] | None = None
+    target: TargetKind = "classes"
 
     def __post_init__(self) -> None:
         columns: dict[str, NDArray[Any]] = {"labels": self.y, **self.attributes}
@@ -74,7 +78,17 @@ class Raw:
         """These rows alone."""
         ids = None if self.ids is None else replace(self.ids, values=self.ids.values[rows])
         for_test = None if self.for_test is None else self.for_test[rows]
-        return Raw(self.x[rows], self.y[rows], self.classes, _rows_of(self.attributes, rows), ids, for_test)
+        attributes = _rows_of(self.attributes, rows)
+        return Raw(self.x[rows], self.y[rows], self.classes, attributes, ids, for_test, self.target)
+
+    @property
+    def kinds(self) -> NDArray[np.int64]:
+        """The class of each row, in proportion to which test rows are drawn; of labels, which of them it has."""
+        if self.target == "number":
+            return np.zeros(len(self.y), dtype=np.int64)
+        if self.target == "labels":
+            return np.unique(self.y, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return self.y
 
     def samples(self, rows: NDArray[np.int64]) -> Samples:
         """A copy of these rows as somebody's samples."""
@@ -94,7 +108,7 @@ class Split:
     """
 
     x: NDArray[Any]
-    y: NDArray[np.int64]
+    y: NDArray[Any]
     offsets: NDArray[np.int64]
     attributes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
@@ -138,10 +152,11 @@ class ClientData:
     train: Samples
     test: Samples
     validation: Samples
+    target: TargetKind = "classes"
 
     def __post_init__(self) -> None:
         for which, samples in {"training": self.train, "test": self.test, "validation": self.validation}.items():
-            check_samples(samples, f"{which} rows of {self.name}")
+            check_samples(samples, f"{which} rows of {self.name}", self.target)
 
     def copied(self) -> ClientData:
         """The same with arrays of its own, so that those of the other clients can be let go."""
@@ -155,7 +170,7 @@ class ServerData:
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
     `report` says what was done to the data on its way in.
-    `sites` names the site of each client, where it is known.
+    `sites` names the site of each client, where it is known, `links` its simulated connection.
     """
 
     names: tuple[str, ...]
@@ -164,6 +179,7 @@ class ServerData:
     limits: Mapping[str, float] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
+    links: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +204,9 @@ class Federation:
 
     Validation rows are what a search or an acceptance test asks about; by default nobody has any. `server` are rows
     that only the server has, to score models on. `sites` names the site of each client, where it is known, and `report`
-    says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. Tables,
+    says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. `target`
+    says what labels are: classes, a number, or (N, labels) of 0 and 1 (`core.targets`). `facts` are columns of the
+    clients' own facts, a number or a word per client. Tables,
     files, arrays and pictures come in by `from_frame`, `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and
     `from_image_folder`; everything is checked.
 
@@ -206,6 +224,8 @@ class Federation:
     sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
     encoder: Encoder | None = None
+    target: TargetKind = "classes"
+    facts: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.validation is NO_ROWS:
@@ -219,8 +239,9 @@ class Federation:
         cls,
         frame: Any,
         *,
-        label: str,
+        label: str | Sequence[str],
         client: str = "",
+        target: TargetKind = "classes",
         attributes: Sequence[str] = (),
         features: Sequence[str] = (),
         test: float = 0.2,
@@ -234,6 +255,7 @@ class Federation:
         """A frame of pandas or polars, or an Arrow table; the keys are those of a table in [task] (docs/data.md).
 
         client      the column that says to which client a row belongs; without it `partition` and `clients` deal out
+        label       the column to predict; with target="labels" several of 0 and 1, with target="number" one of numbers
         attributes  columns of groups, for criteria and fairness; they are inputs too unless `features` leaves them out
         test        the share of each client's rows to test on, drawn in proportion to its labels
         server      rows that the server keeps and no client has
@@ -241,8 +263,9 @@ class Federation:
         from fedmerit.tasks.formats.table_files import read_frame
 
         keys: dict[str, Any] = {
-            "label": label,
+            "label": label if isinstance(label, str) else tuple(label),
             "client": client,
+            "target": target,
             "attributes": tuple(attributes),
             "features": tuple(features),
         }
@@ -250,14 +273,16 @@ class Federation:
         return _table(read_frame(frame), seed, keys | {"missing": missing, "standardise": standardise} | settings)
 
     @classmethod
-    def from_csv(cls, path: Path | str, *, label: str, seed: int = 0, **settings: Any) -> Federation:
+    def from_csv(cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any) -> Federation:
         """A CSV file with a header, parted by commas, semicolons or tabs; settings as in `from_frame`."""
         from fedmerit.tasks.formats.table_files import read_table
 
         return _table(read_table(Path(path), "csv"), seed, {"label": label, "test": 0.2} | settings)
 
     @classmethod
-    def from_parquet(cls, path: Path | str, *, label: str, seed: int = 0, **settings: Any) -> Federation:
+    def from_parquet(
+        cls, path: Path | str, *, label: str | Sequence[str], seed: int = 0, **settings: Any
+    ) -> Federation:
         """A Parquet file; settings as in `from_frame`."""
         from fedmerit.tasks.formats.table_files import read_table
 
@@ -269,6 +294,7 @@ class Federation:
         clients: Mapping[str, Any],
         *,
         classes: int | None = None,
+        target: TargetKind = "classes",
         test: float | Mapping[str, Any] = 0.2,
         seed: int = 0,
         **settings: Any,
@@ -276,7 +302,7 @@ class Federation:
         """Arrays by client, {name: (x, y)} or {name: (x, y, attributes)}; `test` is a share, or arrays by client."""
         from fedmerit.tasks.own_data import clients_of
 
-        return clients_of(clients, classes, test, seed, settings)
+        return clients_of(clients, classes, target, test, seed, settings)
 
     @classmethod
     def from_dataset(
@@ -298,23 +324,33 @@ class Federation:
 
     def __repr__(self) -> str:
         rows = f"{len(self.train.y):,} rows to train on, {len(self.test.y):,} to test on"
-        return f"<Federation: {len(self.names)} clients, {rows}, {self.classes} classes>"
+        predicted = "a number" if self.target == "number" else f"{self.classes} {self.target}"
+        return f"<Federation: {len(self.names)} clients, {rows}, {predicted}>"
 
     def samples(self, client: ClientId) -> Samples:
-        """A view of the client's training rows."""
-        return self.train.samples(client, self.classes)
+        """A view of the client's training rows, with the facts of its own."""
+        own = self.own_facts
+        samples = self.train.samples(client, self.classes)
+        return replace(samples, own=own[client]) if own else samples
+
+    @property
+    def own_facts(self) -> tuple[dict[str, float | str], ...]:
+        """The facts of each client's own; empty where nobody has any."""
+        rows = zip(*self.facts.values(), strict=True)
+        return tuple(dict(zip(self.facts, row, strict=True)) for row in rows)
 
     def client(self, client: ClientId) -> ClientData:
         """The client's half, as views of its rows."""
         if not 0 <= client < len(self.names):
             raise DataError(f"client {client} is not one of the federation's {len(self.names)}: they count from 0")
-        splits = (self.train, self.test, self.validation)
-        return ClientData(client, self.names[client], *(split.samples(client, self.classes) for split in splits))
+        test, validation = (split.samples(client, self.classes) for split in (self.test, self.validation))
+        return ClientData(client, self.names[client], self.samples(client), test, validation, self.target)
 
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
+        links = tuple(float(value) for value in self.facts.get(LINK, ()))
+        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report, links)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -331,4 +367,4 @@ def _rows_of(
 
 def _copied(samples: Samples) -> Samples:
     attributes = {name: column.copy() for name, column in samples.attributes.items()}
-    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes)
+    return Samples(samples.x.copy(), samples.y.copy(), samples.classes, attributes, samples.own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fedmerit.config.reading import read_file
 from fedmerit.config.schema import TaskConfig, validate
 from fedmerit.config.task import TABLE as PREFIX
+from fedmerit.core.targets import TargetKind
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.checks import as_array, as_labels, check_columns, check_labels, check_values
@@ -32,6 +34,8 @@ MOST_PICTURE = 1 << 28
 
 def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
     """The federation of a table, with the keys of [task] as settings."""
+    if "tolerance" in settings:
+        raise DataError("tolerance belongs to the learner: TorchLearner(build, target=Number(tolerance=...))")
     config = validate(TaskConfig, {"data": f"{PREFIX}{table.source}", **_plain(settings)}, "task")
     return table_federation(table, config, TABLE, seed)
 
@@ -39,6 +43,7 @@ def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation
 def clients_of(
     clients: Mapping[str, Arrays],
     classes: int | None,
+    target: TargetKind,
     test: float | Mapping[str, Arrays],
     seed: int,
     settings: Mapping[str, Any],
@@ -46,18 +51,18 @@ def clients_of(
     """The federation of arrays by client; a share of each one's rows is for testing, or rows of their own are."""
     if not clients:
         raise DataError("a federation has at least one client; got none")
-    parts = {str(name): _arrays(str(name), arrays) for name, arrays in clients.items()}
-    raw = _joined(parts, classes)
+    parts = {str(name): _arrays(str(name), arrays, target) for name, arrays in clients.items()}
+    raw = _joined(parts, classes, target)
     if not isinstance(test, Mapping):
         return _dealt(raw, test, seed, settings)
     if set(test) != set(clients):
         raise DataError(f"test rows are of the same clients; {', '.join(sorted(set(test) ^ set(clients)))} differ")
     federation = _dealt(raw, 0.0, seed, settings)
-    tests = _joined({name: _arrays(name, test[name]) for name in federation.names}, raw.classes)
+    tests = _joined({name: _arrays(name, test[name], target) for name in federation.names}, raw.classes, target)
     sizes = [len(test[name][1]) for name in federation.names]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rows = Split(tests.x, tests.y, offsets, tests.attributes)
-    return Federation(federation.names, federation.train, rows, raw.classes, federation.validation, federation.server)
+    return replace(federation, test=rows)
 
 
 def dataset_of(
@@ -103,36 +108,55 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _arrays(name: str, arrays: Any) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]:
+def _arrays(name: str, arrays: Any, target: TargetKind) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]:
     if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
         raise DataError(f"a client is (inputs, labels), or (inputs, labels, attributes); {name!r} is {arrays!r:.60}")
     x, y, *rest = arrays
     inputs, labels = as_array(x, f"inputs of {name}"), as_labels(y)
+    if target == "number" and labels.dtype.kind == "i":
+        labels = labels.astype(np.float64)
     attributes = {key: as_array(column, key) for key, column in (rest[0] if rest else {}).items()}
-    if inputs.ndim < 2 or labels.ndim != 1 or not len(inputs):
+    if inputs.ndim < 2 or labels.ndim != (2 if target == "labels" else 1) or not len(inputs):
+        shape = "(N, labels)" if target == "labels" else "(N,)"
         raise DataError(
-            f"a client has rows (N, ...) and labels (N,), at least one of each; {name!r} has "
+            f"a client has rows (N, ...) and labels {shape}, at least one of each; {name!r} has "
             f"{inputs.shape} and {labels.shape}"
         )
     check_columns(len(inputs), {f"labels of {name}": labels, **attributes})
-    check_values(inputs, labels, int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2, f"rows of {name}")
+    check_values(inputs, labels, _count(labels, target), f"rows of {name}", target)
     return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, labels, attributes
 
 
 def _joined(
-    parts: Mapping[str, tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]], classes: int | None
+    parts: Mapping[str, tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]],
+    classes: int | None,
+    target: TargetKind,
 ) -> Raw:
     shapes = {x.shape[1:] for x, _, _ in parts.values()}
     known = {frozenset(attributes) for _, _, attributes in parts.values()}
     if len(shapes) > 1 or len(known) > 1:
         raise DataError(f"all clients have rows of one shape and the same attributes; got {shapes or known}")
+    if target == "labels" and len({labels.shape[1] for _, labels, _ in parts.values()}) > 1:
+        raise DataError("all clients have the same labels; they have different numbers of them")
     y = np.concatenate([labels for _, labels, _ in parts.values()])
-    number = len(np.unique(y)) if classes is None else classes
-    check_labels(y, number, "clients")
+    found = len(np.unique(y)) if target == "classes" else _count(y, target)
+    if classes not in (None, found) and target != "classes":
+        raise DataError(f"classes={classes} has no effect with target={target!r}; leave it out")
+    number = found if classes is None else classes
+    check_labels(y, number, "clients", target)
     attributes = {name: np.concatenate([part[2][name] for part in parts.values()]) for name in next(iter(known))}
     owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
     x = np.concatenate([x for x, _, _ in parts.values()])
-    return Raw(x, y, number, attributes, Ids("client", owners, tuple(parts)))
+    return Raw(x, y, number, attributes, Ids("client", owners, tuple(parts)), target=target)
+
+
+def _count(labels: NDArray[Any], target: TargetKind) -> int:
+    """Classes up to the largest label, or labels; 1 where the target is a number."""
+    if target == "number":
+        return 1
+    if target == "labels":
+        return int(labels.shape[1])
+    return int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2
 
 
 def _owned(x: NDArray[Any], labels: NDArray[np.int64], owners: list[str]) -> Raw:

@@ -18,9 +18,12 @@ from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.centring import Centre
 from fedmerit.core.fleet import Server
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
+from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.tasks.attackers import find_attackers, poison
+from fedmerit.tasks.client_facts import own_line, with_facts
+from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
 from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
@@ -36,6 +39,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
         "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
         "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
     }
 )
@@ -110,7 +114,7 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     `load` stands for `make_federation`, for runs that share data.
     """
     learner = make_learner(config.task, config.train)  # first: a wrong name is told before the data is loaded
-    federation = (load or make_federation)(config.task, config.run.seed)
+    federation = with_facts((load or make_federation)(config.task, config.run.seed), config.facts)
     attackers = find_attackers(config.task, len(federation.names), config.run.seed)
     return Task(federation, learner, centre_of(config.task), attackers)
 
@@ -119,7 +123,9 @@ def make_server(config: Config) -> Server:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
-    data = load(config.task, seed) if load else make_federation(config.task, seed).server_data()
+    data = (
+        load(config.task, seed) if load else with_facts(make_federation(config.task, seed), config.facts).server_data()
+    )
     if load:
         data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
         if config.task.invert and data.server is not None:
@@ -129,7 +135,9 @@ def make_server(config: Config) -> Server:
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
     notes = tuple(map(str, data.report))
-    return Server(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
+    return Server(
+        data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes, links=data.links
+    )
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -142,7 +150,7 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
     if load is None:
-        federation = make_federation(config.task, seed)
+        federation = with_facts(make_federation(config.task, seed), config.facts)
         attackers = find_attackers(config.task, len(federation.names), seed)
         return ClientHalf(federation.client(client).copied(), learner, attackers.of(client))
     if config.task.attack:
@@ -151,6 +159,8 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
             "alone; run it on this machine (fedmerit run), or leave task.attack out"
         )
     data = load(config.task, seed, client)
+    if config.facts is not None:  # a node knows its own line alone
+        data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
     return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
 
 
@@ -181,10 +191,10 @@ def sites_of(config: TaskConfig, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sites[name] for name in names)
 
 
-def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] | None = None) -> Learner:
+def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None = None) -> Learner:
     """The learner of a task, with the model that the configuration names.
 
-    `shape`, inputs and classes, spares a table's task to read the table for it.
+    `encoder`, which knows inputs and labels, spares a table's task to read the table for them.
     """
     spec = find_task(config.data)
     own = spec.shape is not None and ":" in config.model
@@ -195,7 +205,8 @@ def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] 
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        learner = _torch_learner(model, train, (shape or spec.shape(config)) if spec.shape else None)
+        shape = (encoder.shape if encoder else spec.shape(config)) if spec.shape else None
+        learner = _torch_learner(model, train, shape, _target(spec, config, encoder))
     if train.schedule is not None and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -205,13 +216,19 @@ def make_learner(config: TaskConfig, train: TrainConfig, shape: tuple[int, int] 
     return learner
 
 
-def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None) -> Learner:
+def _target(spec: TaskSpec, config: TaskConfig, encoder: Encoder | None) -> Target:
+    if encoder is not None:
+        return encoder.target(config)
+    return spec.target(config) if spec.target else CLASSES
+
+
+def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None, target: Target) -> Learner:
     try:
         from fedmerit.learn.models import find_model, find_sized_model
         from fedmerit.learn.sgd import TorchLearner
     except ModuleNotFoundError as error:
         raise ConfigError(f"training needs PyTorch ({error.name} is missing): pip install 'fedmerit[torch]'") from None
     if shape is None:
-        return TorchLearner(find_model(model), train)
+        return TorchLearner(find_model(model), train, target=target)
     own = import_own("model", model, "a function of inputs and classes") if ":" in model else None
-    return TorchLearner(partial(own or find_sized_model(model), *shape), train)
+    return TorchLearner(partial(own or find_sized_model(model), *shape), train, target=target)

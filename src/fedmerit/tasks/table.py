@@ -21,6 +21,7 @@ from fedmerit.tasks.encoding import (
     MISSING,
     Column,
     Encoder,
+    Scale,
     encode,
     fit_numbers,
     fit_scale,
@@ -62,15 +63,20 @@ class Prepared:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Inputs and classes, for models whose size depends on them."""
+        """Inputs and outputs, for models whose size depends on them."""
         return sum(len(feature.kinds) or 1 for feature in self.features), self.rows.classes
+
+    @property
+    def scale(self) -> Scale:
+        """By which a label that is a number is learned: mean and deviation of all rows."""
+        return fit_scale(self.rows.y, 0.0, True)
 
 
 def prepare(table: Table, config: TaskConfig) -> Prepared:
     """Rows with an owner and a label, and the columns to learn from."""
     _check_names(table, config)
     table, report = _complete_rows(table, config)
-    labels, kinds, told = _labels(config.label, table.columns[config.label])
+    labels, kinds, told = _predicted(table, config)
     groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
     features, dropped = _features(table, config)
     rows = Raw(
@@ -79,6 +85,7 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
         len(kinds),
         {name: codes for name, (codes, _) in groups.items()},
         _owners(config.client, table.columns[config.client]) if config.client else None,
+        target=config.target,
     )
     notes = [*report, *told, *(note for _, known in groups.values() for note in known), *dropped]
     return Prepared(rows, features, tuple(map(_text, kinds)), tuple(notes))
@@ -120,7 +127,8 @@ def _encoded(prepared: Prepared, dealt: Federation, owner: str, standardise: boo
         server = replace(server, x=_server_inputs(features, trained, server.x[:, 0], standardise))
     train, test, validation = (replace(split, x=x) for split, x in zip(splits, inputs, strict=True))
     report = (*prepared.report, *_imputed(features, dealt), *_standardised(features, standardise))
-    encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else ())
+    scale = prepared.scale if dealt.target == "number" else None
+    encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else (), dealt.target, scale)
     return replace(dealt, train=train, test=test, validation=validation, server=server, report=report, encoder=encoder)
 
 
@@ -154,21 +162,22 @@ def _check_names(table: Table, config: TaskConfig) -> None:
     """Every column that is named is there, and each has one part."""
     if not config.label:
         raise ConfigError(f"task.label names the column to predict; {table.source} has {', '.join(table.columns)}")
-    named = {"client": [config.client] if config.client else [], "label": [config.label]}
+    predicted = label_columns(config)
+    named = {"client": [config.client] if config.client else [], "label": predicted}
     for part, names in {**named, "attributes": config.attributes, "features": config.features}.items():
         for name in names:
             if name in table.others and part != "features":
                 raise DataError(f"column {name!r} holds {table.others[name]}; task.{part} takes numbers or words")
             if name not in table.columns and name not in table.others:
                 raise UnknownName(f"column for task.{part}", name, table.columns)
-    if config.client == config.label or {config.client, config.label} & set(config.features):
+    if config.client in predicted or {config.client, *predicted} & set(config.features):
         raise ConfigError("client and label are columns of their own, and no features: the model would be told both")
 
 
 def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNote]]:
     """Rows with label and owner, and with every feature where rows with gaps are to be dropped."""
     keep, report = np.ones(len(table), dtype=np.bool_), []
-    named = [config.label, *([config.client] if config.client else [])]
+    named = [*label_columns(config), *([config.client] if config.client else [])]
     gaps = _feature_names(table, config) if config.missing == "drop" else []
     for name in [*named, *gaps]:
         lost = keep & _is_missing(table.columns[name])
@@ -180,6 +189,30 @@ def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNo
     return replace(table, columns={name: values[keep] for name, values in table.columns.items()}), report
 
 
+def label_columns(config: TaskConfig) -> list[str]:
+    """The column to predict, or several."""
+    return [config.label] if isinstance(config.label, str) else list(config.label)
+
+
+def _predicted(table: Table, config: TaskConfig) -> tuple[NDArray[Any], list[Any], list[DataNote]]:
+    """What is predicted of each row, the words of classes or the names of columns, and what was done for it."""
+    names = label_columns(config)
+    if config.target == "number":
+        values = table.columns[names[0]]
+        if values.dtype == object:
+            raise DataError(f'target = "number" takes a column of numbers; {names[0]} holds {values[0]!r:.40}')
+        if not 0 < float(values.std()) < np.inf:
+            raise DataError(f"the label has different, finite numbers; {names[0]} has the deviation {values.std():g}")
+        return np.asarray(values, np.float64), names, []
+    if config.target == "classes":
+        return _labels(names[0], table.columns[names[0]])
+    found = [_labels(name, table.columns[name]) for name in names]
+    for name, (_, kinds, _) in zip(names, found, strict=True):
+        if len(kinds) != 2:
+            raise DataError(f"each of several labels is there or not; {name} has {len(kinds)} different values")
+    return np.column_stack([codes for codes, _, _ in found]), names, [note for *_, told in found for note in told]
+
+
 def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any], list[DataNote]]:
     """Classes 0..C-1: whole numbers from 0 as they are, all others in their order."""
     kinds = _kinds(values)
@@ -187,7 +220,7 @@ def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[An
     if len(kinds) > MOST_CLASSES or (fractions and len(kinds) > MOST_GROUPS):
         raise DataError(
             f"the label is one of a few classes; {name} has {len(kinds)} different values such as {kinds[-1]}: "
-            "cut it into classes first"
+            'cut it into classes first, or set target = "number"'
         )
     if len(kinds) < 2:
         raise DataError(f"the label has at least two classes; every row has {name} = {kinds[0]}")
@@ -221,7 +254,8 @@ def _owners(name: str, values: NDArray[Any]) -> Ids:
 
 
 def _feature_names(table: Table, config: TaskConfig) -> list[str]:
-    names = config.features or [name for name in table.columns if name not in (config.client, config.label)]
+    told = (config.client, *label_columns(config))
+    names = config.features or [name for name in table.columns if name not in told]
     return [name for name in names if name in table.columns]
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.learner import Learner
+from fedmerit.core.targets import Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
@@ -36,6 +37,7 @@ class TaskSpec:
     load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
         the clients. Without them both load the whole federation and keep their half of it.
     shape: inputs and classes of the data, for models whose size depends on them.
+    target: what these models predict; without it, classes.
 
     >>> from fedmerit.tasks.registry import find_task
     >>> find_task("digits").partitions[0], find_task("digits").models[0]
@@ -54,6 +56,7 @@ class TaskSpec:
     load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
     load_server: Callable[[TaskConfig, int], ServerData] | None = None
     shape: Callable[[TaskConfig], tuple[int, int]] | None = None
+    target: Callable[[TaskConfig], Target] | None = None
 
 
 def import_spec(name: str) -> TaskSpec:

@@ -55,7 +55,7 @@ def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Tim
     """
     begun = [run for run in study.runs if run.row == row and run.begun]
     if begun and all(str(run) in study.unfinished for run in begun):
-        return _times_so_far(begun, target, shares)
+        return _times_so_far(begun, target, shares, or_equal=study.plan.or_equal)
     reached = study.reached
     of_row = reached[(reached["row"] == row) & (reached["target"] == target) & reached["share"].isin(shares)]
     watched = restricted(of_row["rounds"].to_numpy(), study.horizon)
@@ -66,12 +66,14 @@ def times(study: Study, row: str, target: float, shares: Sequence[float]) -> Tim
     return Times(values, missed, study.horizon)
 
 
-def _times_so_far(begun: Sequence[Member], target: float, shares: Sequence[float]) -> Times:
+def _times_so_far(begun: Sequence[Member], target: float, shares: Sequence[float], *, or_equal: bool) -> Times:
     horizon, by_run = min(run.rounds for run in begun), []
     for run in begun:
         with open_ledger(run.folder) as ledger:
             rounds, local = ledger.local_accuracy()
-        reached = [rounds_to_target(rounds, local, target, share) for share in shares] if rounds else [None]
+        reached = [
+            rounds_to_target(rounds, local, target, share, or_equal=or_equal) if rounds else None for share in shares
+        ]
         by_run.append([np.nan if at is None or at > horizon else float(at) for at in reached])
     watched = np.array([restricted(at, horizon).mean() for at in by_run])
     return Times(watched, np.array([bool(np.isnan(at).any()) for at in by_run]), horizon)

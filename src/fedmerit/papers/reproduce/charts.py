@@ -30,12 +30,12 @@ class Curve:
     dash: str
 
 
-def draw_curves(title: str, curves: Sequence[Curve]) -> str:
+def draw_curves(title: str, curves: Sequence[Curve], axis: str = "iteration") -> str:
     """The mean of the seeds as a line, from the lowest to the highest seed as a band behind it."""
     rounds = max((curve.values.shape[1] for curve in curves), default=1)
     bands = [_band(curve, rounds) for curve in curves if len(curve.values) > 1]
     lines = [_line(curve, rounds) for curve in curves]
-    return svg.picture(WIDTH, HEIGHT, title, [*_axes(title, rounds), *bands, *lines, *_legend(curves)])
+    return svg.picture(WIDTH, HEIGHT, title, [*_axes(title, rounds, axis), *bands, *lines, *_legend(curves)])
 
 
 def _x(rounds: int) -> Vector:
@@ -56,7 +56,7 @@ def _band(curve: Curve, rounds: int) -> str:
     return svg.band(_x(rounds)[: len(low)], _y(low), _y(high), curve.colour)
 
 
-def _axes(title: str, rounds: int) -> Iterator[str]:
+def _axes(title: str, rounds: int, axis: str) -> Iterator[str]:
     yield svg.text(LEFT, 22, f"{title}: mean of the seeds, bands from the lowest to the highest seed")
     for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
         y = float(_y(np.array([share]))[0])
@@ -64,7 +64,7 @@ def _axes(title: str, rounds: int) -> Iterator[str]:
         yield svg.text(LEFT - 8, y + 4, f"{share:g}", anchor="end")
     for iteration in sorted({1, *(round(rounds * part / 4) for part in range(1, 5))} - {0}):
         yield svg.text(float(_x(rounds)[iteration - 1]), HEIGHT - BOTTOM + 20, str(iteration), anchor="middle")
-    yield svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "iteration", anchor="middle")
+    yield svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, axis, anchor="middle")
 
 
 def _legend(curves: Sequence[Curve]) -> Iterator[str]:

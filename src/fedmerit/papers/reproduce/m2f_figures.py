@@ -22,6 +22,10 @@ COLOURS = ("#b2182b", "#e08214", "#2166ac")
 FEDAVG, GREY = "fedavg", "#666666"
 DASHES = {"keep": "none", "reset": "5 3"}
 """The rows of M2F and how their curves are drawn."""
+DRAWN = (
+    "full lines: keep, dashed: reset. FedAvg: full the mean of the group's clients, dashed one test set of all their "
+    "rows, as the paper tests it"
+)
 RunsByRow: TypeAlias = Mapping[str, Sequence[RunClients]]
 
 
@@ -37,7 +41,7 @@ def figures(setting: Setting, studies: Studies) -> Result:
         f"figure{number}": draw_curves(f"Figure {number}: local accuracy", list(_curves(runs, clients)))
         for number, clients in FIGURES.items()
     }
-    return Result((*tables, claims_table(claims)), pictures, ("full lines: keep, dashed: reset", LEGEND, CENSORED))
+    return Result((*tables, claims_table(claims)), pictures, (DRAWN, LEGEND, CENSORED))
 
 
 def _table(study: Study, runs: RunsByRow, number: int, clients: Sequence[int]) -> TextTable:
@@ -116,4 +120,6 @@ def _curves(runs: RunsByRow, clients: Sequence[int]) -> Iterator[Curve]:
     if fedavg := runs.get(FEDAVG):
         group = slice(0, 20) if clients[0] < 20 else slice(20, 40)
         means = np.array([np.nanmean(run.curves[:, group], axis=1) for run in fedavg])
-        yield Curve("FedAvg, group mean", means, GREY, "none")
+        pooled = np.array([run.pooled(group) for run in fedavg])
+        yield Curve("FedAvg, mean over clients", means, GREY, "none")
+        yield Curve("FedAvg, one pooled test set", pooled, GREY, "5 3")

@@ -32,12 +32,19 @@ CENSORED = "> T: not within T iterations in any seed; a number after > is a mean
 
 @dataclass(frozen=True, slots=True)
 class RunClients:
-    """The clients of one run: their accounts, epochs and rows, and their accuracy curves (rounds x clients)."""
+    """The clients of one run: accounts, epochs, rows, test rows, and their accuracy curves (rounds x clients)."""
 
     accounts: Sequence[Account]
     epochs: Vector
     rows: Vector
     curves: Matrix
+    tests: Vector
+
+    def pooled(self, clients: slice) -> Vector:
+        """The accuracy on the test rows of these clients taken together, round by round."""
+        sizes = self.tests[clients]
+        right: Vector = np.nansum(self.curves[:, clients] * sizes, axis=1) / sizes.sum()
+        return right
 
     @property
     def oscillation(self) -> Vector:
@@ -61,7 +68,10 @@ def _run_clients(ledger: Ledger) -> RunClients:
         for client in ledger.weights(index):
             for name, values in facts.items():
                 values[client.id] = client.facts.get(name, np.nan)
-    return RunClients(accounts, facts["epochs"], facts["samples"], ledger.local_accuracy()[1])
+    tests = np.zeros(len(accounts))
+    for _, tested, _, size in ledger.evaluations():
+        tests[tested] = size
+    return RunClients(accounts, facts["epochs"], facts["samples"], ledger.local_accuracy()[1], tests)
 
 
 def times_converged(runs: Sequence[RunClients], client: int, horizon: int) -> Times:

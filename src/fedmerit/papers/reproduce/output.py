@@ -131,7 +131,8 @@ def _cores() -> str:
 def _machine() -> str:
     here = environment()
     versions = ", ".join(f"{name} {here[name]}" for name in ("fedmerit", "python", "numpy", "torch"))
-    return f"Machine: {here['machine']}, {here['cores']} cores, {versions}."
+    cpu = f"{here['cpu']} ({here['machine']}, {here['instructions']})"
+    return f"Machine: {cpu}, {here['cores']} cores, {versions}."
 
 
 def _tables(reproduced: Reproduced, path: Path) -> Iterator[str]:
@@ -158,5 +159,7 @@ def _settings(reproduced: Reproduced) -> Iterator[str]:
         changed = differences([toml_lines(study.plan.base), toml_lines(other.plan.base)])
         settings = ", ".join(f"`{line['key']} = {line['values'][1]}`" for line in changed)
         yield from (f"`{part}`: the same with {settings}", "")
-    yield from (f"- row `{row.name}`: `{json.dumps(row.recipe)}`" for row in study.plan.rows)
+    for row in study.plan.rows:
+        null = f", null by {row.null}" if row.null else ""
+        yield f"- row `{row.name}`: `{json.dumps(row.recipe)}`{null}"
     yield ""

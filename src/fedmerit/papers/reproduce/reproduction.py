@@ -17,6 +17,8 @@ Scale: TypeAlias = Literal["small", "medium", "paper"]
 SCALES: tuple[Scale, ...] = ("small", "medium", "paper")
 SEEDS = 5
 UNITS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86400, float("inf")))
+NULL = "null"
+"""What the name of a null row begins with."""
 WHOLE = ""
 """The name of a reproduction's only part, whose study lies in the folder itself."""
 
@@ -30,13 +32,15 @@ class Setting:
 
     `bases` has the configuration of each part. `targets` replace the published ones, place by place. `seconds` is the
     time of one round of one run on one core, with its share of loading the data, as measured on the machine of
-    docs/results or estimated from such measurements.
+    docs/results or estimated from such measurements. `rates` is the grid of learning rates that the paper searched on
+    its baseline; empty where it did not.
     """
 
     bases: Mapping[str, Base]
     seconds: float
     differs: tuple[str, ...] = ()
     targets: tuple[float, ...] = (0.9,)
+    rates: tuple[float, ...] = ()
 
     @property
     def rounds(self) -> int:
@@ -77,9 +81,22 @@ class Reproduction:
                 return setting
         raise UnknownName("scale", scale, self.settings)
 
-    def plans(self, scale: str, seeds: int = SEEDS, rows: Sequence[str] = ()) -> dict[str, Plan]:
-        """The plan of each part's study; `rows` restricts it to some rows and the baseline."""
+    def plans(
+        self,
+        scale: str,
+        seeds: int = SEEDS,
+        rows: Sequence[str] = (),
+        lr: float | None = None,
+        *,
+        or_equal: bool = False,
+        null: str = "",
+    ) -> dict[str, Plan]:
+        """The plan of each part's study; `rows` restricts it to some rows and the baseline, `lr` replaces the rate.
+
+        `or_equal` counts devices at a target too; `null` adds a row that differs from the baseline by rounding or draw.
+        """
         setting, chosen = self.setting(scale), self._chosen(rows)
+        chosen += [{"name": f"{NULL} ({null})", "recipe": self.rows[0]["recipe"], "null": null}] if null else []
         return {
             part: make_plan(
                 {
@@ -87,7 +104,8 @@ class Reproduction:
                     "seeds": seeds,
                     "targets": setting.targets,
                     "shares": self.shares,
-                    "base": base,
+                    **({"or_equal": True} if or_equal else {}),
+                    "base": base if lr is None else {**base, "train": {**base["train"], "lr": lr}},
                     "row": chosen,
                 }
             )

@@ -10,6 +10,7 @@ const ACCURACY = [
 ];
 
 const EPSILON = { name: "epsilon", at: "", title: "privacy spent (epsilon)", axis: "epsilon", format: "" };
+const CLIP = { name: "clip", at: "", title: "length that updates were cut to (clip)", axis: "clip", format: "" };
 const VOID = "The noise of some runs came from their seed: their guarantee is void.";
 const PRIVATE = "Epsilon is of the model alone: this page holds clients' facts and is not for publication.";
 
@@ -24,5 +25,6 @@ function showAccuracy() {
   const isVoid = ROWS.some((row) => row.events.some(({ kind }) => kind === "privacy-void"));
   const about = [one ? OF_CLIENTS : "", several ? OF_SEEDS : "", spent ? PRIVATE : "", isVoid ? VOID : ""];
   $("accuracy-how").textContent = about.join(" ");
-  curvesPanel("accuracy", spent ? [...ACCURACY, EPSILON] : ACCURACY);
+  const ofPrivacy = [EPSILON, CLIP].filter((measure) => ROWS.some((row) => linesOf(row, measure)));
+  curvesPanel("accuracy", [...ACCURACY, ...ofPrivacy]);
 }

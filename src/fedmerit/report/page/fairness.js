@@ -22,7 +22,7 @@ function auditMeasures() {
 }
 
 const APART = "How the clients that fare worst do, and how far apart the clients are";
-const AUDITED = "; and the audits of the model, in which 1 is the best that there is.";
+const AUDITED = "; and the audits of the model, in which 1 is the best that there is (of mae, an error, 0).";
 const NO_AUDIT = ". No run was audited: run.audit names objectives such as parity:sex, for data with attributes.";
 
 function showFairness() {

@@ -8,6 +8,7 @@ const TERMS = [
   ["normalised", "a criterion brought to a scale from 0 to 1, so that criteria can be put together"],
   ["score", "one number made of a client's normalised criteria; weights are scores as shares of their sum"],
   ["gate", "an accuracy that a model must reach at the server before its criteria count"],
+  ["accuracy", "the share of the test rows that are right; a number is, within the tolerance; labels are, all of them"],
   ["FedAvg", "weights in proportion to the numbers of samples"],
   ["seed", "the start of all random draws; rows with the same seed share data, first model and draws"],
 ];

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.config.task import TABLE as PREFIX
+from fedmerit.core.targets import Target
 from fedmerit.errors import ConfigError
+from fedmerit.tasks.encoding import make_target
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.formats.table_files import Table, read_table
 from fedmerit.tasks.table import prepare, table_federation
@@ -30,6 +32,13 @@ def _shape(config: TaskConfig) -> tuple[int, int]:
     return prepare(_read(config), config).shape
 
 
+def _target(config: TaskConfig) -> Target:
+    if config.target != "number":
+        return make_target(config)
+    scale = prepare(_read(config), config).scale
+    return make_target(config, scale.mean, scale.deviation)
+
+
 TABLE = TaskSpec(
     name="table:FILE",
     about="a CSV or Parquet file of your own: task.client, task.label and other columns by name",
@@ -38,4 +47,5 @@ TABLE = TaskSpec(
     partitions=("natural", *MADE, *SENSITIVE),
     test="matched",
     shape=_shape,
+    target=_target,
 )

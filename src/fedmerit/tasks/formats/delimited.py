@@ -1,4 +1,4 @@
-"""Delimited text as people save it: commas, semicolons or tabs, decimal commas, percent signs; from a file or stdin."""
+"""Delimited text as people save it: commas, semicolons or tabs, decimal commas, percent signs; or an xlsx file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 from fedmerit.config.reading import MOST_TEXT_BYTES, read_file
 from fedmerit.core.types import Vector
 from fedmerit.errors import TableError
+from fedmerit.tasks.formats.xlsx import MARK, read_sheet
 
 STDIN = Path("-")
 DELIMITERS = (";", "\t", ",")
 """Looked for in this order: where a semicolon separates, commas belong to numbers."""
-SPREADSHEET = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,16 @@ class DelimitedTable:
         A comma is a decimal comma: thousands are written without a separator.
         """
         texts = self.texts(name)
+        try:
+            plain = np.array([float(text) for text in texts])
+        except ValueError:
+            return self._written_otherwise(name, texts)
+        for place in np.flatnonzero(~np.isfinite(plain))[:1].tolist():
+            raise self._wrong(self.lines[place], name, "values are finite numbers", texts[place])
+        return plain
+
+    def _written_otherwise(self, name: str, texts: list[str]) -> Vector:
+        """A column with percent signs or decimal commas, or with cells that are no numbers."""
         percent = [text.endswith("%") for text in texts]
         if any(percent) and not all(percent):
             line = self.lines[percent.index(not percent[0])]
@@ -60,19 +70,13 @@ class DelimitedTable:
 
 
 def read_delimited(path: Path) -> DelimitedTable:
-    """A table from a file, or from standard input for `-`; the separator is the one that the header uses."""
+    """A table from a file, or from standard input for `-`; the separator is the one that the header uses.
+
+    Of an xlsx file it is the first sheet.
+    """
     source = "standard input" if path == STDIN else str(path)
-    text = _decoded(_content(path), source)
-    first, _, rest = text.partition("\n")
-    told = first.strip().removeprefix("sep=") if first.startswith("sep=") else ""  # a spreadsheet's hint
-    body, skipped = (rest, 1) if told else (text, 0)
-    header_line = next((line for line in body.splitlines() if line.strip()), "")
-    delimiter = told or next((one for one in DELIMITERS if one in header_line), ",")
-    try:
-        reader = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter)
-        rows = [(reader.line_num + skipped, tuple(row)) for row in reader if any(map(str.strip, row))]
-    except (csv.Error, TypeError) as error:
-        raise TableError(f"{source} is not a table of text: {error}") from None
+    content = _content(path)
+    rows = read_sheet(content, source) if content.startswith(MARK) else _parted(_decoded(content, source), source)
     if len(rows) < 2:
         raise TableError(f"{source} needs a header line and at least one line below it; it has {len(rows)} line(s)")
     header = tuple(cell.strip() for cell in rows[0][1])
@@ -81,6 +85,20 @@ def read_delimited(path: Path) -> DelimitedTable:
         if len(cells) != len(header):
             raise TableError(f"{source}, line {line}: {len(cells)} cells for {len(header)} columns")
     return DelimitedTable(source, header, tuple(line for line, _ in rows[1:]), tuple(cells for _, cells in rows[1:]))
+
+
+def _parted(text: str, source: str) -> list[tuple[int, tuple[str, ...]]]:
+    """The lines that are not empty: the number of each, and its cells."""
+    first, _, rest = text.partition("\n")
+    told = first.strip().removeprefix("sep=") if first.startswith("sep=") else ""  # a spreadsheet's hint
+    body, skipped = (rest, 1) if told else (text, 0)
+    header_line = next((line for line in body.splitlines() if line.strip()), "")
+    delimiter = told or next((one for one in DELIMITERS if one in header_line), ",")
+    try:
+        reader = csv.reader(io.StringIO(body, newline=""), delimiter=delimiter)
+        return [(reader.line_num + skipped, tuple(row)) for row in reader if any(map(str.strip, row))]
+    except (csv.Error, TypeError) as error:
+        raise TableError(f"{source} is not a table of text: {error}") from None
 
 
 def _content(path: Path) -> bytes:
@@ -98,8 +116,6 @@ def _content(path: Path) -> bytes:
 
 
 def _decoded(content: bytes, source: str) -> str:
-    if content.startswith(SPREADSHEET):
-        raise TableError(f"{source} is a spreadsheet (xlsx, ods), not text; save it as CSV, with any separator")
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
         return content.decode(encoding)

@@ -1,0 +1,117 @@
+"""Criteria over facts of a client's own: its age, battery or job, as a number, an interval, a word, or less of it.
+
+    fact:battery              as it is, more is better
+    fact:less ping            least of the round / own, less is better
+    fact:age in 20..35        1 inside, 0 outside
+    fact:age in 20..35 by 5   1 inside, falling to 0 at 5 beyond either end
+    fact:job is nurse         1 where it is that word, 0 where not
+
+The first three and a half read the fact `fact:age`; of a word, clients say only whether it is theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmerit.core.facts import OWN
+from fedmerit.core.types import Cohort, Family, History, Vector
+from fedmerit.errors import ConfigError
+
+FORMS = "fact:NAME, fact:less NAME, fact:NAME in LOW..HIGH, fact:NAME in LOW..HIGH by WIDTH, fact:NAME is WORD"
+NUMBER = r"(\d+(?:\.\d+)?)"
+INTERVAL = re.compile(rf"(?P<of>.+?) in {NUMBER}\.\.{NUMBER}(?: by {NUMBER})?")
+NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFact:
+    """What clients say of themselves, as a criterion: the fourth family, targets of the provider [PMCFL, sec. 4.2].
+
+    of          the fact, a column of [facts]
+    inside      the ends of an interval: the degree is 1 inside, and falls to 0 over `by` beyond them
+    word        the word that it should be: 1 or 0
+    less        whether less of it is better: the least of the round / own
+
+    >>> OwnFact("age", inside=(20, 35), by=5).name, OwnFact("job", word="nurse").name
+    ('fact:age in 20..35 by 5', 'fact:job is nurse')
+    """
+
+    of: str
+    inside: tuple[float, float] | None = None
+    by: float = 0.0
+    word: str = ""
+    less: bool = False
+    family: Family = Family.TARGET
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.of):
+            raise ConfigError(f"a fact of a client's own has a name of letters, digits, _ . and -; got {self.of!r}")
+        if (self.inside is not None) + bool(self.word) + self.less > 1:
+            raise ConfigError(f"a criterion over a fact is one of {FORMS}; got several of them for {self.of!r}")
+        if self.inside is not None and not self.inside[0] <= self.inside[1]:
+            raise ConfigError(f"an interval goes from LOW up to HIGH; got {self.inside[0]:g}..{self.inside[1]:g}")
+
+    @property
+    def name(self) -> str:
+        """As priorities name it."""
+        if self.inside is not None:
+            low, high = self.inside
+            return f"{OWN}{self.of} in {low:g}..{high:g}" + (f" by {self.by:g}" if self.by else "")
+        return f"{OWN}{self.of} is {self.word}" if self.word else f"{OWN}{'less ' if self.less else ''}{self.of}"
+
+    @property
+    def required_facts(self) -> tuple[str, ...]:
+        """The number that clients report; of a word, whether it is theirs."""
+        return (self.name,) if self.word else (f"{OWN}{self.of}",)
+
+    @property
+    def degree(self) -> bool:
+        """All forms but the plain one lie in 0..1."""
+        return self.inside is not None or bool(self.word) or self.less
+
+    @property
+    def about(self) -> str:
+        """One line for lists and reports."""
+        if self.inside is not None:
+            edge = f", falling to 0 at {self.by:g} beyond" if self.by else ""
+            return f"{self.name.removeprefix(OWN)}: 1 inside the interval, 0 outside{edge}"
+        if self.word:
+            return f"{self.of} is {self.word}: 1 where the client says so, else 0"
+        return f"less {self.of}: least of the round / own" if self.less else f"{self.of}: as the client says"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """The degree of each client, or its number."""
+        values = cohort.facts[self.required_facts[0]]
+        if self.inside is not None:
+            low, high = self.inside
+            beyond = np.maximum(np.maximum(low - values, values - high), 0.0)
+            return np.asarray(
+                1.0 - np.minimum(beyond, self.by) / self.by if self.by else (beyond == 0).astype(np.float64)
+            )
+        if not self.less or not len(values):
+            return values
+        least = values.min()
+        return np.asarray(np.divide(least, values, out=np.ones(len(values)), where=values > 0))
+
+
+def parse_own_fact(name: str) -> OwnFact:
+    """The criterion that a name `fact:...` stands for.
+
+    >>> parse_own_fact("fact:age in 20..35").inside
+    (20.0, 35.0)
+    """
+    text = " ".join(name.removeprefix(OWN).split())
+    if interval := INTERVAL.fullmatch(text):
+        of, low, high, by = interval.groups()
+        return OwnFact(of, inside=(float(low), float(high)), by=float(by or 0))
+    of, is_word, word = text.partition(" is ")
+    if is_word:
+        return OwnFact(of, word=word)
+    less = text.startswith("less ")
+    of = text.removeprefix("less ") if less else text
+    if not NAME.fullmatch(of):
+        raise ConfigError(f"a criterion over a fact of a client's own is one of {FORMS}; got {name!r}")
+    return OwnFact(of, less=less)

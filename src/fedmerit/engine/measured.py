@@ -1,0 +1,98 @@
+"""What clients' facts are before any training, and which criteria tell the clients apart by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmerit.core.criteria import CRITERIA, Criterion, Measured
+from fedmerit.core.facts import ATTRIBUTE, FACTS, OF_TRAINING, OWN, SIMULATED, find_fact, measure
+from fedmerit.core.own_facts import OwnFact
+from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.updates import Updates
+from fedmerit.core.weights import VISIBLE, shares, total_variation
+from fedmerit.errors import DataError
+from fedmerit.tasks.federation import Federation
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """How a criterion spreads over the clients: least, middle and largest value, and the weight that it moves.
+
+    `moved` is the share of weight that changes hands against equal weights where the criterion alone decides.
+    """
+
+    criterion: str
+    least: float
+    median: float
+    largest: float
+    moved: float
+
+    @property
+    def separates(self) -> bool:
+        """Whether that is as much as one would see."""
+        return self.moved >= VISIBLE
+
+
+def measured_facts(federation: Federation, names: Sequence[str] = ()) -> dict[str, Vector]:
+    """All facts that clients have without training, a value per client; `names` are asked for on top.
+
+    Facts that the data cannot give (sharpness of a table) are left out, unless they are among `names`.
+    """
+    facts: dict[str, Vector] = {}
+    for name in dict.fromkeys((*_measurable(federation), *names)):
+        try:
+            facts[name] = np.array(
+                [measure(federation.samples(client), [name])[name] for client in range(len(federation.names))]
+            )
+        except DataError:
+            if name in names:
+                raise
+    return facts
+
+
+def _measurable(federation: Federation) -> Iterator[str]:
+    yield from (fact.name for fact in FACTS.values() if fact.measure is not None)
+    yield from (f"{ATTRIBUTE}{name}" for name, column in federation.train.attributes.items() if _is_share(column))
+    words = {name for name, values in federation.facts.items() if any(isinstance(value, str) for value in values)}
+    for name, values in federation.facts.items():
+        if name in SIMULATED:
+            continue
+        yield from (
+            (f"{OWN}{name} is {word}" for word in dict.fromkeys(map(str, values)))
+            if name in words
+            else (f"{OWN}{name}",)
+        )
+
+
+def _is_share(column: Vector) -> bool:
+    return bool(np.issubdtype(column.dtype, np.number) and len(column) and column.min() >= 0 and column.max() <= 1)
+
+
+def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()) -> list[Criterion]:
+    """The criteria that these facts suffice for: those of the recipe first, then others of the tables."""
+    plain = [one for one in CRITERIA.values() if isinstance(one, Measured) and one.required_facts]
+    whole = [OwnFact(name.removeprefix(OWN)) for name in facts if name.startswith(OWN) and " " not in name]
+    known = {one.name: one for one in (*own, *plain, *whole)}
+    return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
+
+
+def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:
+    """How each criterion spreads over the clients, those that move most weight first."""
+    number = len(next(iter(facts.values()), ()))
+    cohort = Cohort(1, tuple(range(number)), Updates(np.zeros((number, 0), np.float32)), dict(facts))
+    lines = []
+    for criterion in criteria:
+        values = criterion(cohort, History())
+        moved = total_variation(shares(values), np.full(number, 1 / number)) if values.any() else 0.0
+        spread = (float(values.min()), float(np.median(values)), float(values.max()))
+        lines.append(Separation(criterion.name, *spread, moved))
+    return sorted(lines, key=lambda line: -line.moved)
+
+
+def asked_of_clients(criteria: Sequence[Criterion]) -> tuple[str, ...]:
+    """The facts of these criteria that clients have before they train."""
+    names = (name for criterion in criteria for name in criterion.required_facts)
+    return tuple(name for name in names if find_fact(name).measure is not None and name not in OF_TRAINING)

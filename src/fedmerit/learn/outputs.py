@@ -1,0 +1,114 @@
+"""Outputs of a module: what they say of a target, and the loss by which it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+
+from fedmerit.core.targets import Number, Target
+
+
+class Output(Protocol):
+    """How outputs (rows, values) are read."""
+
+    def prepare(self, y: NDArray[Any]) -> Tensor:
+        """Labels as the loss takes them."""
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The sum of the rows' losses."""
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """What is predicted."""
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """The chance of each class or label."""
+
+
+class ClassOutput:
+    """A logit for each class, or one logit for the second of two."""
+
+    def prepare(self, y: NDArray[Any]) -> Tensor:
+        """As they are."""
+        return torch.from_numpy(y)
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy; for a single output binary cross-entropy on its logit."""
+        if outputs.shape[1] == 1:
+            return binary_cross_entropy_with_logits(outputs[:, 0], y.to(outputs.dtype), reduction="sum")
+        return cross_entropy(outputs, y, reduction="sum")
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """The largest logit; for a single output, whether it is positive."""
+        return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(dim=1)
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Softmax, or the sigmoid of the single logit and what is left."""
+        if outputs.shape[1] > 1:
+            return outputs.softmax(dim=1)
+        positive = outputs.sigmoid()
+        return torch.cat([1 - positive, positive], dim=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOutput:
+    """One value z that stands for centre + scale * z."""
+
+    target: Number
+
+    def prepare(self, y: NDArray[Any]) -> Tensor:
+        """(y - centre) / scale."""
+        return torch.from_numpy(((y - self.target.centre) / self.target.scale).astype(np.float32))
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Squared error."""
+        return mse_loss(_single(outputs), y, reduction="sum")
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """The number, in units of the label."""
+        return _single(outputs).double() * self.target.scale + self.target.centre
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """There are none."""
+        raise ValueError("a number has no probabilities")
+
+
+class LabelOutput:
+    """A logit for each label."""
+
+    def prepare(self, y: NDArray[Any]) -> Tensor:
+        """As numbers."""
+        return torch.from_numpy(y.astype(np.float32))
+
+    def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Binary cross-entropy, its mean over the labels."""
+        return binary_cross_entropy_with_logits(outputs, y, reduction="none").mean(dim=1).sum()
+
+    def decide(self, outputs: Tensor) -> Tensor:
+        """There where the logit is positive."""
+        return (outputs > 0).long()
+
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """The sigmoid of each."""
+        return outputs.sigmoid()
+
+
+def output_of(target: Target) -> Output:
+    """How outputs are read for this target."""
+    if isinstance(target, Number):
+        return NumberOutput(target)
+    return LabelOutput() if target.kind == "labels" else ClassOutput()
+
+
+def _single(outputs: Tensor) -> Tensor:
+    """The one value of each row; modules give it as (rows, 1) or (rows,)."""
+    if outputs.dim() == 2 and outputs.shape[1] == 1:
+        return outputs[:, 0]
+    if outputs.dim() != 1:
+        raise ValueError(f"a module that predicts a number has one output; got {tuple(outputs.shape[1:])}")
+    return outputs

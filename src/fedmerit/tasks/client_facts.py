@@ -1,0 +1,107 @@
+"""Facts of clients' own from a configuration: a CSV file with a line per client, or columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from fedmerit.config.facts import FactsConfig
+from fedmerit.core.facts import FACTS, SIMULATED, find_fact
+from fedmerit.core.types import ClientId
+from fedmerit.errors import DataError, TableError, did_you_mean
+from fedmerit.tasks.federation import Federation
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.delimited import DelimitedTable
+
+Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
+CLIENT_HEADERS = ("client", "id", "name")
+
+
+def with_facts(federation: Federation, config: FactsConfig | None) -> Federation:
+    """The federation with its clients' own facts, where the configuration has some."""
+    return federation if config is None else replace(federation, facts=client_facts(config, federation.names))
+
+
+def own_line(config: FactsConfig, client: ClientId, name: str) -> dict[str, float | str]:
+    """The facts of one client, where nobody else's are wanted."""
+    if config.file:
+        columns = _read(config, {client: name})
+        return {fact: values[0] for fact, values in columns.items()}
+    return {fact: values[client] for fact, values in config.columns.items() if client < len(values)}
+
+
+def client_facts(config: FactsConfig, names: Sequence[str]) -> Columns:
+    """Columns with a number or a word per client, in the order of the clients."""
+    columns = _read(config, dict(enumerate(names))) if config.file else config.columns
+    for name, values in columns.items():
+        if name in FACTS and name not in SIMULATED:
+            raise DataError(
+                f"[facts]: {name!r} is a fact that clients measure themselves; give the column another name"
+            )
+        if len(values) != len(names):
+            raise DataError(f"[facts]: column {name!r} has {len(values)} values for {len(names)} clients")
+        _check_simulated(name, values)
+    return columns
+
+
+def _check_simulated(name: str, values: Sequence[float | str]) -> None:
+    if name in SIMULATED:
+        for value in values:
+            if reason := find_fact(name).wrong(value):
+                raise DataError(f"[facts]: {reason}")
+
+
+def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
+    from fedmerit.tasks.formats.delimited import read_delimited  # most tasks read no file of facts
+
+    table = read_delimited(Path(config.file))
+    who = _client_column(table, config.client)
+    places = _places(table, who, names)
+    columns: dict[str, tuple[float | str, ...]] = {}
+    for header in table.header:
+        if header != who:
+            values = _values(table, header)
+            columns[header] = tuple(values[place] for place in places)
+    if not columns:
+        raise TableError(f"{table.source} has no column beside {who!r}: there is no fact in it")
+    return columns
+
+
+def _client_column(table: DelimitedTable, asked: str) -> str:
+    if asked and asked not in table.header:
+        near = did_you_mean(asked, table.header)
+        raise TableError(f"{table.source} has no column {asked!r}{near}; it has: {', '.join(table.header)}")
+    lower = [name.lower() for name in table.header]
+    return asked or table.header[next((lower.index(name) for name in CLIENT_HEADERS if name in lower), 0)]
+
+
+def _places(table: DelimitedTable, who: str, names: Mapping[ClientId, str]) -> list[int]:
+    """The line of each client, by its name or number."""
+    written = table.texts(who)
+    if twice := sorted({name for name in written if written.count(name) > 1}):
+        raise TableError(f"{table.source}: a client has one line; {twice[0]!r} has several")
+    lines = {name: place for place, name in enumerate(written)}
+    found = [lines.get(name, lines.get(str(number))) for number, name in names.items()]
+    missing = [name for name, place in zip(names.values(), found, strict=True) if place is None]
+    if missing:
+        few = ", ".join(missing[:3])
+        raise TableError(
+            f"{table.source}: {len(missing)} of {len(names)} clients have no line: {few}; column {who!r} has their "
+            f"names or their numbers, from 0; got {', '.join(written[:3])}"
+        )
+    return [place for place in found if place is not None]
+
+
+def _values(table: DelimitedTable, header: str) -> list[float | str]:
+    """Numbers where all are, else words; a number below 0 is an error."""
+    try:
+        numbers = table.numbers(header)
+    except TableError:
+        return list(table.texts(header))
+    if (numbers < 0).any():
+        line = table.lines[int((numbers < 0).argmax())]
+        raise TableError(f"{table.source}, line {line}, column {header}: facts are 0 or more; shift or rescale it")
+    return [float(number) for number in numbers]

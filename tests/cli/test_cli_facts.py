@@ -1,0 +1,132 @@
+"""An expert's way without Python: a CSV of clients, [facts] in TOML, a priority over them, a run, the reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import CommandLine, one_line
+
+from fedmerit import load_config
+from fedmerit.errors import ConfigError, TableError
+from fedmerit.fleet.device import energy_left
+from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
+
+CLIENTS = "client;age;battery;job;energy;link\n" + "\n".join(
+    f"{number};{age};{battery};{job};{energy};{link}"
+    for number, (age, battery, job, energy, link) in enumerate(
+        [
+            (24, "90 %", "nurse", "0,9", 8),
+            (61, "40 %", "clerk", "0,1", 2),
+            (33, "15 %", "nurse", "0,5", 4),
+            (38, "80 %", "cook", "1,0", 1),
+        ]
+    )
+)
+CONFIG = """
+[task]
+data = "digits"
+clients = 4
+[facts]
+file = "{file}"
+[recipe]
+name = "prioritized"
+priority = ["fact:age in 20..35 by 10", "fact:battery", "DS"]
+normalise = "max"
+[run]
+rounds = 2
+fraction = 1.0
+workers = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "clients.csv").write_text(CLIENTS)
+    path = tmp_path / "expert.toml"
+    path.write_text(CONFIG.format(file=tmp_path / "clients.csv"))
+    return path
+
+
+def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
+    seen = json.loads(cli("facts", config, "--json").out)
+    assert seen["clients"][load_task("digits", clients=4).federation.names[1]]["fact:age"] == 61
+    assert seen["criteria"]["fact:age in 20..35 by 10"]["separates"] is True
+    assert seen["criteria"]["DS"]["separates"] is False  # the digits are spread evenly
+    assert "separates" in cli("facts", config).out
+
+    assert cli("run", config, "--out", tmp_path / "run").code == 0
+    reason = cli("explain", tmp_path / "run", "--client", "1").out
+    assert "age in 20..35" in " ".join(reason.split())
+    rounds = json.loads(cli("explain", tmp_path / "run", "--json").out)
+    weights = {one["id"]: one["weight"] for one in rounds["clients"]}
+    assert weights[1] == 0  # at 61 nothing is left of the degree
+    assert weights[0] == max(weights.values())
+
+    other = json.loads(
+        cli("what-if", tmp_path / "run", "--priority", "fact:less age,DS", "--normalise", "max", "--json").out
+    )
+    assert other["rounds"] == 2
+    assert other["moved"] > 0.1
+    assert other["clients"][1]["after"] > 0
+    same = json.loads(
+        cli("what-if", tmp_path / "run", "--priority", "fact:age in 20..35 by 10,fact:battery,DS", "--json").out
+    )
+    assert same["moved"] == pytest.approx(0, abs=1e-12)
+    assert "changes hands" in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
+    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "MW"))
+    assert "kept nothing to compute MW from" in unknown
+
+
+def test_words_devices_and_connections_as_criteria(cli: CommandLine, config: Path, tmp_path: Path):
+    priority = 'recipe.priority=["fact:job is nurse", "Energy", "Connection"]'
+    assert cli("run", config, "--set", priority, "--out", tmp_path / "run").code == 0
+    rows = json.loads(cli("explain", tmp_path / "run", "--json").out)["clients"]
+    assert rows[0]["criteria"] == {"fact:job is nurse": 1, "Energy": 0.9, "Connection": 8}
+    assert [row["weight"] > 0 for row in rows] == [True, False, True, False]
+
+
+def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, config: Path, tmp_path: Path):
+    (tmp_path / "clients.csv").write_text("client,age\n0,1\n1,2\n2,3\n3,4\n")
+    answer = one_line(cli("run", config, "--set", "recipe.priority=Energy", "--out", tmp_path / "run"))
+    assert "simulate it with a column energy in [facts]" in answer
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("client,age\n0,1\n1,2\n2,3\n", "1 of 4 clients have no line"),
+        ("client,age\n0,1\n1,2\n2,3\n3,-4\n", "facts are 0 or more"),
+        ("client,age\n0,1\n0,2\n2,3\n3,4\n", "a client has one line"),
+        ("client,samples\n0,1\n1,2\n2,3\n3,4\n", "clients measure themselves"),
+        ("client,energy\n0,1\n1,2\n2,1\n3,1\n", "energy lies in 0..1"),
+        ("client\n0\n1\n2\n3\n", "there is no fact in it"),
+    ],
+)
+def test_mistakes_in_the_file_are_named(cli: CommandLine, config: Path, tmp_path: Path, text: str, error: str):
+    (tmp_path / "clients.csv").write_text(text)
+    assert error in one_line(cli("facts", config))
+
+
+def test_columns_instead_of_a_file_and_one_of_them_alone():
+    config = load_config(None, ["task.clients=2", "facts={columns={age=[30, 50], job=['cook', 'nurse']}}"])
+    assert make_task(config).federation.own_facts == ({"age": 30, "job": "cook"}, {"age": 50, "job": "nurse"})
+    assert dict(make_client(config, 1).data.train.own) == {"age": 50, "job": "nurse"}
+    assert make_server(config).links == ()
+    with pytest.raises(ConfigError, match="got neither"):
+        load_config(None, ["facts={}"])
+    with pytest.raises(ConfigError, match="names a column of"):
+        load_config(None, ["facts={client='id', columns={age=[1]}}"])
+    missing = load_config(None, ["facts={file='clients.csv', client='who'}"])
+    with pytest.raises(TableError):
+        make_task(missing)
+
+
+def test_a_battery_is_read_from_the_device(tmp_path: Path):
+    assert energy_left({}, tmp_path) == 1.0
+    for name, level in {"BAT0": "80\n", "BAT1": "35\n", "odd": "?"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "capacity").write_text(level)
+    assert energy_left({}, tmp_path) == 0.35
+    assert energy_left({"energy": 0.6}, tmp_path) == 0.6

@@ -1,0 +1,200 @@
+"""Contributions: the laws of the Shapley value, brute force, sampling, and what a run keeps of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations, permutations
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from fedmerit import fedavg, federate, load_config, load_task, m2f, run_config
+from fedmerit.core.contribution import (
+    Contribution,
+    Worths,
+    banzhaf,
+    find_contribution,
+    leave_one_out,
+    sampled_shapley,
+    shapley,
+)
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.types import Cohort
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.report.contributions import contributions_dict
+from fedmerit.store.run_folder import open_ledger
+
+Game = tuple[int, np.ndarray]
+games = st.integers(1, 5).flatmap(
+    lambda number: st.tuples(
+        st.just(number),
+        st.lists(st.floats(-1, 1), min_size=1 << number, max_size=1 << number).map(np.array),
+    )
+)
+
+
+def worth_of(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """A game by the value of each coalition, which is numbered by its members' bits."""
+    return lambda who: values[who @ (1 << np.arange(who.shape[1]))]
+
+
+def by_orders(number: int, values: np.ndarray) -> np.ndarray:
+    """The Shapley value as it is defined: a loop over all orders."""
+    found = np.zeros(number)
+    for order in permutations(range(number)):
+        inside = 0
+        for client in order:
+            found[client] += values[inside | 1 << client] - values[inside]
+            inside |= 1 << client
+    return found / factorial(number)
+
+
+@given(games)
+def test_shapley_is_the_mean_over_all_orders(game: Game) -> None:
+    number, values = game
+    found = shapley(worth_of(values), number)
+    np.testing.assert_allclose(found, by_orders(number, values), atol=1e-12)
+    np.testing.assert_allclose(found.sum(), values[-1] - values[0], atol=1e-12)
+
+
+@given(games)
+def test_banzhaf_is_the_mean_over_all_coalitions_of_the_others(game: Game) -> None:
+    number, values = game
+    for client, found in enumerate(banzhaf(worth_of(values), number)):
+        others = [1 << other for other in range(number) if other != client]
+        inside = [sum(some) for size in range(number) for some in combinations(others, size)]
+        assert found == pytest.approx(np.mean([values[one | 1 << client] - values[one] for one in inside]), abs=1e-12)
+
+
+@given(games, st.integers(0, 4))
+def test_who_adds_nothing_to_any_coalition_is_worth_nothing(game: Game, client: int) -> None:
+    number, values = game
+    client %= number
+    codes = np.arange(1 << number)
+    worth = worth_of(values[codes & ~(1 << client)])
+    for method in (shapley, banzhaf, leave_one_out):
+        assert method(worth, number)[client] == pytest.approx(0, abs=1e-12)
+    assert sampled_shapley(worth, number, 8, 0.0, seed=1)[0][client] == 0
+
+
+@settings(deadline=None)
+@given(games, st.integers(0, 100))
+def test_sampled_values_add_up_and_come_within_their_error(game: Game, seed: int) -> None:
+    number, values = game
+    found, errors = sampled_shapley(worth_of(values), number, 400, 0.0, seed)
+    assert found.sum() == pytest.approx(values[-1] - values[0], abs=1e-9)
+    assert (np.abs(found - by_orders(number, values)) <= 6 * errors + 1e-9).all()
+
+
+def test_truncated_orders_ask_about_fewer_coalitions() -> None:
+    asked: list[int] = []
+
+    def worth(who: np.ndarray) -> np.ndarray:
+        asked.append(len(who))
+        return np.minimum(who.sum(axis=1) / 10, 0.3)
+
+    whole, _ = sampled_shapley(worth, 20, 16, 0.0, seed=1)
+    all_asked, asked = sum(asked), []
+    short, _ = sampled_shapley(worth, 20, 16, 0.01, seed=1)
+    assert sum(asked) < all_asked / 3
+    np.testing.assert_allclose(short, whole, atol=1e-12)
+
+
+def test_a_coalition_is_worth_what_its_model_scores_and_is_asked_about_once() -> None:
+    """Against a loop that builds every model by itself, on a real learner and real rows."""
+    task = load_task("digits", server=200, clients=4, partition="iid")
+    server = task.server()
+    model, random = server.first_model(0), np.random.default_rng(0)
+    rows = (random.normal(size=(6, len(model))) * 0.1).astype(np.float32)
+    samples = np.array([5.0, 1, 2, 3, 4, 1])
+    cohort = Cohort(1, tuple(range(6)), Updates(rows), {"samples": samples})
+    assert server.predict is not None
+    assert server.predict_many is not None
+    worth = Worths(cohort, model, server.predict_many).by(find_objective("accuracy"))
+    values = np.empty(64)
+    for code in range(64):
+        who = [client for client in range(6) if code >> client & 1]
+        shares = samples[who] / samples[who].sum() if who else np.array([])
+        merged = model + (shares.astype(np.float32) @ rows[who] if who else np.float32(0))
+        values[code] = np.mean(server.predict([merged]).predicted[0] == task.federation.server.y)
+    np.testing.assert_allclose(shapley(worth, 6), by_orders(6, values), atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten clients, two of which send nothing learned."""
+    folder = tmp_path_factory.mktemp("worth") / "run"
+    changes = ["task.clients=10", "task.server=300", "task.kinds={free_rider=0.2}", "task.partition=iid"]
+    changes += ["recipe={name='fedavg', account=['shapley', 'cosine']}", "run.rounds=3", "run.fraction=1.0"]
+    run_config(load_config(None, [*changes, "run.workers=1", "train.lr=0.1"]), folder)
+    return folder
+
+
+def test_a_run_keeps_an_account_that_does_not_touch_its_weights(measured: Path) -> None:
+    with open_ledger(measured) as ledger:
+        found, riders = (
+            contributions_dict(ledger),
+            [place for place, name in enumerate(ledger.names()) if "free" in name],
+        )
+        weights = [one for number in (1, 2, 3) for one in ledger.weights(number)]
+    assert found["methods"] == ["shapley", "cosine"]
+    assert len(riders) == 2
+    assert {one["client"] for one in found["clients"][-2:]} == set(riders)
+    for one in found["clients"]:
+        assert one["total"]["shapley"] == pytest.approx(3 * one["mean"]["shapley"])
+    assert {tuple(one.criteria) for one in weights} == {("DS",)}
+
+
+def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) -> None:
+    task = load_task("digits", server=500, clients=10, partition="dirichlet", alpha=0.3, seed=3)
+    asked: dict[str, np.ndarray] = {}
+    for name, most in (("exact", 12), ("sampled", 0)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fedmerit.core.contribution.MOST_EXACT", most)
+            recipe = replace(fedavg(), account=(Contribution("shapley", orders=200),))
+            run = federate(task, recipe, rounds=2, fraction=1.0, seed=1)
+        asked[name] = np.array([one.facts["contribution:shapley"] for one in run.explain(2)])
+    assert spearmanr(asked["exact"], asked["sampled"]).statistic >= 0.98
+    assert any("standard error" in event.text for event in run.events())
+
+
+def test_as_a_criterion_a_zero_update_earns_nothing() -> None:
+    task = load_task("digits", server=300, clients=6, partition="iid", kinds={"free_rider": 1 / 6}, train={"lr": 0.1})
+    changes = load_config(None, ["recipe={name='prioritized', priority=['contribution:shapley'], normalise='max'}"])
+    from fedmerit.config.recipes import make_recipe
+
+    run = federate(task, make_recipe(changes.recipe), rounds=2, fraction=1.0, seed=1)
+    held = {task.federation.names[one.id]: one.weight for one in run.explain(1)}
+    rider = next(name for name in held if "free" in name)
+    assert held[rider] == min(held.values()) < 0.1
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    with pytest.raises(UnknownName, match="shapley"):
+        find_contribution("contribution:shaply")
+    with pytest.raises(ConfigError, match="in pairs"):
+        Contribution(orders=7)
+    with pytest.raises(ConfigError, match="truncate"):
+        Contribution(truncate=1.0)
+    with pytest.raises(ConfigError, match="here each client has its own"):
+        replace(m2f(), account=(Contribution(),))
+    task = load_task("digits", clients=4, partition="iid")
+    with pytest.raises(ConfigError, match="it has none"):
+        federate(task, replace(fedavg(), account=(Contribution(),)), rounds=1)
+    run = federate(task, replace(fedavg(), account=(Contribution("cosine"),)), rounds=1, fraction=1.0)
+    assert all(-1 <= one.facts["contribution:cosine"] <= 1 for one in run.explain(1))
+
+
+def test_a_recipe_with_an_account_is_read_back() -> None:
+    recipe = replace(fedavg(), account=(find_contribution("contribution:banzhaf:f1"),))
+    assert part_from_json(part_to_json(recipe)) == recipe
+    assert json.loads(part_to_json(recipe))["account"][0]["method"] == "banzhaf"

@@ -1,0 +1,100 @@
+"""Facts of a client's own: names that are criteria, degrees by hand, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import Samples, prioritized
+from fedmerit.core.check import SHORTEST_TRIP, measure_links
+from fedmerit.core.criteria import find_criterion
+from fedmerit.core.facts import find_fact, measure
+from fedmerit.core.own_facts import OwnFact, parse_own_fact
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.types import Cohort, History, Replies
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, DataError
+
+ROWS = Samples(np.zeros((2, 1)), np.array([0, 1]), 2, own={"age": 27.0, "job": "nurse"})
+
+
+def values(name: str, *facts: float) -> list[float]:
+    criterion = find_criterion(name)
+    updates = Updates(np.zeros((len(facts), 1), np.float32))
+    cohort = Cohort(1, tuple(range(len(facts))), updates, {criterion.required_facts[0]: np.array(facts)})
+    return criterion(cohort, History()).tolist()
+
+
+def test_degrees_by_hand():
+    assert values("fact:age in 20..35", 19.9, 20, 27, 35, 36) == [0, 1, 1, 1, 0]
+    assert values("fact:age in 20..35 by 5", 10, 17.5, 20, 36, 40) == [0, 0.5, 1, 0.8, 0]
+    assert values("fact:job is nurse", 1, 0) == [1, 0]
+    assert values("fact:battery", 0.2, 0.9) == [0.2, 0.9]
+    assert values("fact:less ping", 20, 40, 80) == [1, 0.5, 0.25]
+    assert values("fact:less ping", 0, 40) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fact:age", "fact:less age", "fact:age in 20..35", "fact:age in 0.5..2.5 by 0.25", "fact:job is head nurse"],
+)
+def test_names_are_read_back_and_kept_in_ledgers(name: str):
+    criterion = parse_own_fact(name)
+    assert criterion.name == name
+    recipe = prioritized(criterion, "DS", normalise="max")
+    assert part_from_json(part_to_json(recipe)) == recipe
+
+
+@pytest.mark.parametrize(
+    "name", ["fact:", "fact:age in 20", "fact:age of 3", "fact:age in 35..20", "fact:a b is c", "fact:less"]
+)
+def test_other_names_are_refused_with_the_forms(name: str):
+    if name == "fact:less":  # a fact may be called so
+        assert parse_own_fact(name).of == "less"
+        return
+    with pytest.raises(ConfigError):
+        find_criterion(name)
+
+
+def test_a_criterion_has_one_form():
+    with pytest.raises(ConfigError, match="one of fact:NAME"):
+        OwnFact("age", inside=(1, 2), less=True)
+
+
+def test_clients_measure_what_they_know_of_themselves():
+    assert measure(ROWS, ["fact:age", "fact:job is nurse", "fact:job is cook"]) == {
+        "fact:age": 27.0,
+        "fact:job is nurse": 1.0,
+        "fact:job is cook": 0.0,
+    }
+    with pytest.raises(DataError, match="no fact 'shoe' of their own; they have: age, job"):
+        measure(ROWS, ["fact:shoe"])
+    with pytest.raises(DataError, match="is a word, 'nurse'; write fact:job is nurse"):
+        measure(ROWS, ["fact:job"])
+
+
+def test_a_claim_beyond_the_range_is_not_believed():
+    assert find_fact("fact:job is nurse").wrong(2.0) == "fact fact:job is nurse lies in 0..1: 2.0"
+    assert find_fact("fact:age").wrong(-1.0) is not None
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6), st.floats(0, 100), st.floats(0, 100), st.floats(0, 50))
+def test_degrees_lie_in_0_to_1(facts: list[float], low: float, width: float, by: float):
+    criterion = OwnFact("age", inside=(low, low + width), by=by)
+    cohort = Cohort(1, tuple(range(len(facts))), Updates(np.zeros((len(facts), 1), np.float32)), {})
+    degrees = criterion(Cohort(1, cohort.ids, cohort.updates, {"fact:age": np.array(facts)}), History())
+    assert ((degrees >= 0) & (degrees <= 1)).all()
+    assert all(degree == 1 for degree, fact in zip(degrees, facts, strict=True) if low <= fact <= low + width)
+
+
+def test_links_are_measured_without_the_training_and_bounded_where_a_client_lies():
+    replies = Replies(
+        (3, 5, 8),
+        Updates(np.zeros((3, 125_000), np.float32)),  # 0.5 MB each way
+        ({"seconds": 1.0}, {"seconds": 99.0}, {"seconds": "soon"}),
+        {},
+        {3: 3.0, 5: 2.0, 8: 4.0},
+    )
+    assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25})

@@ -1,0 +1,114 @@
+"""The private search: the budget that its answers take, their bound, and that it does not show who came."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedmerit import BoldestFirst, prioritized
+from fedmerit.core.adaptive_clip import AdaptiveClip
+from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_search import SearchNoise, client_gains
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.recipes import Recipe
+from fedmerit.core.round import settle
+from fedmerit.core.state import Clock, Settled, State
+from fedmerit.core.types import Evaluation, Replies
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError
+
+STEPS = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0))
+GAINS = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 4)), elements=st.floats(-50, 50))
+
+
+class Judges:
+    """Clients whose loss is |model - wish|, with ten rows each; it keeps who was asked."""
+
+    def __init__(self, wish: float, clients: int = 4) -> None:
+        self.wish, self.clients, self.asked = wish, clients, list[Any]()
+
+    def judges(self) -> list[int]:
+        return list(range(self.clients))
+
+    def evaluate(self, models: Any, on: str, clients: Any, *, losses: bool = False) -> list[Evaluation]:
+        self.asked.append(tuple(clients))
+        sizes = np.where(np.isin(np.arange(self.clients), clients), 10, 0)
+        far = [float(abs(model[0] - self.wish)) for model in models]
+        return [Evaluation(np.zeros(self.clients, np.int64), sizes, one * sizes.astype(float)) for one in far]
+
+
+def recipe_of(noise: float, **changes: Any) -> Recipe:
+    privacy = Privacy(1.0, noise, 1.0, delta=0.1, reproducible=True, search=SearchNoise(0.5, clip=10.0))
+    search = BoldestFirst(STEPS, accept=1.0, **changes)
+    return replace(prioritized("DS", normalise="scale", scales={"DS": 1}), search=search, privacy=privacy)
+
+
+def settled(recipe: Recipe, judges: Judges, updates: np.ndarray, seed: int = 1) -> Settled:
+    facts = tuple({"samples": 1.0} for _ in updates)
+    replies = Replies(tuple(range(len(facts))), Updates(updates.astype(np.float32)), facts, {})
+    state = State(np.zeros(updates.shape[1], np.float32))
+    return settle(state, recipe, replies, judges=judges, clients=4, seed=seed, clock=Clock())  # type: ignore[arg-type]
+
+
+@given(st.floats(0.1, 50), st.floats(0.01, 0.5), st.floats(0.5, 1e4))
+def test_all_releases_of_a_round_together_cost_what_the_noise_says(noise: float, share: float, clients: float) -> None:
+    search, number = SearchNoise(share), max(1, round(clients))
+    plain = Privacy(1.0, noise, 1.0, search=search)
+    assert 1 / search.on_gains(noise) ** 2 + 1 / plain.sum_noise(number) ** 2 == pytest.approx(1 / noise**2)
+    both = replace(plain, clip=AdaptiveClip())
+    on_count = AdaptiveClip.count_deviation(search.on_updates(noise), number)
+    spent = 1 / search.on_gains(noise) ** 2 + 1 / both.sum_noise(number) ** 2 + 1 / (2 * on_count) ** 2
+    assert spent == pytest.approx(1 / noise**2)
+
+
+@given(GAINS, st.floats(0.01, 10))
+def test_one_client_moves_the_sum_of_gains_by_at_most_their_clip(gains: np.ndarray, clip: float) -> None:
+    noise = SearchNoise(clip=clip)
+    moved = noise.total(gains) - noise.total(gains[1:])
+    assert np.linalg.norm(moved) <= clip * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("wish", "length"), [(9.0, 2.0), (1.0, 1.0), (0.1, 0.5)])
+def test_the_step_that_the_clients_prefer_is_taken(wish: float, length: float) -> None:
+    judges = Judges(wish)
+    done = settled(recipe_of(1e-9), judges, np.array([[1.0, 0.0]] * 4))
+    assert done.state.model == pytest.approx([length, 0], abs=1e-5)
+    assert judges.asked == [(0, 1, 2, 3)]
+    assert [one.chosen for one in done.aggregation.results].index(True) == [step[0] for step in STEPS].index(length)
+
+
+def test_answers_are_noised_and_a_round_without_clients_does_not_show() -> None:
+    taken = set()
+    for seed in range(30):
+        done = settled(recipe_of(3.0), Judges(1.0), np.array([[1.0, 0.0]] * 4), seed)
+        assert done.aggregation.candidate is not None
+        taken.add(done.aggregation.candidate.weighting.step)
+    assert len(taken) == 3, "so much noise decides by itself"
+    alone = Judges(1.0)
+    empty = settled(recipe_of(3.0), alone, np.empty((0, 2)))
+    assert alone.asked == []
+    assert set(empty.state.parts) == {"move"}, "a step of the search was taken all the same"
+    assert np.abs(empty.state.model).min() > 0
+
+
+def test_who_did_not_answer_in_full_counts_for_nothing() -> None:
+    before = Evaluation(np.array([1, 2, 3]), np.array([4, 4, 4]), np.array([4.0, 8.0, 12.0]))
+    after = Evaluation(np.array([2, 2, 4]), np.array([4, 0, 4]), np.array([2.0, 8.0, np.nan]))
+    assert client_gains(BoldestFirst(by="loss"), before, [after]).tolist() == [[0.5], [0.0], [0.0]]
+    assert client_gains(BoldestFirst(by="accuracy"), before, [after]).tolist() == [[0.25], [0.0], [0.25]]
+
+
+def test_what_is_no_sum_over_the_round_is_refused() -> None:
+    for changes in ({"count": "median"}, {"judges": 3}, {"judges": None}, {"rungs": 1}):
+        with pytest.raises(ConfigError, match=r"answers are noised as a sum over the clients of the round"):
+            recipe_of(1.0, **changes)
+    for keys in ({"share": 0.0}, {"share": 0.6}, {"clip": 0.0}):
+        with pytest.raises(ConfigError, match=r"^privacy\.search_"):
+            SearchNoise(**keys)
+    assert part_from_json(part_to_json(recipe_of(1.0))) == recipe_of(1.0)

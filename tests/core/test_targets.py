@@ -1,0 +1,41 @@
+"""Targets: what counts as right, and losses that no number makes infinite."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from fedmerit.core.learner import MOST_LOSS
+from fedmerit.core.targets import CLASSES, Labels, Number
+
+
+def test_losses_by_hand() -> None:
+    halves = np.array([[0.5, 0.5], [1.0, 0.0]], np.float32)
+    assert CLASSES.losses(halves, np.array([0, 0])) == pytest.approx([np.log(2), 0])
+    assert Labels().losses(halves, np.array([[1, 0], [1, 0]])) == pytest.approx([np.log(2), 0])
+    assert Number(2).losses(np.array([3.0, 7.0]), np.array([3.0, 3.0])) == pytest.approx([0, np.log(5)])
+
+
+@given(arrays(np.float64, 5), arrays(np.float64, 5, elements=st.floats(-1e300, 1e300)), st.floats(1e-9, 1e9))
+def test_losses_of_numbers_are_bounded_and_grow_with_the_error(
+    said: np.ndarray, y: np.ndarray, tolerance: float
+) -> None:
+    target = Number(tolerance)
+    with np.errstate(all="ignore"):
+        losses, errors = target.losses(said, y), np.abs(said - y)
+        right = target.right(said, y)
+    assert ((losses >= 0) & (losses <= MOST_LOSS)).all()
+    known = np.flatnonzero(~np.isnan(errors))
+    order = known[np.argsort(errors[known], kind="stable")]
+    assert (np.diff(losses[order]) >= -1e-12).all()
+    assert not right[np.isnan(errors)].any()
+    assert (losses[right] <= np.log(2) + 1e-9).all()
+
+
+@given(arrays(np.int64, (6, 3), elements=st.integers(0, 1)), arrays(np.int64, (6, 3), elements=st.integers(0, 1)))
+def test_labels_are_right_where_all_are(said: np.ndarray, y: np.ndarray) -> None:
+    assert Labels().right(said, y).tolist() == [list(a) == list(b) for a, b in zip(said, y, strict=True)]
+    assert Labels().right(said[np.newaxis], y).shape == (1, 6)

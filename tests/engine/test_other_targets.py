@@ -1,0 +1,313 @@
+"""Numbers, several labels and several inputs: what is right, what is audited, which recipes go, which are refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from flwr.app import Context
+from helpers import CommandLine, one_line
+from sklearn.metrics import f1_score, mean_absolute_error, r2_score, roc_auc_score
+from torch import Tensor, nn
+
+from fedmerit import (
+    Federation,
+    Recipe,
+    Run,
+    Task,
+    TorchLearner,
+    UserError,
+    adaptive,
+    device_aware,
+    fedavg,
+    federate,
+    fedval,
+    m2f,
+    prioritized,
+    qffl,
+    run_config,
+)
+from fedmerit.config.schema import TrainConfig, make_config
+from fedmerit.core.recipes import agnostic
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.core.targets import Labels, Number
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.learn.inputs import Parts
+from fedmerit.report.card import card
+from fedmerit.tasks.registry import ClientHalf
+
+TRAIN = TrainConfig(lr=0.1, epochs=2, batch=16)
+KEYS: dict[str, Any] = {"client": "hospital", "test": 0.25, "server": 40, "validation": 0.2}
+
+
+def stays(rows: int = 320) -> pd.DataFrame:
+    """Days in hospital by age and sex, and whether two findings are there."""
+    random = np.random.default_rng(3)
+    age, sex = random.normal(60, 10, rows), random.choice(["f", "m"], rows)
+    days = 12 + 0.5 * (age - 60) + 3 * (sex == "m") + random.normal(0, 1, rows)
+    return pd.DataFrame(
+        {
+            "hospital": random.choice(["north", "south", "west"], rows, p=[0.6, 0.3, 0.1]),
+            "age": age,
+            "sex": sex,
+            "days": days,
+            "fever": np.where(age + random.normal(0, 4, rows) > 60, "yes", "no"),
+            "cough": (random.normal(0, 0.5, rows) + (sex == "m") > 0.5).astype(int),
+        }
+    )
+
+
+def days_task() -> Task:
+    data = Federation.from_frame(
+        stays(), label="days", target="number", features=["age", "sex"], attributes=["sex"], **KEYS
+    )
+    return Task(data, TorchLearner(linear, TRAIN, target=Number(tolerance=2)))
+
+
+def findings_task() -> Task:
+    labels = ["fever", "cough"]
+    data = Federation.from_frame(stays(), label=labels, target="labels", features=["age", "sex"], **KEYS)
+    return Task(data, TorchLearner(two_outputs, TRAIN, target=Labels()))
+
+
+def linear() -> nn.Module:
+    return nn.Linear(3, 1)
+
+
+def two_outputs() -> nn.Module:
+    return nn.Linear(3, 2)
+
+
+def last_audit(run: Run, client: int) -> dict[str, float]:
+    return {name: value for _, who, name, value in run.ledger.audits(run.ledger.last_round()) if who == client}
+
+
+def test_numbers_are_learned_and_audited() -> None:
+    task = days_task()
+    run = federate(task, fedavg(), rounds=8)
+    test = task.federation.test
+    predicted = run.predict(test.x)
+    assert run.accuracy == pytest.approx((np.abs(predicted - test.y) <= 2).mean())
+    assert run.accuracy > 0.75
+    for client in range(3):
+        rows, audit = test.rows(client), last_audit(run, client)
+        assert audit["mae"] == pytest.approx(mean_absolute_error(test.y[rows], predicted[rows]))
+        assert audit["r2"] == pytest.approx(max(r2_score(test.y[rows], predicted[rows]), 0))
+    assert "to within 2" in next(event for event in run.events() if event.kind == "target").text
+    assert "to within 2" in card(run.ledger)
+    assert "mae" in card(run.ledger)
+
+
+def test_a_scale_is_turned_back() -> None:
+    task = days_task()
+    scaled = Task(task.federation, TorchLearner(linear, TRAIN, target=Number(2, centre=12, scale=6)))
+    run = federate(scaled, fedavg(), rounds=6)
+    x = task.federation.test.x
+    raw = run.module()(torch.from_numpy(x)).detach().numpy()[:, 0]
+    assert run.predict(x) == pytest.approx(12 + 6 * raw.astype(float), abs=1e-4)
+    assert run.accuracy > 0.75
+
+
+GOOD: dict[str, Callable[[], Recipe]] = {
+    "DS": lambda: prioritized("DS"),
+    "by loss": lambda: adaptive("DS"),
+    "orders": lambda: device_aware("DS", "attribute:sex"),
+    "qffl": qffl,
+    "agnostic": agnostic,
+    "server": lambda: fedval("accuracy", "r2", "worst_group:sex"),
+    "rewards": lambda: m2f("DS"),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -> None:
+    task, recipe = days_task(), GOOD[name]()
+
+    def half(context: Context) -> ClientHalf:
+        return task.client(int(context.node_config["partition-id"]))
+
+    fleet = GridFleet(InProcessGrid(make_client_app(half), 3), task.server())
+    fleet.meet(3)
+    models = []
+    with LocalFleet(task) as local:
+        for place in (local, fleet):
+            state = State(place.server.first_model(1))
+            for _ in range(2):
+                state, record = play(state, recipe, place, selection=Uniform(1.0), seed=2, evaluate=True)
+            assert record.weights is not None
+            assert record.weights.weights.sum() == pytest.approx(len(record.groups.members) if record.groups else 1)
+            assert record.evaluation is not None
+            models.append((state.model.tobytes(), record.evaluation.correct.tolist()))
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "audit", "words"),
+    [
+        (lambda: prioritized("LD", "DS"), (), "LD, CB and MW count classes"),
+        (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes or labels"),
+        (lambda: fedval("mae"), (), "use validated:r2"),
+        (fedavg, ("auc",), "auc is for tasks that predict classes or labels; this one predicts number"),
+        (fedavg, ("parity:sex",), "for tasks that predict classes"),
+    ],
+)
+def test_what_needs_classes_is_refused_in_a_line(
+    recipe: Callable[[], Recipe], audit: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(UserError, match=words) as error:
+        federate(days_task(), recipe(), rounds=1, audit=audit)
+    assert "\n" not in str(error.value)
+
+
+def test_several_labels() -> None:
+    task = findings_task()
+    run = federate(task, adaptive("DS"), rounds=6, audit=["recall:1"])
+    test = task.federation.test
+    predicted, chances = run.predict(test.x), run.predict_proba(test.x)
+    assert predicted.shape == chances.shape == (len(test.y), 2)
+    assert run.accuracy == pytest.approx((predicted == test.y).all(axis=1).mean())
+    rows, audit = test.rows(0), last_audit(run, 0)
+    assert audit["f1"] == pytest.approx(f1_score(test.y[rows], predicted[rows], average="macro"))
+    assert audit["auc"] == pytest.approx(roc_auc_score(test.y[rows], chances[rows], average="macro"))
+    assert audit["recall:1"] == pytest.approx(predicted[rows][test.y[rows][:, 1] == 1][:, 1].mean())
+    assert audit["auc"] > 0.8
+    assert run.labels == ("fever", "cough")
+
+
+class Both(nn.Module):
+    """Two inputs, a mapping out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.scan = nn.Linear(2, 4), nn.Conv2d(1, 2, 3)
+        self.head = nn.Linear(4 + 2 * 4, 2)
+
+    def forward(self, table: Tensor, scan: Tensor) -> dict[str, Tensor]:
+        seen = torch.cat([self.table(table).relu(), self.scan(scan).relu().flatten(1)], dim=1)
+        return {"logits": self.head(seen), "seen": seen}
+
+
+def small_loss(outputs: dict[str, Tensor], y: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(outputs["logits"], y) + 1e-3 * outputs["seen"].square().mean()
+
+
+def test_several_inputs_and_a_mapping_out(tmp_path: Path) -> None:
+    parts, random = Parts({"table": (2,), "scan": (1, 4, 4)}), np.random.default_rng(2)
+
+    def client(rows: int) -> tuple[Any, Any]:
+        table, scan = random.normal(size=(rows, 2)), random.normal(size=(rows, 1, 4, 4))
+        return parts.join(table=table, scan=scan), (table[:, 0] + scan[:, 0, 1, 1] > 0).astype(int)
+
+    data = Federation.from_clients({"a": client(80), "b": client(120)})
+    learner = TorchLearner(Both, TrainConfig(lr=0.3, epochs=5, batch=20), small_loss, inputs=parts)
+    run = federate(Task(data, learner), fedavg(), rounds=5)
+    assert pickle.dumps(learner)  # as workers get it
+    assert run.accuracy > 0.75
+    x = data.test.x[:7]
+    outputs = run.module()(**parts(torch.from_numpy(x)))["logits"]
+    assert run.predict(x).tolist() == outputs.argmax(1).tolist()
+    with pytest.raises(UserError, match="takes several"):
+        run.write_onnx(tmp_path / "model.onnx", x)
+    with pytest.raises(UserError, match="part 'scan' has the shape"):
+        parts.join(table=np.zeros((2, 2)), scan=np.zeros((2, 4, 4)))
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stays") / "stays.csv"
+    stays().to_csv(path, index=False)
+    return path
+
+
+def settings(table: Path, **task: Any) -> dict[str, Any]:
+    columns = {"data": f"table:{table}", "client": "hospital", "features": ["age", "sex"], "model": "linear"}
+    run = {"rounds": 6, "fraction": 1.0, "workers": 1}
+    return {"task": columns | task, "train": {"lr": 0.2, "epochs": 2, "batch": 16}, "run": run}
+
+
+def test_a_table_of_numbers_by_configuration_alone(table: Path, tmp_path: Path, cli: CommandLine) -> None:
+    config = make_config(settings(table, label="days", target="number", tolerance=2.0))
+    run = run_config(config, tmp_path / "run")
+    assert run.accuracy > 0.75
+    assert "the module learns (y - " in next(event for event in run.events() if event.kind == "target").text
+    again = Run.load(tmp_path / "run").predict(stays().head(5))
+    assert np.abs(again - stays().days.head(5)).mean() < 2
+    answer = cli("predict", tmp_path / "run", table)
+    lines = answer.out.splitlines()
+    assert lines[0] == "row,predicted"
+    assert float(lines[1].split(",")[1]) == pytest.approx(again[0], rel=1e-5)
+    assert "no probabilities" in one_line(cli("predict", tmp_path / "run", table, "--proba"))
+    assert "mae" in cli("explain", tmp_path / "run", "--round", "6").out
+
+
+def test_a_table_of_labels_by_configuration_alone(table: Path, tmp_path: Path, cli: CommandLine) -> None:
+    config = make_config(settings(table, label=["fever", "cough"], target="labels"))
+    run = run_config(config, tmp_path / "run")
+    assert run.accuracy > 0.5
+    answer = cli("predict", tmp_path / "run", table, "--proba")
+    assert answer.out.splitlines()[0] == "row,fever,cough,p fever,p cough"
+    told = json.loads(cli("predict", tmp_path / "run", table, "--json").out)
+    assert told["labels"] == ["fever", "cough"]
+    assert set(np.ravel(told["predicted"])) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ({"label": "days"}, 'set target = "number"'),
+        ({"label": "days", "target": "number"}, "half of its deviation"),
+        ({"label": "days", "tolerance": 1.0}, 'tolerance is for target = "number"'),
+        ({"label": ["fever", "cough"]}, 'with target = "labels" a list of columns'),
+        ({"label": "fever", "target": "labels"}, 'with target = "labels" a list of columns'),
+        ({"label": "fever", "target": "number", "tolerance": 1.0}, "takes a column of numbers"),
+        ({"label": ["fever", "days"], "target": "labels"}, "different values"),
+        (
+            {"label": "days", "target": "number", "tolerance": 1.0, "partition": "dirichlet", "clients": 3},
+            "goes by classes",
+        ),
+        (
+            {"label": "days", "target": "number", "tolerance": 1.0, "attack": {"kind": "label-flip", "share": 0.4}},
+            "change classes",
+        ),
+        ({"label": "days", "target": "number", "tolerance": 1.0, "kinds": {"poor": 0.4}}, "change classes"),
+    ],
+)
+def test_what_a_table_cannot_be_asked(table: Path, tmp_path: Path, task: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as error:
+        run_config(make_config(settings(table, **task)), tmp_path / "run")
+    assert words in str(error.value)
+
+
+def test_wrong_targets_are_told_at_the_door() -> None:
+    x = np.zeros((6, 2), np.float32)
+    numbers, labels = np.linspace(0, 1, 6), np.tile([0, 1], (6, 1))
+    with pytest.raises(UserError, match="to predict numbers set target='number'"):
+        Federation.from_clients({"a": (x, numbers)})
+    with pytest.raises(UserError, match="numbers to predict are finite; row 2"):
+        Federation.from_clients({"a": (x, np.where(np.arange(6) == 2, np.nan, numbers))}, target="number")
+    with pytest.raises(UserError, match="0 or 1 each"):
+        Federation.from_clients({"a": (x, labels * 2)}, target="labels")
+    with pytest.raises(UserError, match="different numbers of them"):
+        Federation.from_clients({"a": (x, labels), "b": (x, labels[:, :1])}, target="labels")
+    with pytest.raises(UserError, match="the target is one of classes, number, labels"):
+        Federation.from_clients({"a": (x, numbers)}, target="regression")  # type: ignore[arg-type]
+    data = Federation.from_clients({"a": (x, numbers), "b": (x, numbers)}, target="number")
+    with pytest.raises(UserError, match="the learner predicts 'classes'"):
+        federate(Task(data, TorchLearner(lambda: nn.Linear(2, 2), TRAIN)), fedavg(), rounds=1)
+    three = TorchLearner(lambda: nn.Linear(2, 3), TRAIN, target=Number(1))
+    with pytest.raises(UserError, match="has one output"):
+        federate(Task(data, three), fedavg(), rounds=1)
+    with pytest.raises(UserError, match="belongs to the learner"):
+        Federation.from_frame(stays(), label="days", target="number", tolerance=2.0, **KEYS)
+    with pytest.raises(UserError, match="a tolerance and a scale above 0"):
+        Number(tolerance=0)

@@ -1,0 +1,78 @@
+"""A time budget for a round: epochs by simulated speed here, by the clock where clients time themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import Context
+from helpers import SoftmaxLearner, small_task
+
+from fedmerit import Task, load_config, prioritized, run_config
+from fedmerit.core.criteria import BUDGET_COMPUTATION, DS
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.errors import ConfigError
+from fedmerit.fleet.client import Job, train_clients
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.tasks.registry import ClientHalf
+
+RECIPE = prioritized(BUDGET_COMPUTATION, DS, normalise="max")
+
+
+def task() -> Task:
+    """Ten and twenty rows, at 20 and 10 rows a second: in 3 seconds six epochs and one."""
+    made = small_task((10, 20), (4, 4), SoftmaxLearner(lr=0.5, epochs=1))
+    return Task(replace(made.federation, facts={"speed": (20.0, 10.0)}), made.learner)
+
+
+def first_round(fleet: Any) -> Record:
+    state = State(fleet.server.first_model(1))
+    return play(state, RECIPE, fleet, selection=Uniform(1.0), seed=1, evaluate=False, budget=3.0)[1]
+
+
+def test_simulated_speeds_decide_on_epochs_on_every_fleet():
+    made = task()
+    with LocalFleet(made) as local:
+        here = first_round(local)
+    assert here.facts["done"].tolist() == [6, 1]
+
+    def half(context: Context) -> ClientHalf:
+        return made.client(int(context.node_config["partition-id"]))
+
+    fleet = GridFleet(InProcessGrid(make_client_app(half), 2), made.server())
+    fleet.meet(2)
+    there = first_round(fleet)
+    assert there.facts["done"].tolist() == [6, 1]
+    assert here.weights is not None
+    assert there.weights is not None
+    assert here.weights.weights.tolist() == there.weights.weights.tolist()
+    assert here.weights.raw[:, 0].tolist() == [6, 1]
+
+
+def test_by_the_clock_there_is_at_least_one_epoch_and_more_where_there_is_time():
+    made = task()
+    samples = made.federation.train.samples(0, 3)
+    start = made.learner.start(1)
+    (one,) = train_clients(made.learner, [Job(start, samples, 3, budget=1e-9)], ["done", "samples"])
+    assert one.facts["done"] == 1
+    (more,) = train_clients(made.learner, [Job(start, samples, 3, budget=0.2)], ["done", "samples"])
+    assert more.facts["done"] > 1
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path):
+    settings = ["task.clients=4", "run.rounds=1", "run.workers=1", "run.budget_seconds=2"]
+    with pytest.raises(ConfigError, match="a column speed, rows per second"):
+        run_config(load_config(None, settings), tmp_path / "a")
+    with pytest.raises(ConfigError, match="has no effect with budget_seconds"):
+        load_config(None, [*settings, "run.schedule={epochs=2}"])
+    recipe = ["recipe.name=prioritized", "recipe.priority=BudgetComputation"]
+    with pytest.raises(ConfigError, match="which is not set"):
+        run_config(load_config(None, [*settings[:3], *recipe]), tmp_path / "b")
+    facts = "facts={columns={speed=[1000, 2000, 4000, 8000]}}"
+    run = run_config(load_config(None, [*settings, *recipe, facts, "run.fraction=1.0"]), tmp_path / "c")
+    assert len({one.facts["done"] for one in run.explain(1)}) > 1

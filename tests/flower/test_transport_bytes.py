@@ -1,0 +1,100 @@
+"""Bytes by the ledger are those of the vectors that the transport carried, to the byte; a search's models included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from flwr.app import Context, Message
+from helpers import ProbabilisticSoftmax, random_split, small_task
+
+from fedmerit import DS, LD, MW, Recipe, Task, adaptive, device_aware, fedavg, m2f
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import Record, State
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.tasks.registry import ClientHalf
+
+CLIENTS = 6
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "fedavg": fedavg,
+    "DAFL": lambda: searched(adjust_on="test", tolerance=0.0),
+    "DAFL, one by one": lambda: searched(adjust_on="test", tolerance=0.0, exchange="lazy"),
+    "DAFL on validation rows": lambda: searched(tolerance=0.0, orders="all"),
+    "judges": lambda: searched(tolerance=0.0, judges=2),
+    "adaptive": lambda: adaptive(LD, DS),
+    "m2f": lambda: m2f(PARTICIPATION, DATA_RATIO, initial=0.0),
+}
+
+
+def searched(**settings: object) -> Recipe:
+    return device_aware(DS, LD, MW, normalise="max", search=Backtracking(**settings))  # type: ignore[arg-type]
+
+
+class CountingGrid(InProcessGrid):
+    """Counts the bytes of all vectors that go to nodes."""
+
+    sent = 0
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        messages = list(messages)
+        for message in messages:
+            for record in message.content.array_records.values():
+                self.sent += sum(array.numpy().nbytes for array in record.values())
+        return super().push_messages(messages)
+
+
+def task() -> Task:
+    made = small_task((6, 40, 9, 25, 30, 14), (8,) * CLIENTS, ProbabilisticSoftmax(lr=1.0, epochs=3))
+    return Task(replace(made.federation, validation=random_split((7,) * CLIENTS, 3)), made.learner)
+
+
+def fleet_of(made: Task, nodes: int = CLIENTS) -> tuple[GridFleet, CountingGrid]:
+    def half(context: Context) -> ClientHalf:
+        return made.client(int(context.node_config["partition-id"]))
+
+    grid = CountingGrid(make_client_app(half), nodes)
+    fleet = GridFleet(grid, made.server())
+    fleet.meet(nodes)
+    return fleet, grid
+
+
+def played(fleet: GridFleet, recipe: Recipe, *, evaluate: bool, rounds: int = 3) -> list[Record]:
+    state, records = State(fleet.server.first_model(1)), []
+    for _ in range(rounds):
+        state, record = play(state, recipe, fleet, selection=Uniform(0.7), seed=5, evaluate=evaluate)
+        records.append(record)
+    return records
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_bytes_down_are_those_of_the_transport(name: str):
+    fleet, grid = fleet_of(task())
+    records = played(fleet, RECIPES[name](), evaluate=False)
+    assert sum(record.bytes_down for record in records) == grid.sent
+    searching = [record.aggregation.bytes_down for record in records if record.aggregation]
+    assert any(searching) == (name not in ("fedavg", "m2f"))
+
+
+def test_the_candidates_that_were_tested_are_the_evaluation_too():
+    """DAFL as published decides on all test rows, so that its report asks nobody again and costs nothing."""
+    fleet, grid = fleet_of(task())
+    records = played(fleet, RECIPES["DAFL"](), evaluate=True)
+    assert sum(record.bytes_down for record in records) == grid.sent
+
+
+def test_a_test_that_only_reports_is_not_booked():
+    fleet, grid = fleet_of(task())
+    records = played(fleet, fedavg(), evaluate=True)
+    model = fleet.server.first_model(1).nbytes
+    assert grid.sent - sum(record.bytes_down for record in records) == 3 * CLIENTS * model
+
+
+def test_nodes_that_are_away_are_sent_nothing():
+    fleet, grid = fleet_of(task(), nodes=CLIENTS - 2)
+    records = played(fleet, RECIPES["DAFL"](), evaluate=False)
+    assert sum(record.bytes_down for record in records) == grid.sent
+    assert any("not connected" in reason for record in records for reason in record.left_out.values())
