@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console
+from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.core.types import Normalise
@@ -46,7 +46,7 @@ def facts(
             for client, name in enumerate(federation.names)
         }
         criteria = {line.criterion: {"moved": line.moved, "separates": line.separates} for line in lines}
-        typer.echo(json.dumps({"clients": clients, "criteria": criteria}))
+        typer.echo(dump_json({"clients": clients, "criteria": criteria}))
         return
     shown = [
         (name, *(f"{values[client]:.4g}" for values in found.values()))
@@ -102,7 +102,7 @@ def what_if(
     moved = float(np.mean([one.moved for one in rounds]))
     if as_json:
         lines = [{"client": name, "before": before[i], "after": after[i]} for i, name in enumerate(clients)]
-        typer.echo(json.dumps({"priority": names, "moved": moved, "rounds": len(rounds), "clients": lines}))
+        typer.echo(dump_json({"priority": names, "moved": moved, "rounds": len(rounds), "clients": lines}))
         return
     order = np.argsort(-np.abs(after - before), kind="stable")[:SHOWN]
     rows = [(clients[i], f"{before[i]:.2%}", f"{after[i]:.2%}", f"{after[i] - before[i]:+.2%}") for i in order]

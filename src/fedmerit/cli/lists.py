@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 import typer
 
 from fedmerit.cli.app import Json, app, out_console
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -72,7 +72,7 @@ def first_line(made: Callable[..., object]) -> str:
 
 def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps([dict(zip(header, row, strict=True)) for row in rows]))
+        typer.echo(dump_json([dict(zip(header, row, strict=True)) for row in rows]))
         return
     from fedmerit.report.screen import list_table
 

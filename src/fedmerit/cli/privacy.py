@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from fedmerit.cli.app import Json, app, err_console, out_console
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import Config
@@ -48,7 +48,7 @@ def privacy(
     check_selection(recipe.privacy, make_selection(settings.run), clients)
     answer = account(recipe.privacy, settings.run.rounds, clients, recipe.cap)
     if as_json:
-        typer.echo(json.dumps(answer))
+        typer.echo(dump_json(answer))
         return
     _show(answer, recipe.privacy, settings.run.rounds)
 

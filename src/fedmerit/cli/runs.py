@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
@@ -99,7 +100,7 @@ def explain(
     with open_ledger(folder) as ledger:
         who = None if client is None else ledger.find_client(client)
         if as_json:
-            typer.echo(json.dumps(as_dict(ledger, number, who)))
+            typer.echo(dump_json(as_dict(ledger, number, who)))
             return
         for part in explain_round(ledger, number) if who is None else explain_client(ledger, number, who):
             out_console.print(part)
@@ -135,7 +136,7 @@ def show(
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
     if as_json:
-        typer.echo(json.dumps(result))
+        typer.echo(dump_json(result))
         return
     for part in summary_tables(result):
         out_console.print(part)
@@ -152,6 +153,27 @@ def metrics(folder: RunFolder) -> None:
 
     with open_ledger(folder) as ledger:
         typer.echo(prometheus_text(ledger), nl=False)
+
+
+@app.command(epilog="Example:  fedmerit verify runs/first")
+def verify(folder: RunFolder, as_json: Json = False) -> None:
+    """Say whether the files of a run are what the run wrote; ends with 1 where one is not.
+
+    DIR is a folder made by `fedmerit run`. The last hash of its ledger stands for all that it did: keep it elsewhere to
+    know later that nobody wrote the run anew.
+    """
+    from fedmerit.store.verify import verify_run
+
+    found = verify_run(folder)
+    if as_json:
+        typer.echo(dump_json({"intact": not found.faults, **asdict(found)}))
+    for name, fault in () if as_json else sorted(found.faults.items()):
+        out_console.print(f"{name}: {fault}", markup=False, soft_wrap=True)
+    if found.faults:
+        raise typer.Exit(1)
+    if not as_json:
+        text = f"{folder} is as it was written: {found.rounds} rounds, last hash {found.head}"
+        out_console.print(text, markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")
@@ -171,7 +193,7 @@ def fairness(
     with open_ledger(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()
     if as_json:
-        typer.echo(json.dumps(fairness_dict(found, names)))
+        typer.echo(dump_json(fairness_dict(found, names)))
         return
     for part in fairness_tables(found, names, level):
         out_console.print(part)

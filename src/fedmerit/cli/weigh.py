@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from fedmerit.cli.app import Force, Json, app, err_console, out_console
 from fedmerit.errors import ConfigError, UserError, did_you_mean
+from fedmerit.store.strict_json import dump_json
 
 MANY = 50
 """Clients above which the screen shows the ends alone, and reasons are told of one client when asked."""
@@ -93,7 +93,7 @@ def weigh(
         told = {table.clients[place]: "\n".join(one.lines(table.clients[place])) for place, one in reasons.items()}
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist(), "reasons": told}
         values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
-        typer.echo(json.dumps({"clients": table.clients, **values}))
+        typer.echo(dump_json({"clients": table.clients, **values}))
         return
     from fedmerit.report.screen import show_note, weights_table
 
