@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from fedmerit.core.lateness import Wait
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId
 from fedmerit.flower.records import reason_of
@@ -35,6 +36,8 @@ class Exchange:
     """Those of the failed whose node is gone, says the grid."""
     mute: Sequence[ClientId] = ()
     """Those of the failed that did not answer in time."""
+    unanswered: Mapping[ClientId, str] = field(default_factory=dict)
+    """The messages of those who were not waited for any longer."""
 
 
 def pull(grid: Grid, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
@@ -52,8 +55,13 @@ def pull(grid: Grid, names: Sequence[str]) -> tuple[list[Message], dict[str, str
     return replies, broken
 
 
-def send(grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float) -> Exchange:
-    """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
+def send(
+    grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float, wait: Wait | None = None
+) -> Exchange:
+    """Push, then pull until all have answered or time is up; replies belong to the message they reply to.
+
+    With `wait` an exchange ends when enough have answered; the others are late, not mute.
+    """
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
     ids = list(grid.push_messages(messages)) if messages else []
@@ -62,6 +70,7 @@ def send(grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, 
     failed = {key: "its message could not be sent" for key in contents if key not in waiting.values()}
     seconds: dict[int, float] = {}
     gone: list[int] = []
+    over = False
     while waiting:
         replies, broken = pull(grid, list(waiting))
         for name, reason in broken.items():
@@ -77,9 +86,15 @@ def send(grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, 
                 gone += [key] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
             else:
                 got[key] = reply.content
-        if not replies and time.monotonic() - begun > timeout:
+        passed = time.monotonic() - begun
+        over = wait is not None and wait.is_over(len(got), len(messages), passed)
+        if not replies and (over or passed > timeout):
             break
         if waiting and not replies:
             time.sleep(POLL)
-    failed |= dict.fromkeys(waiting.values(), f"no answer within {timeout:g} s")
-    return Exchange(got, failed, seconds, gone, list(waiting.values()))
+    unanswered = {key: name for name, key in waiting.items()}
+    if over:
+        failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
+        return Exchange(got, failed, seconds, gone, unanswered=unanswered)
+    failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
+    return Exchange(got, failed, seconds, gone, list(unanswered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from flwr.serverapp import Grid
 from fedmerit.core.centring import Sums
 from fedmerit.core.facts import find_fact
 from fedmerit.core.fleet import Server
+from fedmerit.core.lateness import Wait
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
@@ -62,6 +64,8 @@ from fedmerit.flower.records import (
     verdict,
 )
 
+log = logging.getLogger("flwr")
+
 
 @dataclass
 class GridFleet:
@@ -80,6 +84,12 @@ class GridFleet:
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
+    wait: Wait | None = None
+    """How long an exchange waits for all; the late are not asked again before their answer is there."""
+    late: dict[ClientId, tuple[int, str]] = field(default_factory=dict)
+    """The late clients: node and message of each."""
+    turned_away: Mapping[int, str] = field(default_factory=dict)
+    """Nodes that could not say who they are when last asked, and what they said instead."""
     enrolment: Enrolment | None = None
     """Whose key is which client; without it a node is who it says it is."""
     door: Door = field(default_factory=Door)
@@ -96,7 +106,8 @@ class GridFleet:
             if len(self.nodes) >= at_least:
                 return
             if time.monotonic() > ends:
-                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s")
+                why = "".join(f"; a node said: {reason}" for reason in sorted(set(self.turned_away.values()))[:3])
+                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s{why}")
             time.sleep(POLL)
 
     def _ask_new_nodes(self) -> None:
@@ -109,11 +120,11 @@ class GridFleet:
         exchange = self._send({node: (node, pack(config={})) for node in new}, HELLO)
         for node in exchange.mute:
             self.door.was_mute(node)
-        self._let_in(exchange.contents)
+        self.turned_away = {**exchange.failed, **self._let_in(exchange.contents)}
 
-    def _let_in(self, answers: Mapping[int, RecordDict]) -> None:
-        """Those of the nodes that say who they are, and whose keys say so where clients are enrolled."""
-        claims, _ = read_replies(_hello, answers)
+    def _let_in(self, answers: Mapping[int, RecordDict]) -> Mapping[int, str]:
+        """Let in who says who it is, and whose key says so where clients are enrolled; return who said neither."""
+        claims, unread = read_replies(_hello, answers)
         claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
         good = {node: client for node, (client, _) in claims.items()}
         if self.enrolment is not None and good:
@@ -126,6 +137,7 @@ class GridFleet:
                 self.door.refuse(node, f"it says that it is client {client}, which node {self.nodes[client]} is")
             else:
                 self.nodes[client], self.reported_tags[client] = node, claims[node][1]
+        return unread
 
     def _beyond_enrolled(self, reported: Mapping[ClientId, Mapping[str, Any]]) -> dict[ClientId, str]:
         """Who claims more than it is enrolled with, and why that is not believed."""
@@ -326,19 +338,33 @@ class GridFleet:
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
-        """One message for each client that is connected."""
+        """One message for each client that is connected, and not busy with an earlier one."""
         self._welcome_back()
-        there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
-        exchange = self._send(there, kind)
+        self._hear_late_answers()
+        free = [client for client in contents if client in self.nodes and client not in self.late]
+        exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, self.wait)
+        self.late |= {client: (self.nodes[client], name) for client, name in exchange.unanswered.items()}
         for client in exchange.mute:
             self.door.was_mute(self.nodes[client])
+        away = {client: "its node is not connected" for client in contents if client not in free}
+        away |= {client: "late: still busy with an earlier message" for client in away if client in self.late}
         for client in (*exchange.gone, *exchange.mute):
             del self.nodes[client]  # not asked again, and waited for, before it is back
-        away = {client: "its node is not connected" for client in contents if client not in there}
         return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
 
-    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
-        return send(self.grid, contents, kind, self.timeout)
+    def _hear_late_answers(self) -> None:
+        """Who has answered after all, or has a new node, can be asked again; what came too late is not used."""
+        if not self.late:
+            return
+        replies, broken = pull(self.grid, [name for _, name in self.late.values()])
+        there = {*broken, *(reply.metadata.reply_to_message_id for reply in replies)}
+        for client, (node, name) in list(self.late.items()):
+            if name in there or self.nodes.get(client) != node:
+                del self.late[client]
+                log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
+
+    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str, wait: Wait | None = None) -> Exchange:
+        return send(self.grid, contents, kind, self.timeout, wait)
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

@@ -206,7 +206,7 @@ def _owner_names(column: str, values: NDArray[Any]) -> list[str]:
 def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Words or numbers, as the column held them when the model learned."""
     if column.kinds:
-        return _words(values)
+        return as_words(values)
     if values.dtype == object:
         word = next((value for value in values if value is not None), None)
         if word is not None:
@@ -218,7 +218,7 @@ def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _words(values: NDArray[Any]) -> NDArray[Any]:
+def as_words(values: NDArray[Any]) -> NDArray[Any]:
     """A file whose words all look like numbers holds numbers: they are words again as they were written."""
     words = np.empty(len(values), dtype=object)
     if values.dtype == object:
