@@ -187,8 +187,8 @@ def test_a_mute_node_of_8_costs_one_deadline_in_the_whole_run():
             return ids
 
     class Timed(GridFleet):
-        def _send(self, contents: Any, kind: str, wait: Any = None) -> Any:
-            exchange = super()._send(contents, kind, wait)
+        def _send(self, *asked: Any, **settings: Any) -> Any:
+            exchange = super()._send(*asked, **settings)
             waits.append(len(exchange.mute))
             return exchange
 

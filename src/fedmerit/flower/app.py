@@ -125,6 +125,8 @@ def with_own_seed(config: Config) -> Config:
     own = os.environ.get(SEED)
     if own is None:
         return config
+    if config.task.attack:
+        raise ConfigError(f"who attacks is drawn by run.seed, on nodes and server alike; unset {SEED}, or task.attack")
     if not own.isdecimal():
         raise ConfigError(f"{SEED} is a whole number >= 0; it is not shown here")
     return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(own)})})
