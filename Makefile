@@ -9,7 +9,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types check docs wheel test-flower flower-secure bench clean
+.PHONY: help setup demo test fuzz lint types check docs wheel test-flower flower-secure sbom audit bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,10 @@ demo: setup  ## 40 % of the clients are poisoned: FedAvg against recipes that no
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+fuzz: setup  ## the fuzzers of the tests with 20 times as many inputs (an hour)
+	FEDMERIT_FUZZ=20 $(BIN)/python -m pytest -n 2 tests/flower/test_fuzzed_replies.py tests/config/test_fuzzed_configs.py \
+	  tests/tasks/test_fuzzed_files.py tests/store/test_verify.py
 
 lint: setup  ## ruff, and ESLint for the report's JavaScript (skipped, saying so, without node)
 	$(BIN)/ruff check .
@@ -53,6 +57,12 @@ test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every re
 
 flower-secure: setup  ## a deployment on loopback with TLS and node keys: who is refused, and a run
 	$(BIN)/python examples/flower_secure.py
+
+sbom: setup  ## what .venv consists of, as CycloneDX in sbom.json
+	$(BIN)/python tools/sbom.py > sbom.json
+
+audit: setup  ## known weaknesses of the pinned packages; needs pip-audit (pipx install pip-audit) and a network
+	pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
 	$(BIN)/python benchmarks/bench.py

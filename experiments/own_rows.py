@@ -30,7 +30,8 @@ from fedmerit import Federation, Run, Task, federate
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.engine.loop import make_selection
-from fedmerit.flower.loopback import BIN, HOST, QUIET, descendants, free_port, node_config, write_connection
+from fedmerit.flower.keeper import descendants
+from fedmerit.flower.loopback import BIN, HOST, QUIET, free_port, node_config, write_connection
 from fedmerit.flower.start import on_superlink
 from fedmerit.tasks.registry import make_learner
 

@@ -53,7 +53,7 @@ class UnknownName(UserError):
 
     def __init__(self, kind: str, got: str, valid: Iterable[str]) -> None:
         names = sorted(valid)
-        super().__init__(f"unknown {kind} {got!r}{did_you_mean(got, names)}; valid: {', '.join(names)}")
+        super().__init__(f"unknown {kind} {got!r:.200}{did_you_mean(got, names)}; valid: {', '.join(names)}")
 
 
 class TableError(UserError):

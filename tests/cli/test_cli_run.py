@@ -11,7 +11,7 @@ from helpers import CommandLine, contents, one_line, spawn
 from fedmerit import Run
 from fedmerit.config.schema import load_config
 
-FILES = {"best.safetensors", "config.toml", "ledger.db", "model.safetensors"}
+FILES = {"SHA256SUMS", "best.safetensors", "config.toml", "ledger.db", "model.safetensors"}
 SETTINGS = """
 [task]
 partition = "dirichlet"

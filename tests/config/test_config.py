@@ -184,7 +184,7 @@ def test_a_file_that_is_no_toml_is_refused(tmp_path: Path, content: bytes):
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path):
     with pytest.raises(UserError, match="no configuration file"):
         load_config(tmp_path / "none.toml")
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match="is a folder"):
         load_config(tmp_path)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.groups import Groups, OneGroup, PairDistances, silhouette
+from fedmerit.core.groups import Groups, Linkage, OneGroup, PairDistances, _labels, _silhouettes, silhouette
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
 
@@ -138,6 +138,17 @@ def test_the_silhouette_is_scikit_learns(seed: int, n: int, groups: int):
     labels = np.concatenate([np.arange(min(groups, n - 1)), random.integers(0, min(groups, n - 1), n)])[:n]
     assert silhouette(distances, labels) == pytest.approx(silhouette_score(distances, labels, metric="precomputed"))
     assert silhouette(distances, np.zeros(n, dtype=np.intp)) == 0
+
+
+@pytest.mark.parametrize("linkage", ["average", "centroid", "single"])
+def test_silhouettes_at_all_cuts_are_those_of_each(linkage: Linkage):
+    rows = np.random.default_rng(5).normal(size=(40, 6)).astype(np.float32)
+    rows[7] = rows[3]
+    distances = np.maximum(1.0 - Updates(rows).cosines(), 0.0)
+    tree = ByCosine(linkage)._tree(distances.copy(), np.linalg.norm(rows, axis=1))
+    cuts = np.linspace(0.0, float(tree[:, 2].max()) + 0.1, 30)
+    one_by_one = [silhouette(distances, _labels(tree, cut)) for cut in cuts]
+    assert _silhouettes(distances, tree, cuts) == pytest.approx(one_by_one, abs=1e-12)
 
 
 @pytest.mark.parametrize("groups", [2, 3, 4])

@@ -1,18 +1,23 @@
-"""The command line's frame: the app, its consoles, and how it ends."""
+"""The command line's frame: the app, its consoles, and how it ends.
+
+Commands import what they call when they are called: `--help` then takes a fifth of the time.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
+from fedmerit.core.showing import visible
 from fedmerit.errors import RunStopped, UserError
 
 app = typer.Typer(
@@ -25,8 +30,18 @@ app = typer.Typer(
     add_completion=False,
 )
 
-out_console = Console(highlight=False)
-err_console = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console on which text of others cannot steer the terminal: control characters are shown as escapes."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What rich makes of it, its own control codes aside."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+out_console = SafeConsole(highlight=False)
+err_console = SafeConsole(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over the file if it exists.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console, stoppable
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit attack examples/attack.toml --seeds 3 --page attacks.html")
@@ -61,7 +61,7 @@ def attack(
     if markdown is not None:
         write_new_file(markdown, grid_markdown(grid, f"{command} --markdown {markdown}"), "another --markdown")
     if as_json:
-        typer.echo(json.dumps(grid_dict(grid)))
+        typer.echo(dump_json(grid_dict(grid)))
     else:
         for table in grid_tables(grid):
             out_console.print(table.screen())
@@ -84,7 +84,7 @@ def suspects(folder: RunFolder, as_json: Json = False) -> None:
     with open_ledger(folder) as ledger:
         found = suspects_dict(ledger)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(dump_json(found))
         return
     for part in suspects_screen(found):
         out_console.print(part)

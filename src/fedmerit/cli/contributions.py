@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit contribution runs/first --json")
@@ -21,7 +20,7 @@ def contribution(folder: RunFolder, as_json: Json = False) -> None:
     with open_ledger(folder) as ledger:
         found = contributions_dict(ledger)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(dump_json(found))
         return
     for part in contributions_screen(found):
         out_console.print(part)

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from fedmerit.cli.app import app, out_console
-from fedmerit.config.schema import load_config
 from fedmerit.errors import ConfigError
 
 RUN = "run"
@@ -54,6 +53,8 @@ def new(
     overrides: Overrides = None,
 ) -> None:
     """Make a Flower app in the new folder DIR, for `flwr run`."""
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.new import write_app
     write_app(folder, load_config(config, overrides or []), out)
@@ -80,6 +81,9 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="With --loopback and [task.nodes]: a node and its rows; repeatable."),
     ] = None,
+    enrolled: Annotated[
+        Path | None, typer.Option(help="With --superlink: the file of `fedmerit enroll`, on the ServerApp's machine.")
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Run a configuration on Flower: the same recipe on SuperNodes, one for each client of the task.
@@ -87,22 +91,68 @@ def run(
     Give one of --superlink, --loopback and --simulation; `run` itself may be left out. A name module:attribute in
     CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
     """
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
-    if ((secure or node) and not here) or ((authority or insecure) and not superlink):
+    if ((secure or node) and not here) or ((authority or insecure or enrolled) and not superlink):
         raise ConfigError(
             "--secure goes with --loopback, as does --node; --root-certificates and --insecure go with --superlink "
-            "HOST:PORT"
+            "HOST:PORT, --enrolled with --superlink"
         )
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:
-        on_superlink(settings, out, superlink, authority, plain=insecure, say=say)
+        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled)
     elif here:
         on_loopback(settings, out, secure=secure, say=say, nodes=node or ())
     else:
         on_simulation(settings, out)
+
+
+@app.command(epilog="Example:  fedmerit enroll enrolled.toml --client 3 --key hospital3.pub --samples 1200")
+def enroll(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The enrolment; made anew if missing.")],
+    client: Annotated[int | None, typer.Option(min=0, help="Which client; without it, list all.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The public key of its node, as ssh-keygen writes it.")] = None,
+    name: Annotated[str, typer.Option(help="What people call the client.")] = "",
+    samples: Annotated[int | None, typer.Option(min=1, help="The most training rows that it may claim.")] = None,
+    labels: Annotated[int | None, typer.Option(min=1, help="The most labels that it may claim.")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the client's key instead.")] = False,
+) -> None:
+    """Say whose key is which client on Flower, and what that client is known to have.
+
+    `fedmerit flower --superlink ... --enrolled FILE.toml` then takes a node for the client that its key is enrolled
+    for, and for no other. The SuperLink must ask for keys (--enable-supernode-auth).
+    """
+    with _needing_flower():
+        from fedmerit.flower.enrolment import (
+            EnrolledClient,
+            Enrolment,
+            read_enrolment,
+            read_fingerprint,
+            write_enrolment,
+        )
+    known = read_enrolment(file) if file.exists() else Enrolment()
+    if client is None or (key is None) == (not revoke):
+        if client is not None or key is not None or revoke:
+            raise ConfigError("give --client N with --key FILE to enroll, or --client N --revoke")
+    elif revoke:
+        known = known.without(client)
+        write_enrolment(file, known)
+    else:
+        assert key is not None  # asked above
+        new = EnrolledClient(client=client, key=read_fingerprint(key), name=name, samples=samples, labels=labels)
+        known = known.with_client(new)
+        write_enrolment(file, known)
+    for one in known.clients:
+        state = "revoked" if one.revoked else "enrolled"
+        facts = ", ".join(
+            f"{fact} <= {most:g}" for fact, most in known.limits_of(one.client).items() if not one.revoked
+        )
+        line = f"client {one.client} {one.name}: {state}, key {one.key[:16]}{', ' * bool(facts)}{facts}"
+        out_console.print(line, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ import typer
 
 from fedmerit.cli.app import Force, Json, RunFolder, app, err_console, out_console
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
@@ -63,7 +63,7 @@ def predict(
     chances = run.predict_proba(rows, client).tolist() if proba else []
     if as_json:
         named = {"labels": words} if words else {}
-        text = json.dumps({"predicted": predicted, **named, **({"probabilities": chances} if proba else {})}) + "\n"
+        text = dump_json({"predicted": predicted, **named, **({"probabilities": chances} if proba else {})}) + "\n"
     else:
         text = _csv(predicted, chances, words)
     if out is None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import check_file
 from fedmerit.errors import DataError, did_you_mean
 from fedmerit.store.frames import pandas
 from fedmerit.tasks.formats.delimited import read_delimited
@@ -47,8 +48,9 @@ def read_raw_table(path: Path) -> Table:
 
 def _from_parquet(path: Path, drop: Collection[str]) -> NDArray[Any]:
     try:
+        check_file(path)
         frame = pandas().read_parquet(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ArithmeticError, MemoryError) as error:
         raise DataError(f"{path} is not a readable Parquet file: {error}") from None
     names = _kept([str(name) for name in frame.columns], drop)
     for name in names:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +10,8 @@ from typing import Annotated
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
-from fedmerit.config.schema import load_config
-from fedmerit.core.measures import TARGETS
-from fedmerit.core.system import cores
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
@@ -40,6 +38,8 @@ def run(
     in it is a part of your own: such a configuration runs that module's code. Ctrl-C stops after the round; --resume
     continues it, to the very bits of a run that was never stopped.
     """
+    from fedmerit.config.schema import load_config
+    from fedmerit.core.system import cores
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
@@ -100,7 +100,7 @@ def explain(
     with open_ledger(folder) as ledger:
         who = None if client is None else ledger.find_client(client)
         if as_json:
-            typer.echo(json.dumps(as_dict(ledger, number, who)))
+            typer.echo(dump_json(as_dict(ledger, number, who)))
             return
         for part in explain_round(ledger, number) if who is None else explain_client(ledger, number, who):
             out_console.print(part)
@@ -119,6 +119,7 @@ def show(
 
     DIR is a folder made by `fedmerit run`, or by `fedmerit compare`, whose targets are those of its plan.
     """
+    from fedmerit.core.measures import TARGETS
     from fedmerit.report.summary import summary, summary_tables
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import as_json as study_json
@@ -135,10 +136,44 @@ def show(
     with open_ledger(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
     if as_json:
-        typer.echo(json.dumps(result))
+        typer.echo(dump_json(result))
         return
     for part in summary_tables(result):
         out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit metrics runs/first > /var/lib/node_exporter/fedmerit.prom")
+def metrics(folder: RunFolder) -> None:
+    """Print a run, also one that goes on, as Prometheus reads it: rounds, seconds per stage, left-out clients, weights.
+
+    DIR is a folder made by `fedmerit run`, `fedmerit flower` or `Merit(out=...)`.
+    """
+    from fedmerit.report.prometheus import prometheus_text
+    from fedmerit.store.run_folder import open_ledger
+
+    with open_ledger(folder) as ledger:
+        typer.echo(prometheus_text(ledger), nl=False)
+
+
+@app.command(epilog="Example:  fedmerit verify runs/first")
+def verify(folder: RunFolder, as_json: Json = False) -> None:
+    """Say whether the files of a run are what the run wrote; ends with 1 where one is not.
+
+    DIR is a folder made by `fedmerit run`. The last hash of its ledger stands for all that it did: keep it elsewhere to
+    know later that nobody wrote the run anew.
+    """
+    from fedmerit.store.verify import verify_run
+
+    found = verify_run(folder)
+    if as_json:
+        typer.echo(dump_json({"intact": not found.faults, **asdict(found)}))
+    for name, fault in () if as_json else sorted(found.faults.items()):
+        out_console.print(f"{name}: {fault}", markup=False, soft_wrap=True)
+    if found.faults:
+        raise typer.Exit(1)
+    if not as_json:
+        text = f"{folder} is as it was written: {found.rounds} rounds, last hash {found.head}"
+        out_console.print(text, markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")
@@ -158,7 +193,7 @@ def fairness(
     with open_ledger(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()
     if as_json:
-        typer.echo(json.dumps(fairness_dict(found, names)))
+        typer.echo(dump_json(fairness_dict(found, names)))
         return
     for part in fairness_tables(found, names, level):
         out_console.print(part)

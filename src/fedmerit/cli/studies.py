@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from fedmerit.cli.app import Force, Json, app, out_console, stoppable
 from fedmerit.errors import ConfigError
+from fedmerit.store.strict_json import dump_json
 
 
 @app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
@@ -111,7 +111,7 @@ def reproduce(
     from fedmerit.study.tune import Tuned
 
     if names:
-        typer.echo(json.dumps(listing())) if as_json else out_console.print(*list_screen(), sep="\n")
+        typer.echo(dump_json(listing())) if as_json else out_console.print(*list_screen(), sep="\n")
         return
     if name is None or out is None:
         raise ConfigError("give NAME and --out DIR, or --list, which has the names")
@@ -142,7 +142,7 @@ def reproduce(
     if page is not None:
         write_page(reproduced, page, command)
     if as_json:
-        typer.echo(json.dumps(as_dict(reproduced)))
+        typer.echo(dump_json(as_dict(reproduced)))
     else:
         for part in ending(reproduced):
             out_console.print(part)
@@ -247,7 +247,7 @@ def errata(
     if names or markdown:
         typer.echo("\n".join(ERRATA) if names else page(), nl=names)
     elif as_json:
-        typer.echo(json.dumps([as_dict(one) for one in ERRATA.values()] if erratum is None else as_dict(erratum)))
+        typer.echo(dump_json([as_dict(one) for one in ERRATA.values()] if erratum is None else as_dict(erratum)))
     else:
         for part in [overview()] if erratum is None else account(erratum):
             out_console.print(part)

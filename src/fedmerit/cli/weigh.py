@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fedmerit.cli.app import Force, Json, app, err_console, out_console
-from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
-from fedmerit.config.scores import make_score
-from fedmerit.core.caps import apply_caps
-from fedmerit.core.reasons import Rule, explain
-from fedmerit.core.scales import bounds_of, check_scales
-from fedmerit.core.weights import by_client
-from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
+from fedmerit.store.strict_json import dump_json
 
 MANY = 50
 """Clients above which the screen shows the ends alone, and reasons are told of one client when asked."""
@@ -57,6 +48,17 @@ def weigh(
     an xlsx file the first sheet counts.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
+    import numpy as np
+
+    from fedmerit.cli.criteria_file import read_criteria
+    from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
+    from fedmerit.config.scores import make_score
+    from fedmerit.core.caps import apply_caps
+    from fedmerit.core.reasons import Rule, explain
+    from fedmerit.core.scales import bounds_of, check_scales
+    from fedmerit.core.weights import by_client
+    from fedmerit.core.weights import weigh as weigh_table
+
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
     settings |= {} if scales is None else {"scales": parse_value(scales)}
     recipe = validate(PrioritizedConfig, settings, within="recipe")
@@ -91,7 +93,7 @@ def weigh(
         told = {table.clients[place]: "\n".join(one.lines(table.clients[place])) for place, one in reasons.items()}
         values = {"scores": result.scores.tolist(), "weights": result.weights.tolist(), "reasons": told}
         values |= {} if result.uncapped is None else {"uncapped": result.uncapped.tolist()}
-        typer.echo(json.dumps({"clients": table.clients, **values}))
+        typer.echo(dump_json({"clients": table.clients, **values}))
         return
     from fedmerit.report.screen import show_note, weights_table
 

@@ -14,6 +14,7 @@ from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
 from fedmerit.config.facts import FactsConfig
 from fedmerit.config.privacy import PrivacyConfig
+from fedmerit.config.reading import read_text
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
@@ -32,6 +33,7 @@ from fedmerit.config.sections import Section, validate
 from fedmerit.config.steps import STEPS, OwnStep
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
+from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
 
 __all__ = [
@@ -109,11 +111,11 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file, not yet checked."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except FileNotFoundError:
         raise ConfigError(f"no configuration file {path}; start from one in examples/") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {printable(str(error))}") from None
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
 
@@ -184,7 +186,7 @@ def parse_value(text: str) -> Any:
     """A TOML value, or the text itself where it is none (so that names need no quotes)."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

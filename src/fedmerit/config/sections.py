@@ -11,11 +11,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from fedmerit.core.showing import visible
 from fedmerit.errors import ConfigError, UnknownName, did_you_mean
 
 Positive = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+MOST_COUNT = 1_000_000_000
+"""More rounds, clients or rows than this are a slip of the pen."""
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
+Share = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -86,7 +90,9 @@ def validate(kind: type[S], values: Mapping[str, Any], within: str = "") -> S:
         return kind.model_validate(dict(values))
     except ValidationError as error:
         problems = (_problem(item, _place(item["loc"], kind, within)) for item in error.errors())
-        raise ConfigError("; ".join(dict.fromkeys(problems))) from None
+        raise ConfigError(visible("; ".join(dict.fromkeys(problems)))) from None
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"settings are text in UTF-8; got a character that is none: {error.reason}") from None
 
 
 def not_taken(kind: str, name: str, key: str, takes: Sequence[str], others: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ from pydantic import (
 
 from fedmerit.config.attack import Attacks
 from fedmerit.config.nodes import IDLE, NODES, NodesConfig
-from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken, refuse_idle
+from fedmerit.config.sections import Count, Positive, Section, Share, foreign, not_taken, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -78,7 +78,7 @@ class TaskConfig(Section):
     )
     clients: Count | None = Field(None, description="number of clients; natural partitions default to all")
     model: str = Field("default", description="a model of the task, see `fedmerit tasks`")
-    kinds: dict[str, float] = Field(
+    kinds: dict[str, Share] = Field(
         {},
         description="share of the clients of each planted kind: imbalanced, biased, poisoned, poor, free_rider",
     )

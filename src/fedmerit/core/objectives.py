@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Vector
@@ -195,7 +195,7 @@ def auc(predictions: Predictions) -> Vector:
     for label, mine, _ in predictions.by_class("auc"):
         those, others = int(mine.sum()), int((~mine).sum())
         if those and others:
-            ranks = rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
+            ranks = scipy.stats.rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
             areas.append((ranks - those * (those + 1) / 2) / (those * others))
     return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 

@@ -18,8 +18,23 @@ def printable(text: str, most: int = MOST_TEXT) -> str:
     ('a\\x1b[31mred', 'xxxxx...')
     """
     start = text[: most + 1]
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in start)
+    shown = "".join(map(_escaped, start))
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
+def visible(text: str) -> str:
+    """The same text with control characters as escapes, but for the ends of lines.
+
+    >>> visible("one" + chr(27) + "[2J").count(chr(92)), visible("two") == "two"
+    (1, True)
+    """
+    if text.isprintable():
+        return text
+    return "\n".join("".join(map(_escaped, line)) for line in text.split("\n"))
+
+
+def _escaped(one: str) -> str:
+    return one if one.isprintable() else one.encode("unicode_escape").decode()
 
 
 def short_repr(part: Any) -> str:

@@ -39,6 +39,7 @@ from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
+from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
 
 OnRecord: TypeAlias = Callable[[Record], None]
@@ -154,6 +155,7 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
         played, named = state.history.rounds, fleet.server.name_tensors(state.model)
         write_model(folder / MODEL, state.model, played, named=named)
         remove_checkpoints(folder)
+    write_sums(folder)
 
 
 def make_selection(settings: RunConfig) -> Selection:
@@ -196,7 +198,7 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     evaluation = record.evaluation
     if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
         write_model(folder / BEST, state.model, record.index, named=fleet.server.name_tensors(state.model))
-    write_checkpoint(folder, state)
+    write_checkpoint(folder, state, ledger.identity())
     ledger.append(record)
 
 
@@ -207,9 +209,9 @@ def newest_state(
 
     `load` gives clients what they had after a round; a round of which that cannot be had is not intact.
     """
-    checkpoint = read_checkpoint(folder, ledger.last_round())
+    checkpoint = read_checkpoint(folder, ledger.last_round(), ledger.identity())
     while checkpoint and not load(folder, checkpoint[2]):
-        checkpoint = read_checkpoint(folder, checkpoint[2] - 1)
+        checkpoint = read_checkpoint(folder, checkpoint[2] - 1, ledger.identity())
     ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
     if checkpoint is None:
         return None

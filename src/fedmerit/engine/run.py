@@ -63,6 +63,7 @@ from fedmerit.store.run_folder import (
     open_ledger,
     recipe_meta,
 )
+from fedmerit.store.verify import SUMS, write_sums
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.registry import Task, make_task
 
@@ -288,6 +289,7 @@ def federate(
     write_encoder(Path(out), task.federation.encoder)
     named = task.server().name_tensors(state.model)
     write_model(Path(out) / MODEL, state.model, state.history.rounds, named=named)
+    write_sums(Path(out))
     return Run.load(out, task.learner)
 
 
@@ -347,7 +349,9 @@ def resume(
     """
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
-        remove_checkpoints(folder)  # a kill may have come between the two
+        remove_checkpoints(folder)  # a kill may have come in between
+        if not (folder / SUMS).exists():
+            write_sums(folder)
         return Run.load(folder)
     return _run_locally(folder, config, recipe_of(config), load(config), on_record)
 

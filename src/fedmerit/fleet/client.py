@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fedmerit.core.attacks import AnswerAttack, Coalition
 from fedmerit.core.facts import DONE, ENERGY, LOSS, SECONDS, SPEED, measure
 from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ScheduledLearner
-from fedmerit.core.seeds import derive, generator
+from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
-from fedmerit.core.types import ClientId, Model, Samples, read_only
+from fedmerit.core.types import Model, Samples, read_only
 from fedmerit.fleet.device import energy_left
 
 
@@ -85,14 +85,11 @@ def shared_rows() -> Iterator[None]:
         yield
 
 
-def deceive(
-    answer: Answer, coalition: Coalition | None, client: ClientId, classes: int, seed: int, index: int
-) -> Answer:
-    """What a client sends in place of its answer, where it attacks by itself; every draw derives from the seed."""
+def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int, index: int) -> Answer:
+    """What a client sends in place of its answer, where it attacks by itself; `seed` is for it and this round alone."""
     if coalition is None or index < coalition.from_round or not isinstance(coalition.attack, AnswerAttack):
         return answer
-    random = generator(seed, "attack", index, client)
-    update, facts = coalition.attack.answer(answer.update, answer.facts, classes, random)
+    update, facts = coalition.attack.answer(answer.update, answer.facts, classes, np.random.default_rng(seed))
     return replace(answer, update=update, facts=facts)
 
 

@@ -41,7 +41,7 @@ class PersonalModels:
         for client in (client for client, kept in self._kept.items() if kept == index):
             folder = _folder(run) / str(client)
             folder.mkdir(parents=True, exist_ok=True)
-            write_model(folder / f"{index:08d}.safetensors", self.rows.array[client], index)
+            write_model(folder / f"{index:08d}.safetensors", self.rows.array[client], index, run="")
             for path in [path for path in _newest_first(folder) if int(path.stem) <= oldest][1:]:
                 path.unlink()
 

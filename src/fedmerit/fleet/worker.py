@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.fleet import predict_all
 from fedmerit.core.learner import Learner
-from fedmerit.core.seeds import derive
+from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
@@ -100,7 +100,7 @@ class Worker:
             Job(
                 self._model(place.client, place.model),
                 self._with_own(place.client, train.samples(place.client, self.classes)),
-                derive(seed, "train", index, place.client),
+                train_seed(seed, index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
@@ -109,7 +109,9 @@ class Worker:
             for place in places
         ]
         answers = [
-            deceive(answer, self.attackers.of(place.client), place.client, self.classes, seed=seed, index=index)
+            deceive(
+                answer, self.attackers.of(place.client), self.classes, attack_seed(seed, index, place.client), index
+            )
             for place, answer in zip(places, train_clients(self.learner, jobs, facts), strict=True)
         ]
         for place, answer in zip(places, answers, strict=True):

@@ -9,6 +9,7 @@ configuration names and keep the rows of their partition alone; the server keeps
 from __future__ import annotations
 
 import logging
+import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -18,17 +19,20 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server, check_validation
 from fedmerit.engine.run import run_on
+from fedmerit.errors import ConfigError
 from fedmerit.flower.clientapp import make_client_app
+from fedmerit.flower.enrolment import Enrolment, read_enrolment
 from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
-TEXT, OUT, PATIENCE, TIMEOUT = "fedmerit", "out", "patience", "timeout"
+SEED = "FEDMERIT_SEED"
+TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED = "fedmerit", "out", "patience", "timeout", "enrolled"
 SOURCE, NAME = "data", "name"
 """Of a node's own configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
@@ -70,7 +74,7 @@ def main(grid: Grid, context: Context) -> None:
     """Wait for the clients, then play the rounds."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
-    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience)
+    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, _enrolment(settings.get(ENROLLED)))
 
 
 def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
@@ -85,7 +89,19 @@ def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
     return own, make_client_app(lambda context: _task(text).client(int(context.node_config["partition-id"])))
 
 
-def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: float = 120.0) -> None:
+def _enrolment(path: object) -> Enrolment | None:
+    """Whose key is which client, from a file on the server's machine; None where the run has no such file."""
+    return read_enrolment(Path(str(path))) if path else None
+
+
+def serve(
+    grid: Grid,
+    text: str,
+    out: Path,
+    timeout: float = 600.0,
+    patience: float = 120.0,
+    enrolment: Enrolment | None = None,
+) -> None:
     """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
     config = make_config(tomllib.loads(text))
     half = make_server(config)
@@ -93,11 +109,25 @@ def serve(grid: Grid, text: str, out: Path, timeout: float = 600.0, patience: fl
     check_server(half, recipe, make_selection(config.run), config.run.audit)
     if config.task.nodes is not None:
         check_validation(recipe, any_rows=config.task.validation > 0)
-    fleet = GridFleet(grid, half, timeout=config.run.deadline or timeout, wait=wait.make() if wait else None)
+    deadline = config.run.deadline or timeout
+    fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, config, out, Told())
+    done = run_on(fleet, with_own_seed(config), out, Told())
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
+
+
+def with_own_seed(config: Config) -> Config:
+    """The server's draws from FEDMERIT_SEED, where its machine has one; data are dealt out by `run.seed` in any case.
+
+    Nodes see the configuration, and with it `run.seed`: who knows the seed can foresee who is drawn and who judges.
+    """
+    own = os.environ.get(SEED)
+    if own is None:
+        return config
+    if not own.isdecimal():
+        raise ConfigError(f"{SEED} is a whole number >= 0; it is not shown here")
+    return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(own)})})
 
 
 class Told:

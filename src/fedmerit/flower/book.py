@@ -148,7 +148,7 @@ class Book:
             self.ledger.add_client(client, self.names[client])
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
-            write_checkpoint(self._out, state)
+            write_checkpoint(self._out, state, self.ledger.identity())
             write_model(self._out / MODEL, state.model, record.index, named=NamedTensors(arrays, tuple(arrays)))
         self.ledger.append(record)
         return record

@@ -14,7 +14,6 @@ from fedmerit.core.fleet import predict_rows
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import Acceptance, wrong_reward
-from fedmerit.core.seeds import derive
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, deceive, train_clients
@@ -99,14 +98,14 @@ def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
 
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train, and answer with the update and the facts asked for."""
-    index, seed, epochs = (setting(content, name, int) for name in ("round", "seed", "epochs"))
+    index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
     facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
     start, sent = _asked(content, context), has_array(content, "model")
     extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    budget, own_seed = setting(content, "budget", float), derive(seed, "train", index, half.data.id)
-    job = Job(start, half.data.train, own_seed, epochs or None, extras, lr or None, budget or None)
+    budget = setting(content, "budget", float)
+    job = Job(start, half.data.train, seed, epochs or None, extras, lr or None, budget or None)
     (answer,) = train_clients(half.learner, [job], facts)
-    answer = deceive(answer, half.coalition, half.data.id, half.data.train.classes, seed=seed, index=index)
+    answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
     if own == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
     elif own == "reset" and sent:

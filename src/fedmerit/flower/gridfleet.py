@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Message, RecordDict
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedmerit.core.centring import Sums
+from fedmerit.core.facts import find_fact
 from fedmerit.core.fleet import Server
 from fedmerit.core.lateness import Wait
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
-from fedmerit.core.showing import printable
+from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.types import (
     ClientId,
     Download,
@@ -38,6 +37,9 @@ from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalModels, saved_length
+from fedmerit.flower.door import Door
+from fedmerit.flower.enrolment import Enrolment, admitted, fingerprint
+from fedmerit.flower.exchange import POLL, Exchange, pull, send
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -54,7 +56,6 @@ from fedmerit.flower.records import (
     numbers,
     pack,
     read_replies,
-    reason_of,
     reward_arrays,
     setting,
     shares,
@@ -64,26 +65,6 @@ from fedmerit.flower.records import (
 )
 
 log = logging.getLogger("flwr")
-POLL = 0.2
-"""Seconds between looks for replies."""
-UNREADABLE = (
-    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
-    *(RecursionError, MemoryError, DecodeError),
-)
-"""What Flower raises where a node's bytes make no message; a connection that is lost raises others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """What came of one exchange: contents by client, reasons of who failed, seconds each took."""
-
-    contents: Mapping[ClientId, RecordDict]
-    failed: Mapping[ClientId, str]
-    seconds: Mapping[ClientId, float]
-    gone: Sequence[ClientId] = ()
-    """Those of the failed whose node is gone, says the grid."""
-    unanswered: Mapping[ClientId, str] = field(default_factory=dict)
-    """The messages of those who were not waited for any longer."""
 
 
 @dataclass
@@ -109,6 +90,9 @@ class GridFleet:
     """The late clients: node and message of each."""
     turned_away: Mapping[int, str] = field(default_factory=dict)
     """Nodes that could not say who they are when last asked, and what they said instead."""
+    enrolment: Enrolment | None = None
+    """Whose key is which client; without it a node is who it says it is."""
+    door: Door = field(default_factory=Door)
 
     def judges(self) -> Sequence[ClientId]:
         """The clients that are connected."""
@@ -128,15 +112,69 @@ class GridFleet:
 
     def _ask_new_nodes(self) -> None:
         """Nodes that are gone are forgotten; new ones say who they are."""
+        self.door.index += 1
         connected = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
-        new = sorted(connected - set(self.nodes.values()))
+        self.door.forget_all_but(connected)
+        new = sorted(connected - set(self.nodes.values()) - self.door.mute.keys())
         exchange = self._send({node: (node, pack(config={})) for node in new}, HELLO)
-        answers, unread = read_replies(_hello, exchange.contents)
-        self.turned_away = {**exchange.failed, **unread}
-        for node, (client, tag) in answers.items():
-            if 0 <= client < len(self.server.names):
-                self.nodes[client], self.reported_tags[client] = node, tag
+        for node in exchange.mute:
+            self.door.was_mute(node)
+        self.turned_away = {**exchange.failed, **self._let_in(exchange.contents)}
+
+    def _let_in(self, answers: Mapping[int, RecordDict]) -> Mapping[int, str]:
+        """Let in who says who it is, and whose key says so where clients are enrolled; return who said neither."""
+        claims, unread = read_replies(_hello, answers)
+        claims = {node: claim for node, claim in claims.items() if 0 <= claim[0] < len(self.server.names)}
+        good = {node: client for node, (client, _) in claims.items()}
+        if self.enrolment is not None and good:
+            keys = {int(info.node_id): fingerprint(bytes(info.public_key)) for info in self.grid.get_nodes()}
+            good, refused = admitted(good, keys, self.enrolment)
+            for node, reason in refused.items():
+                self.door.refuse(node, reason)
+        for node, client in sorted(good.items()):
+            if self._is_there(client):
+                self.door.refuse(node, f"it says that it is client {client}, which node {self.nodes[client]} is")
+            else:
+                self.nodes[client], self.reported_tags[client] = node, claims[node][1]
+        return unread
+
+    def _beyond_enrolled(self, reported: Mapping[ClientId, Mapping[str, Any]]) -> dict[ClientId, str]:
+        """Who claims more than it is enrolled with, and why that is not believed."""
+        if self.enrolment is None:
+            return {}
+        wrong = {
+            client: [find_fact(name).wrong(facts.get(name), most) for name, most in limits.items() if name in facts]
+            for client, facts in reported.items()
+            if (limits := self.enrolment.limits_of(client))
+        }
+        return {client: next(filter(None, reasons)) for client, reasons in wrong.items() if any(reasons)}
+
+    def _is_there(self, client: ClientId) -> bool:
+        """Whether the node that is this client still answers as such: one that was killed may be listed for a while."""
+        node = self.nodes.get(client)
+        if node is None:
+            return False
+        answers, _ = read_replies(_hello, self._send({node: (node, pack(config={}))}, HELLO).contents)
+        return node in answers and answers[node][0] == client
+
+    def _welcome_back(self) -> None:
+        """Greet nodes that did not answer in time, without waiting: who answers meanwhile is back."""
+        due = self.door.due()
+        if due:
+            greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
+            sent = zip(self.grid.push_messages(greetings), due, strict=False)
+            self.door.greeted |= {name: node for name, node in sent if name}
+        replies, broken = pull(self.grid, list(self.door.greeted))
+        for name in broken:
+            del self.door.greeted[name]
+        named = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
+        answers = {node: named[name].content for name, node in self.door.greeted.items() if name in named}
+        for reply in replies:
+            node = self.door.greeted.pop(reply.metadata.reply_to_message_id, None)
+            if node is not None and node in answers:
+                del self.door.mute[node]
+        self._let_in(answers)
 
     def sum_features(self) -> Sums:
         """One message per client; who does not answer as it should is named."""
@@ -152,7 +190,8 @@ class GridFleet:
         sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
-            config: dict[str, Any] = {"round": index, "seed": seed, "facts": list(facts)}
+            seeds = {"seed": train_seed(seed, index, client), "attack": attack_seed(seed, index, client)}
+            config: dict[str, Any] = {"round": index, **seeds, "facts": list(facts)}
             config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
             config |= {"budget": download.budget or 0.0}
             vectors = {EXTRA + name: values for name, values in download.extras.items()}
@@ -171,6 +210,11 @@ class GridFleet:
             return rows, setting(content, "personal", int), numbers(content)
 
         answers, unread = read_replies(trained, exchange.contents)
+        for client, reason in self._beyond_enrolled(
+            {client: facts for client, (_, _, facts) in answers.items()}
+        ).items():
+            unread[client] = reason
+            del answers[client]
         failed = {**exchange.failed, **unread}
         rows = {name: {client: answer[0][name] for client, answer in answers.items()} for name in vectors_of}
         reported = {client: facts for client, (_, _, facts) in answers.items()}
@@ -295,13 +339,16 @@ class GridFleet:
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
         """One message for each client that is connected, and not busy with an earlier one."""
+        self._welcome_back()
         self._hear_late_answers()
         free = [client for client in contents if client in self.nodes and client not in self.late]
         exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, self.wait)
         self.late |= {client: (self.nodes[client], name) for client, name in exchange.unanswered.items()}
+        for client in exchange.mute:
+            self.door.was_mute(self.nodes[client])
         away = {client: "its node is not connected" for client in contents if client not in free}
         away |= {client: "late: still busy with an earlier message" for client in away if client in self.late}
-        for client in exchange.gone:
+        for client in (*exchange.gone, *exchange.mute):
             del self.nodes[client]  # not asked again, and waited for, before it is back
         return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
 
@@ -309,61 +356,15 @@ class GridFleet:
         """Who has answered after all, or has a new node, can be asked again; what came too late is not used."""
         if not self.late:
             return
-        replies, broken = self._pull([name for _, name in self.late.values()])
+        replies, broken = pull(self.grid, [name for _, name in self.late.values()])
         there = {*broken, *(reply.metadata.reply_to_message_id for reply in replies)}
         for client, (node, name) in list(self.late.items()):
             if name in there or self.nodes.get(client) != node:
                 del self.late[client]
                 log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
 
-    def _pull(self, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
-        """Replies that are there, and why others cannot be made of their bytes.
-
-        One at a time: Flower confirms each before it reads it, and one that cannot be read would take the rest along.
-        """
-        replies: list[Message] = []
-        broken: dict[str, str] = {}
-        for name in names:
-            try:
-                replies += self.grid.pull_messages([name])
-            except UNREADABLE as error:
-                broken[name] = reason_of(error)
-        return replies, broken
-
     def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str, wait: Wait | None = None) -> Exchange:
-        """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
-        messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
-        begun = time.monotonic()
-        ids = list(self.grid.push_messages(messages)) if messages else []
-        waiting = {name: key for name, key in zip(ids, contents, strict=False) if name}
-        got: dict[int, RecordDict] = {}
-        failed = {key: "its message could not be sent" for key in contents if key not in waiting.values()}
-        seconds: dict[int, float] = {}
-        gone: list[int] = []
-        while waiting:
-            replies, broken = self._pull(list(waiting))
-            for name, reason in broken.items():
-                failed[waiting.pop(name)] = reason
-            for reply in replies:
-                key = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if key is None:
-                    continue  # not an answer to anything that is open: late, repeated or made up
-                seconds[key] = time.monotonic() - begun
-                if reply.has_error():
-                    text = f"its node answered with an error: {reply.error.reason or reply.error.code}"
-                    failed[key] = printable(text)
-                    gone += [key] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
-                else:
-                    got[key] = reply.content
-            passed = time.monotonic() - begun
-            if not replies and (passed > self.timeout or (wait and wait.is_over(len(got), len(messages), passed))):
-                break
-            if waiting and not replies:
-                time.sleep(POLL)
-        reason = f"{'late: ' if wait else ''}no answer within {time.monotonic() - begun:.0f} s"
-        failed |= dict.fromkeys(waiting.values(), reason)
-        unanswered = {key: name for name, key in waiting.items()} if wait else {}
-        return Exchange(got, failed, seconds, gone, unanswered)
+        return send(self.grid, contents, kind, self.timeout, wait)
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

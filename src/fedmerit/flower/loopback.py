@@ -21,6 +21,8 @@ from pathlib import Path
 import tomli_w
 
 from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.flower import keeper
+from fedmerit.flower.keeper import end_family
 from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
 
 BIN = Path(sys.executable).parent
@@ -46,6 +48,9 @@ class Loopback:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
     """Where in its log each process begins: one that is started again continues the same file."""
+    keys: dict[int, NodeKey] = field(default_factory=dict)
+    keeper: subprocess.Popen[bytes] | None = None
+    """Ends what we started when we are killed."""
 
     @property
     def address(self) -> str:
@@ -80,9 +85,10 @@ class Loopback:
         """Start the node of client `place`, or of any `config`; a node with a key is registered first."""
         key: tuple[str, ...] = ()
         if self.secure:
-            pair = make_node_key(self.folder / "keys", f"node{place}")
-            self.register(pair)
-            key = ("--auth-supernode-private-key", str(pair.private))
+            if place not in self.keys:
+                self.keys[place] = make_node_key(self.folder / "keys", f"node{place}")
+                self.register(self.keys[place])
+            key = ("--auth-supernode-private-key", str(self.keys[place].private))
         config = config or f"partition-id={place} num-partitions={of}"
         self.start_supernode(f"node{place}", config, *self.trust(), *key)
 
@@ -112,6 +118,7 @@ class Loopback:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._tell_keeper(f"+{self.processes[name].pid}")
 
     def call(self, *command: str) -> str:
         """Run a command to its end; what it said."""
@@ -141,18 +148,28 @@ class Loopback:
     def kill(self, name: str) -> None:
         """SIGKILL to a process and all that it started, as when its machine dies."""
         process = self.processes.pop(name)
-        children = descendants(process.pid)
-        with suppress(ProcessLookupError):  # all of its group have ended by themselves
-            os.killpg(process.pid, signal.SIGKILL)
-        for pid in children:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        end_family(process.pid)
         process.wait()
+        self._tell_keeper(f"-{process.pid}")
 
     def end(self) -> None:
         """End everything that we started."""
         for name in list(self.processes):
             self.kill(name)
+        if self.keeper is not None and self.keeper.stdin is not None:
+            self.keeper.stdin.close()
+            self.keeper.wait()
+            self.keeper = None
+
+    def _tell_keeper(self, line: str) -> None:
+        """Who was begun and who has ended, for the process that ends the rest when we are gone."""
+        if self.keeper is None:
+            command = [sys.executable, "-I", keeper.__file__]
+            self.keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        assert self.keeper.stdin is not None
+        with suppress(BrokenPipeError):
+            self.keeper.stdin.write(f"{line}\n".encode())
+            self.keeper.stdin.flush()
 
 
 @contextmanager
@@ -184,16 +201,6 @@ def write_connection(home: Path, address: str, authority: Path | None) -> None:
     home.mkdir(parents=True, exist_ok=True)
     settings = {"superlink": {"default": NAME, NAME: {"address": address, **safety}}}
     (home / "config.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
-
-
-def descendants(pid: int) -> list[int]:
-    """Children of a process, their children, and so on; Flower starts some in sessions of their own."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = {int(child): int(parent) for child, parent in map(str.split, listed.splitlines())}
-    family = [pid]
-    for one in family:  # grows while we go
-        family += [child for child, parent in parents.items() if parent == one]
-    return family[1:]
 
 
 def free_port() -> int:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
 from fedmerit.flower.new import located, write_app
+from fedmerit.flower.scratch import scratch_folder
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
@@ -32,7 +32,16 @@ FINISHED = "finished:completed"
 NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
 
 
-def on_superlink(config: Config, out: Path, superlink: str, authority: Path | None, *, plain: bool, say: Say) -> None:
+def on_superlink(
+    config: Config,
+    out: Path,
+    superlink: str,
+    authority: Path | None,
+    *,
+    plain: bool,
+    say: Say,
+    enrolled: Path | None = None,
+) -> None:
     """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port."""
     address = ":" in superlink
     if address and (authority is None) != plain:
@@ -41,14 +50,14 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
         )
     if not address and (authority or plain):
         raise ConfigError(f"{superlink} is the name of a connection, whose certificates Flower's config.toml names")
-    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
-        write_app(Path(scratch) / "app", config, out)
+    with scratch_folder() as scratch:
+        write_app(scratch / "app", config, out, enrolled)
         environment = os.environ | QUIET
         if address:
-            write_connection(Path(scratch) / "home", superlink, authority)
-            environment["FLWR_HOME"] = str(Path(scratch) / "home")
+            write_connection(scratch / "home", superlink, authority)
+            environment["FLWR_HOME"] = str(scratch / "home")
         name = NAME if address else superlink
-        started = _flwr(["run", str(Path(scratch) / "app"), name, "--format", "json"], environment)
+        started = _flwr(["run", str(scratch / "app"), name, "--format", "json"], environment)
         if not started.get("success"):
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         number = str(started["run-id"])
@@ -74,8 +83,7 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Seq
     """
     own = _own_rows(config, nodes)
     clients = len(own) or _checked_clients(config)
-    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         write_app(folder / "app", config, out)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")

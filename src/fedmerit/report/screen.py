@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 
@@ -13,13 +12,14 @@ from rich.table import Table
 from fedmerit.core.measures import percentiles
 from fedmerit.core.state import Record
 from fedmerit.core.weights import ClientWeight, Note
+from fedmerit.store.strict_json import dump_json
 
 
 def json_line(record: Record) -> str:
     """One round for machines."""
     tested = record.evaluation
     low, middle, high = (None, None, None) if tested is None else percentiles(tested.local)
-    return json.dumps(
+    return dump_json(
         {
             "round": record.index,
             "accuracy": _known(None if tested is None else tested.accuracy),

@@ -20,13 +20,27 @@ from fedmerit.core.groups import PairDistances
 from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
+from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, remember_facts
 from fedmerit.core.types import ClientId, History, Matrix, Vector
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
+from fedmerit.store.chain import broken_links, extend_chain, head
+from fedmerit.store.files import check_size
 from fedmerit.store.ledger_rows import TABLES, Row, rows_of
-from fedmerit.store.schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION, migrated
+from fedmerit.store.schema import (
+    LARGEST_MIGRATED,
+    MIGRATIONS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    check_schema,
+    guard_connection,
+    migrated,
+)
 from fedmerit.store.weight_columns import WeightColumns, read_columns, read_facts
+
+DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
+"""What a reader of a damaged ledger may run into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +74,8 @@ class Rewarded:
 class Ledger:
     """Append rounds, read them back."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
+        self._db, self._path = connection, path
 
     @classmethod
     def create(cls, path: Path | None, names: Sequence[str], meta: Mapping[str, str]) -> Ledger:
@@ -70,10 +84,11 @@ class Ledger:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(SCHEMA)
-        ledger = cls(connection)
+        ledger = cls(connection, path)
         with _transaction(connection):
             _insert(connection, "clients", [{"client": i, "name": name} for i, name in enumerate(names)])
             _insert(connection, "meta", [{"key": key, "value": value} for key, value in meta.items()])
+            extend_chain(connection, 0)
         return ledger
 
     @classmethod
@@ -85,22 +100,53 @@ class Ledger:
         how = "mode=rw" if os.access(path.parent, os.W_OK) else "immutable=1"
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
         try:
+            guard_connection(connection)
             connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = 1")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            raise FolderError(f"{path} is not a ledger: {error}") from None
-        if version == SCHEMA_VERSION:
-            return cls(connection)
-        if version not in MIGRATIONS or write:
+            if version not in (SCHEMA_VERSION, *MIGRATIONS) or (write and version != SCHEMA_VERSION):
+                raise FolderError(f"{path} has ledger version {version}, this program writes version {SCHEMA_VERSION}")
+            if version != SCHEMA_VERSION:
+                check_size(path, LARGEST_MIGRATED)
+                connection = migrated(connection, version)
+            check_schema(connection, path)
+        except DAMAGE as error:
             connection.close()
-            raise FolderError(f"{path} has ledger version {version}, this program writes version {SCHEMA_VERSION}")
-        return cls(migrated(connection, version))
+            raise FolderError(f"{path} is not a ledger, or damaged: {printable(str(error))}") from None
+        except FolderError:
+            connection.close()
+            raise
+        connection.set_progress_handler(None, 0)
+        return cls(connection, path)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Let go of the file; what went wrong while it was read is told as damage where the ledger has some."""
+        damage = self.damage() if isinstance(error, DAMAGE) else []
         self.close()
+        if damage:
+            where = self._path.parent if self._path else "RUN"
+            raise FolderError(f"{self._path} is damaged: {damage[0]}; see `fedmerit verify {where}`") from None
+
+    def damage(self) -> list[str]:
+        """What in the file is not what was written; a ledger of an earlier version is only looked at as a database."""
+        try:
+            (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+            if said != "ok":
+                return [printable(str(said))]
+            return broken_links(self._db)
+        except DAMAGE as error:
+            return [printable(f"{type(error).__name__}: {error}")]
+
+    def head(self) -> str:
+        """The last hash of the chain: it stands for everything that is kept so far."""
+        return head(self._db)
+
+    def identity(self) -> str:
+        """The first hash of the chain: it stands for the run's settings, versions and names."""
+        row = self._db.execute("SELECT hash FROM chain WHERE round = 0").fetchone()
+        return str(row[0]) if row else ""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -116,6 +162,7 @@ class Ledger:
         with _transaction(self._db) as db:
             for table, rows in rows_of(record).items():
                 _insert(db, table, rows)
+            extend_chain(db, record.index)
 
     def amend(self, record: Record) -> None:
         """A round that is there already, anew, in one transaction."""
@@ -123,22 +170,28 @@ class Ledger:
             for table, rows in rows_of(record).items():
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
                 _insert(db, table, rows)
+            extend_chain(db, record.index)
 
     def add_client(self, client: int, name: str) -> None:
         """A client that came after the run began."""
         with _transaction(self._db) as db:
             _insert(db, "clients", [{"client": client, "name": name}])
+            extend_chain(db, 0)
 
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:
             for table in TABLES:
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (index,))
+            db.execute("DELETE FROM chain WHERE round > ?", (index,))
+            if index < 0:
+                extend_chain(db, 0)
 
     def note(self, event: Event) -> None:
         """Something that happened outside of a round."""
         with _transaction(self._db) as db:
             _insert(db, "events", [asdict(event)])
+            extend_chain(db, event.round)
 
     def last_round(self) -> int:
         """The newest round; 0 before the first."""

@@ -7,10 +7,16 @@ that an earlier program wrote is never changed.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from types import MappingProxyType
 
-SCHEMA_VERSION = 10
+from fedmerit.core.showing import printable
+from fedmerit.errors import FolderError
+
+SCHEMA_VERSION = 11
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -70,6 +76,7 @@ CREATE TABLE observations (          -- what the server saw of each update by it
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);   -- over all rows of a round and the hash before
 """
 
 MIGRATIONS: Mapping[int, str] = MappingProxyType(
@@ -99,9 +106,48 @@ ALTER TABLE rounds ADD COLUMN validation REAL;
         9: """
 ALTER TABLE weights ADD COLUMN terms TEXT;
 """,
+        10: """
+CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);
+""",
     }
 )
 """From each earlier version to the next. Version 5 kept scores as Python's `repr`, which stays: it is for people."""
+
+
+LARGEST_MIGRATED = 1 << 30
+"""Bytes of a ledger of an earlier version: it is brought up to this one in memory."""
+LONGEST = 1 << 26
+"""Bytes of one value."""
+PATIENCE, STEPS = 60.0, 100_000
+"""Seconds after which a look at a ledger that was just opened is given up, and how often the clock is read."""
+
+
+def guard_connection(db: sqlite3.Connection) -> None:
+    """A file of a stranger may define what it likes: none of it runs, and no value is larger than memory allows."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+    ends = time.monotonic() + PATIENCE
+    db.set_progress_handler(lambda: int(time.monotonic() > ends), STEPS)
+
+
+def check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Tables, columns and nothing else, as this program writes them: a view or a trigger is not ours."""
+    with closing(sqlite3.connect(":memory:")) as ours:
+        ours.executescript(SCHEMA)
+        expected = _columns(ours)
+    found = db.execute("SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    others = sorted(str(name) for kind, name in found if kind != "table" or name not in expected)
+    if others or _columns(db) != expected:
+        what = f"it also has {printable(', '.join(others), 100)}" if others else "its tables are others"
+        raise FolderError(f"{path} is not a ledger that this program writes: {what}")
+
+
+def _columns(db: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
+    """Of each table its columns: name, type, whether it may be missing, place in the key, hidden or generated."""
+    names = [str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
+    return {name: sorted(db.execute(query, (name,)).fetchall()) for name in names if not name.startswith("sqlite_")}
 
 
 def migrated(db: sqlite3.Connection, version: int) -> sqlite3.Connection:

@@ -19,6 +19,7 @@ from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import FRAMES, Frame, run_frame
 from fedmerit.store.run_folder import LEDGER, open_ledger
+from fedmerit.store.strict_json import dump_json
 from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
@@ -143,7 +144,7 @@ def _notes(study: Study) -> Iterator[tuple[str, str, str, int]]:
 
 def as_json(study: Study) -> str:
     """The study as one JSON object: all comparisons, rounds to target, metrics of the runs, and what is missing."""
-    return json.dumps(
+    return dump_json(
         {
             "study": study.plan.name,
             "folder": str(study.folder),
@@ -166,7 +167,7 @@ def tuned_json(tuned: Tuned) -> str:
     about = {"folder": str(tuned.folder), **tuned_values(tuned)}
     best = str(tuned.folder / BEST) if tuned.best is not None else None
     lines = _records(tuned.points)
-    return json.dumps({**about, "best_config": best, "points": lines, "failed": dict(tuned.failed)})
+    return dump_json({**about, "best_config": best, "points": lines, "failed": dict(tuned.failed)})
 
 
 def to_play(plan: Plan, folder: Path) -> tuple[list[Member], int]:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import read_file
 from fedmerit.config.schema import TaskConfig, validate
 from fedmerit.config.task import TABLE as PREFIX
 from fedmerit.core.targets import TargetKind
@@ -26,6 +27,9 @@ from fedmerit.tasks.table import table_federation
 Arrays: TypeAlias = tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]
 """A client's inputs and labels, and attributes where there are any."""
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+MOST_PICTURE = 1 << 28
+"""Bytes of a picture's file."""
 
 
 def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -85,7 +89,7 @@ def pictures_of(folder: Path, size: int | None, test: float, seed: int, settings
     paths = sorted(path for path in folder.glob("*/*/*") if path.suffix.lower() in PICTURES)
     if not paths:
         raise DataError(f"{folder} holds no pictures as CLIENT/CLASS/name.png; endings: {', '.join(PICTURES)}")
-    pictures = (decode(path.read_bytes(), str(path)).convert("RGB") for path in paths)
+    pictures = (decode(read_file(path, MOST_PICTURE), str(path)).convert("RGB") for path in paths)
     scaled = pictures if size is None else (face(picture, size) for picture in pictures)
     x = _stacked(scaled, [str(path) for path in paths])
     owners = [path.parents[1].name for path in paths]

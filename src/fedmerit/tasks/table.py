@@ -39,6 +39,8 @@ MOST_WORDS = 50
 """A column with more different words names things rather than describes them, and is left out."""
 MOST_GROUPS = 50
 MOST_CLASSES = 1000
+MOST_CLIENTS = 20_000
+"""Each is encoded by its own rows, one after the other: more take minutes before the first round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +245,11 @@ def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[Da
 def _owners(name: str, values: NDArray[Any]) -> Ids:
     """The clients: words as they are, numbers with the column's name before them; 2 comes before 10."""
     kinds = sorted(_kinds(values), key=_natural_order) if values.dtype == object else _kinds(values)
+    if len(kinds) > MOST_CLIENTS:
+        raise DataError(
+            f"column {name} names {len(kinds)} different clients; of a table at most {MOST_CLIENTS} are taken: name a "
+            "column that says whose rows are whose, not one that numbers them, or take a part of the table"
+        )
     return Ids(name, _codes(values, kinds), tuple(owner_name(name, kind) for kind in kinds))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import read_file, unpacked
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
@@ -64,7 +64,7 @@ def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> tup
 
 def _read(path: Path) -> dict[str, list[str]]:
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = unpacked(read_file(path), path) if path.suffix == ".gz" else read_file(path)
         lines = content.decode("ascii").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not a readable file of the census ({error}); fetch it again") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import zlib
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedmerit.config.reading import read_file, unpacked
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build_federation, settle
@@ -60,7 +60,7 @@ def _counts(row: Mapping[str, str]) -> bool:
 
 def _read(path: Path) -> list[dict[str, str]]:
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = unpacked(read_file(path), path) if path.suffix == ".gz" else read_file(path)
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8"))))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} is not a readable CSV ({error}); fetch it again") from None

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import read_file
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.federation import Federation
@@ -49,7 +50,7 @@ def read_hospitals() -> tuple[Table, NDArray[np.bool_]]:
 def _complete(path: Path) -> NDArray[np.float64]:
     """Rows of numbers; NaN only in the columns that are dropped."""
     try:
-        lines = [line.split(",") for line in path.read_text(encoding="ascii").split()]
+        lines = [line.split(",") for line in read_file(path).decode("ascii").split()]
         rows = np.array([[float(cell) if cell not in ("", "?") else np.nan for cell in cells] for cells in lines])
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is not a readable file of UCI's heart disease data ({error})") from None

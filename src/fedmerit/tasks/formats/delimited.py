@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedmerit.config.reading import MOST_TEXT_BYTES, read_file
 from fedmerit.core.types import Vector
 from fedmerit.errors import TableError
 from fedmerit.tasks.formats.xlsx import MARK, read_sheet
@@ -102,9 +103,12 @@ def _parted(text: str, source: str) -> list[tuple[int, tuple[str, ...]]]:
 
 def _content(path: Path) -> bytes:
     if path == STDIN:
-        return sys.stdin.buffer.read()
+        content = sys.stdin.buffer.read(MOST_TEXT_BYTES + 1)
+        if len(content) > MOST_TEXT_BYTES:
+            raise TableError(f"standard input has more than {MOST_TEXT_BYTES:,} bytes; give a smaller table")
+        return content
     try:
-        return path.read_bytes()
+        return read_file(path, MOST_TEXT_BYTES, TableError)
     except FileNotFoundError:
         raise TableError(f"no file {path}; give a CSV file with a header line, or - for standard input") from None
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
 import zlib
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import read_file, unpacked
 from fedmerit.errors import DataError
 
 GZIP = b"\x1f\x8b"
@@ -57,8 +57,8 @@ def _read(path: Path, rank: int) -> NDArray[np.uint8]:
 
 def _bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(GZIP) else data
+        data = read_file(path)
+        return unpacked(data, path) if data.startswith(GZIP) else data
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read or is cut off ({error}); {WAY_OUT}") from None
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 from fedmerit.tasks.source import need
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, LookupError, ArithmeticError, MemoryError, struct.error)
+"""What Pillow raises where a picture is damaged."""
 
 
 def decode(data: bytes, source: str) -> Image:
@@ -22,8 +28,19 @@ def decode(data: bytes, source: str) -> Image:
     try:
         picture: Image = pillow.open(io.BytesIO(data))
         picture.load()
-    except (OSError, ValueError, SyntaxError) as error:
-        raise DataError(f"{source} is not a readable picture ({error}); fetch the file again") from None
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        LookupError,
+        ArithmeticError,
+        MemoryError,
+        struct.error,
+    ) as error:
+        raise DataError(f"{source} is not a readable picture ({printable(str(error), 200)}); fetch it again") from None
+    except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        raise DataError(f"{source} is larger than any picture should be ({error})") from None
     return picture
 
 

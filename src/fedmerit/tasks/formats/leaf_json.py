@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import read_file
 from fedmerit.errors import DataError
 
 KEYS = ("users", "num_samples", "user_data")
@@ -130,8 +131,7 @@ def _tables(path: Path) -> tuple[list[str], list[Any], dict[str, Any]]:
 
 def _parse(path: Path) -> Any:
     try:
-        with path.open(encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(read_file(path))
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); check its rights") from None
     except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -11,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import MOST_BYTES, check_file
+from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
+
+UNREADABLE = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, MemoryError),
+    *(RecursionError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
+"""What zipfile and numpy raise where an archive or the header of an array is damaged."""
 
 
 def read_npz(path: Path, names: Sequence[str], kinds: str = "iubU") -> dict[str, NDArray[Any]]:
@@ -30,10 +39,15 @@ def read_npz(path: Path, names: Sequence[str], kinds: str = "iubU") -> dict[str,
 def _arrays(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     try:
         # Opened here, because np.load leaves a file open that is not an npz file.
+        check_file(path)
+        with zipfile.ZipFile(path) as archive:
+            size = sum(one.file_size for one in archive.infolist() if one.filename.removesuffix(".npy") in names)
+        if size > MOST_BYTES:
+            raise DataError(f"{path} holds {size:,} bytes once it is unpacked; at most {MOST_BYTES:,} are read")
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             missing = sorted(set(names) - set(file.files))
             if missing:
                 raise DataError(f"{path} must hold the arrays {', '.join(names)}; missing: {', '.join(missing)}")
             return {name: file[name] for name in names}
-    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a readable npz file ({error}); fetch it again") from None
+    except UNREADABLE as error:
+        raise DataError(f"{path} is not a readable npz file ({printable(str(error), 200)}); fetch it again") from None

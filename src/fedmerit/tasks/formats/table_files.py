@@ -13,11 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.config.reading import BLOCK, MOST_BYTES, check_file
+from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 from fedmerit.tasks.source import need
 
 NOTHING = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "none")
 """How CSV files write that a value is missing."""
+MOST_CELLS = 500_000_000
 CSV, PARQUET = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"), (".parquet", ".pq")
 
 
@@ -39,6 +42,7 @@ class Table:
 def read_table(path: Path, form: Literal["csv", "parquet"] | None = None) -> Table:
     """The table in a file, by its ending or as said; a relative path starts at the folder in which the command runs."""
     try:
+        check_file(path)
         state = path.stat()
     except OSError as error:
         raise DataError(f"no table {path.absolute()} ({error.strerror}); paths start at the current folder") from None
@@ -80,8 +84,11 @@ def _read(path: Path, form: str, changed: int) -> Table:
 def _parquet(path: Path) -> Any:
     parquet, arrow = need("pyarrow.parquet"), need("pyarrow")
     try:
+        about = parquet.read_metadata(path)
+        if about.num_rows * about.num_columns > MOST_CELLS:
+            raise DataError(f"{path} has {about.num_rows:,} rows; a table has at most {MOST_CELLS:,} cells")
         return parquet.read_table(path)
-    except (OSError, arrow.ArrowException) as error:
+    except (OSError, arrow.ArrowException, ValueError, OverflowError, MemoryError) as error:
         raise DataError(f"{path} is not a readable Parquet file ({_first_line(error)})") from None
 
 
@@ -90,6 +97,7 @@ def _csv(path: Path) -> Any:
     try:
         with arrow.input_stream(str(path)) as stream:
             start = stream.read(65536).decode("utf-8", errors="replace")
+        _check_unpacked(path, arrow)
         header = start.partition("\n")[0]
         delimiter = max(",;\t", key=header.count)
         # Where semicolons part the values, commas may stand for the decimal point.
@@ -101,8 +109,20 @@ def _csv(path: Path) -> Any:
                 null_values=list(NOTHING), strings_can_be_null=True, decimal_point=point, include_missing_columns=False
             ),
         )
-    except (OSError, arrow.ArrowException) as error:
+    except (OSError, arrow.ArrowException, ValueError, MemoryError) as error:
         raise DataError(f"{path} is not a readable CSV file with a header ({_first_line(error)})") from None
+
+
+def _check_unpacked(path: Path, arrow: Any) -> None:
+    """Refuse a packed file that unpacks to more than any table; others are as large as they are."""
+    if not path.name.lower().endswith(".gz"):
+        return
+    size = 0
+    with arrow.input_stream(str(path)) as stream:
+        while block := stream.read(BLOCK):
+            size += len(block)
+            if size > MOST_BYTES:
+                raise DataError(f"{path} holds more than {MOST_BYTES:,} bytes once it is unpacked; that is refused")
 
 
 def _values(series: Any, narwhals: Any) -> NDArray[Any] | None:
@@ -134,4 +154,4 @@ def _is_missing(cell: Any) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return printable(str(error).partition("\n")[0], 200)

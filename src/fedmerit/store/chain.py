@@ -1,0 +1,70 @@
+"""The chain of a ledger: for each round a hash over all of its rows and the hash before it.
+
+Round 0 covers what describes the run as a whole: settings, versions, names. A row that is changed, added or removed
+breaks the chain from its round on. Whoever writes to the file can make another chain: keep its last hash elsewhere
+where that matters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from hashlib import sha256
+
+from fedmerit.store.ledger_rows import TABLES
+
+WHOLE = ("meta", "clients")
+"""The tables that speak of the run as a whole."""
+
+
+def extend_chain(db: sqlite3.Connection, index: int) -> None:
+    """Hashes from this round on, anew; inside the transaction that writes its rows."""
+    db.execute("DELETE FROM chain WHERE round >= ?", (index,))
+    row = db.execute("SELECT hash FROM chain WHERE round < ? ORDER BY round DESC LIMIT 1", (index,)).fetchone()
+    before = str(row[0]) if row else ""
+    for number in [index, *(row[0] for row in db.execute("SELECT round FROM rounds WHERE round > ?", (index,)))]:
+        before = link(db, number, before)
+        db.execute("INSERT INTO chain VALUES (?, ?)", (number, before))
+
+
+def link(db: sqlite3.Connection, index: int, before: str) -> str:
+    """SHA-256 of the hash before and every row of the round, table by table."""
+    digest = sha256(before.encode())
+    for table in (*(WHOLE if index == 0 else ()), *TABLES):
+        digest.update(f"\n{table}\n".encode())
+        for row in _rows(db, table, index):
+            digest.update(repr(row).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
+def _rows(db: sqlite3.Connection, table: str, index: int) -> Iterator[tuple[object, ...]]:
+    """The rows of a round in a fixed order; events in the order in which they happened."""
+    if table in WHOLE:
+        return iter(sorted(db.execute(f"SELECT * FROM {table}"), key=repr))
+    if table == "events":
+        return iter(db.execute("SELECT * FROM events WHERE round = ? ORDER BY rowid", (index,)))
+    return iter(sorted(db.execute(f"SELECT * FROM {table} WHERE round = ?", (index,)), key=repr))
+
+
+def head(db: sqlite3.Connection) -> str:
+    """The last hash; empty where an earlier version wrote the ledger."""
+    row = db.execute("SELECT hash FROM chain ORDER BY round DESC LIMIT 1").fetchone()
+    return str(row[0]) if row else ""
+
+
+def broken_links(db: sqlite3.Connection) -> list[str]:
+    """What does not fit the chain: the first round that is another, rounds that no hash covers."""
+    chain = db.execute("SELECT round, hash FROM chain ORDER BY round").fetchall()
+    if not chain:
+        return ["it has no chain of hashes"]
+    before = ""
+    for index, kept in chain:
+        before = link(db, index, before)
+        if before != kept:
+            where = "settings, versions or names" if index == 0 else f"round {index}"
+            return [f"{where} are not what was written" if index == 0 else f"{where} is not what was written"]
+    outside = "SELECT count(*) FROM {} WHERE round IS NULL OR round NOT IN (SELECT round FROM chain)"
+    more = [table for table in TABLES if db.execute(outside.format(table)).fetchone()[0]]
+    rounds = db.execute("SELECT count(*) FROM rounds").fetchone()[0]
+    lost = [] if rounds == len(chain) - 1 else [f"{len(chain) - 1} rounds were written, {rounds} are there"]
+    return [*(f"table {table} has rows of rounds that were never written" for table in more), *lost]

@@ -1,0 +1,36 @@
+"""Strict JSON: what we print has no NaN, which is no JSON; what we read is bounded, and bad text is one clear line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedmerit.core.showing import printable
+from fedmerit.errors import DataError
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON in which a number that is not finite is null.
+
+    >>> dump_json({"accuracy": float("nan"), "rounds": (1, 2)})
+    '{"accuracy": null, "rounds": [1, 2]}'
+    """
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def load_json(text: str, what: str) -> Any:
+    """What a JSON text says; a DataError that names `what` where it says nothing."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{what} is not JSON: {printable(str(error), 100)}") from None

@@ -1,0 +1,109 @@
+"""Verify: whether what lies in a run's folder is what the run wrote.
+
+A run that came to its end leaves `SHA256SUMS`, which `sha256sum -c` reads, too. Before that, the ledger's chain and the
+seals of checkpoints tell. Both show damage and changes by hand; whoever rewrites everything can make them fit, unless
+the chain's last hash was kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
+
+from fedmerit.config.schema import load_config, make_config
+from fedmerit.core.showing import printable
+from fedmerit.errors import FolderError, UserError
+from fedmerit.store.files import check_size
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.model_files import damaged_models
+from fedmerit.store.run_folder import CONFIG, LEDGER, differences
+from fedmerit.store.strict_json import load_json
+
+SUMS = "SHA256SUMS"
+LARGEST_SUMS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found: each file's fault in words, the rounds that are there and the last hash of the chain."""
+
+    faults: dict[str, str]
+    rounds: int
+    head: str
+
+
+def write_sums(folder: Path) -> None:
+    """A line for each file of a finished run, as `sha256sum` writes them; its ledger must be closed."""
+    with closing(sqlite3.connect(folder / LEDGER)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    part = folder / f"{SUMS}.part"
+    part.write_text("".join(f"{_sum(path)}  {_name(path, folder)}\n" for path in _files(folder)), encoding="utf-8")
+    part.replace(folder / SUMS)
+
+
+def verify_run(folder: Path) -> Verified:
+    """Every fault of a run's folder; none where all of it is as it was written."""
+    faults, rounds, head, identity = _wrong_sums(folder), 0, "", ""
+    if not (folder / LEDGER).is_file() and not faults:
+        raise FolderError(f"no run in {folder}: it has no {LEDGER}; give a folder made by `fedmerit run`")
+    try:
+        with Ledger.open(folder / LEDGER) as ledger:
+            damage = ledger.damage()
+            if damage:
+                faults.setdefault(LEDGER, damage[0])
+            else:
+                rounds, head, identity = ledger.last_round(), ledger.head(), ledger.identity()
+                faults |= _other_config(folder, ledger.meta())
+    except UserError as error:
+        faults.setdefault(LEDGER, printable(str(error)))
+    return Verified(damaged_models(folder, identity) | faults, rounds, head)
+
+
+def _wrong_sums(folder: Path) -> dict[str, str]:
+    """The files that are not as the sums say; none where the run has not come to its end."""
+    path = folder / SUMS
+    if not path.exists() and not path.is_symlink():
+        return {}
+    check_size(path, LARGEST_SUMS)
+    kept: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, separator, name = line.partition("  ")
+        if not separator or len(digest) != 64:
+            return {SUMS: "it holds a line that is no sum"}
+        kept[name] = digest
+    here = {_name(one, folder): one for one in _files(folder)}
+    wrong = {printable(name): "it is missing" for name in kept.keys() - here.keys()}
+    wrong |= {printable(name): "no sum was written of it" for name in here.keys() - kept.keys()}
+    changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != _sum(here[name]))
+    return wrong | dict.fromkeys(changed, "it is not what was written")
+
+
+def _other_config(folder: Path, meta: dict[str, str]) -> dict[str, str]:
+    """Where the file of the configuration is not what the ledger keeps of it."""
+    if "config" not in meta:
+        return {}
+    try:
+        kept = make_config(load_json(meta["config"], "the configuration in the ledger"))
+        changed = differences(kept, load_config(folder / CONFIG))
+    except UserError as error:
+        return {CONFIG: printable(str(error))}
+    return {CONFIG: printable(f"it differs from the ledger's: {'; '.join(changed)}")} if changed else {}
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every file that a finished run consists of."""
+    beside = {SUMS, f"{SUMS}.part", f"{LEDGER}-wal", f"{LEDGER}-shm"}
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in beside)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
