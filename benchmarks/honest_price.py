@@ -1,12 +1,12 @@
-"""What caps and bounded claims cost where all clients are honest: python benchmarks/honest_price.py [SEEDS [TASK ...]].
+"""What guards cost where all clients are honest: python benchmarks/honest_price.py [SEEDS [TASK ...]] [--with GUARD].
 
 Paired seeds on tasks whose clients have unequal numbers of rows. Needs the data of mnist and adult (FEDMERIT_DATA).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import argparse
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from fedmerit import DS, LD, Recipe, Run, Task, fedavg, federate, load_task, prioritized
+from fedmerit import DS, LD, Recipe, Run, Task, fedavg, federate, guarded, load_task, prioritized
 from fedmerit.core.claims import Claims
 
 TASKS: dict[str, dict[str, Any]] = {
@@ -31,10 +31,11 @@ TASKS: dict[str, dict[str, Any]] = {
 TARGETS = {"digits": 0.85, "mnist": 0.75, "adult": 0.84}
 ROUNDS, FRACTION = 30, 0.2
 RECIPES = {"fedavg": fedavg(), "LD > DS": prioritized(LD, DS, normalise="max")}
-GUARDS = {
-    "cap 2": {"cap": 2.0},
-    "cap 2, claims, no anchor": {"cap": 2.0, "claims": Claims(anchor=False)},
-    "cap 2, claims": {"cap": 2.0, "claims": Claims()},
+GUARDS: dict[str, Callable[[Recipe], Recipe]] = {
+    "cap 2": lambda recipe: replace(recipe, cap=2.0),
+    "cap 2, claims, no anchor": lambda recipe: replace(recipe, cap=2.0, claims=Claims(anchor=False)),
+    "cap 2, claims": lambda recipe: replace(recipe, cap=2.0, claims=Claims()),
+    "guarded": lambda recipe: guarded(*recipe.criteria[:-1]),  # by size too, which stands last
 }
 
 
@@ -56,24 +57,32 @@ def play(tasks: Sequence[Task], recipe: Recipe) -> list[Run]:
 
 def main() -> None:
     """Print the differences with their 95 % intervals."""
-    seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", nargs="?", type=int, default=10)
+    parser.add_argument("tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--with", dest="guards", action="append", choices=list(GUARDS), help="default: all")
+    parser.add_argument("--recipe", dest="recipes", action="append", choices=list(RECIPES), help="default: all")
+    options = parser.parse_args()
     print("| task | recipe | with | accuracy without | points | rounds to target |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
-    for name in sys.argv[2:] or TASKS:
-        tasks = [load_task(name, seed=seed, **TASKS[name]) for seed in range(seeds)]
-        target = TARGETS[name]
-        for called, recipe in RECIPES.items():
-            plain = play(tasks, recipe)
-            without = [reached(run, target) for run in plain]
-            for guard, parts in GUARDS.items():
-                guarded = play(tasks, replace(recipe, **parts))
-                change = np.array([last(one) - last(other) for one, other in zip(guarded, plain, strict=True)])
-                half = student.ppf(0.975, seeds - 1) * change.std(ddof=1) / seeds**0.5
-                more = fmean(reached(run, target) for run in guarded) / fmean(without) - 1
-                speed = f"{fmean(without):.1f} {more:+.1%}" if min(without) <= ROUNDS else "not reached"
-                cells = [name, called, guard, f"{fmean(map(last, plain)):.2f}"]
-                cells += [f"{change.mean():+.2f} ± {half:.2f}", speed]
+    for name in options.tasks:
+        tasks = [load_task(name, seed=seed, **TASKS[name]) for seed in range(options.seeds)]
+        for called in options.recipes or RECIPES:
+            plain = play(tasks, RECIPES[called])
+            for guard in options.guards or GUARDS:
+                paid = play(tasks, GUARDS[guard](RECIPES[called]))
+                cells = [name, called, guard, *compared(plain, paid, TARGETS[name])]
                 print("|", " | ".join(cells), "|", flush=True)
+
+
+def compared(plain: Sequence[Run], paid: Sequence[Run], target: float) -> tuple[str, str, str]:
+    """Accuracy without the guard, points with it, and rounds to the target."""
+    change = np.array([last(one) - last(other) for one, other in zip(paid, plain, strict=True)])
+    half = student.ppf(0.975, len(change) - 1) * change.std(ddof=1) / len(change) ** 0.5
+    without = [reached(run, target) for run in plain]
+    more = fmean(reached(run, target) for run in paid) / fmean(without) - 1
+    speed = f"{fmean(without):.1f} {more:+.1%}" if min(without) <= ROUNDS else "not reached"
+    return f"{fmean(map(last, plain)):.2f}", f"{change.mean():+.2f} ± {half:.2f}", speed
 
 
 if __name__ == "__main__":

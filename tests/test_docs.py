@@ -18,7 +18,9 @@ from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
 from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.facts import FactsConfig
+from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.recipes import RECIPES
+from fedmerit.config.run import DelaysConfig, WaitConfig
 from fedmerit.config.schema import (
     ClipConfig,
     GroupsConfig,
@@ -187,9 +189,11 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
+    sections |= {"run.wait": WaitConfig, "run.delays": DelaysConfig}
     sections |= {"run.stop": StopConfig}
     sections |= {
         "task.attack": AttackConfig,
+        "task.nodes": NodesConfig,
         "recipe.search": SearchConfig,
         "recipe.server": ServerConfig,
         "recipe.clip": ClipConfig,

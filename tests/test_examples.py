@@ -142,9 +142,10 @@ def test_the_notebook_does_what_it_shows(
     assert (tmp_path / "hospitals.html").exists()
 
 
-def test_the_example_of_an_attack_grid_is_valid() -> None:
-    plan = load_attack_plan(EXAMPLES / "attack.toml")
-    assert len(plan.cells()) == 1 + 2 * len(KINDS)
+@pytest.mark.parametrize(("name", "cells"), [("", 1 + 2 * len(KINDS)), ("-mnist", 1 + 8), ("-femnist", 1 + 8)])
+def test_the_examples_of_attack_grids_are_valid(name: str, cells: int) -> None:
+    plan = load_attack_plan(EXAMPLES / f"attack{name}.toml")
+    assert len(plan.cells()) == cells
     assert {"fedval, top half", "guarded"} <= {row.name for row in plan.rows}
 
 

@@ -21,7 +21,14 @@ LISTS = {
     "recipes": ("recipe", set(RECIPES)),
     "criteria": (
         "criterion",
-        {*CRITERIA, "attribute:NAME", "fact:NAME", "validated:OBJECTIVE", "reputation:CRITERION"},
+        {
+            *CRITERIA,
+            "attribute:NAME",
+            "fact:NAME",
+            "validated:OBJECTIVE",
+            "contribution:METHOD",
+            "reputation:CRITERION",
+        },
     ),
     "objectives": ("objective", {*OVERALL, "recall:CLASS", *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
     "scores": ("score", set(SCORES)),

@@ -39,7 +39,7 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, Typical
 from fedmerit.core.round import begin, play
 from fedmerit.core.selection import Schedule
 from fedmerit.core.state import Record, State
@@ -60,7 +60,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     ),
     "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
     "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
-    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Nearness(), Typical(), NormShare()),
+    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), Conduct()),
     "guarded": guarded,
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),

@@ -11,10 +11,13 @@ from helpers import CannedFleet, CommandLine, small_task
 
 from fedmerit import DS, Recipe, fedavg, federate, load_config, m2f, prioritized, run_config
 from fedmerit.config.recipes import RECIPES, make_recipe
+from fedmerit.core.caps import apply_caps
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
+from fedmerit.core.scores import Prioritized
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
+from fedmerit.core.weights import weigh
 from fedmerit.errors import ConfigError, FedmeritError
 from fedmerit.flower import Merit
 
@@ -103,3 +106,18 @@ def test_ledger_and_explain_tell_what_was_cut(cli: CommandLine, tmp_path: Path):
         "cut by the cap to 24.00%" in cli("explain", tmp_path / "run", "--round", "1", "--client", str(largest.id)).out
     )
     assert run.frame("weights")["uncapped"].max() == largest.earned
+
+
+def test_the_note_counts_what_was_cut_and_zeros_that_stay():
+    """Ten clients, cap 2: of the shares 8, 1, 1, 0 ... the first is cut to 0.2."""
+    raw = np.array([[8.0], [1.0], [1.0], *[[0.0]] * 7])
+    capped = apply_caps(weigh(raw, ["DS"], Prioritized()), 2.0, None, {})
+    note = next(note for note in capped.notes if note.kind == "cap")
+    assert note.text.startswith("the cap cut 1 of 10 weights, the largest from 80.00% to 20.00%")
+    assert any(note.kind == "zero-weights" for note in weigh(raw, ["DS"], Prioritized()).notes)
+    assert any(note.kind == "zero-weights" for note in capped.notes) == bool((capped.weights == 0).any())
+
+
+def test_weights_at_the_cap_are_not_touched():
+    earned = weigh(np.array([[2.0], [1.0], [1.0]]), ["DS"], Prioritized())
+    assert apply_caps(earned, 1.5, None, {}).weights is earned.weights

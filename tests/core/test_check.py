@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import CB, DS, LD, Attribute, Criterion, prioritized
+from fedmerit.core.check import check
 from fedmerit.core.criteria import criterion
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, State
-from fedmerit.core.types import Cohort, Family, History
+from fedmerit.core.types import Cohort, Family, History, Replies
+from fedmerit.core.updates import Updates
 from fedmerit.errors import TableError
 from fedmerit.fleet.local import LocalFleet
 
@@ -210,3 +212,13 @@ def test_text_of_strangers_is_one_printable_line(text: str, most: int):
     assert shown.isprintable()
     assert len(shown) <= most
     assert shown == text or len(text) > most or not text.isprintable()
+
+
+def test_vectors_beside_the_update_must_be_finite():
+    updates = Updates(np.ones((2, 2), np.float32))
+    beside = Updates(np.array([[1, 1], [NAN, 1]], np.float32))
+    facts = {"samples": 3.0}
+    replies = Replies((4, 7), updates, (facts, facts), {}, {}, extras={"control": beside})
+    cohort, left_out = check(1, replies, ("samples",), 2)
+    assert cohort.ids == (4,)
+    assert left_out == {7: "control holds NaN, infinity or values too large to square"}

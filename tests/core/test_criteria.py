@@ -7,8 +7,9 @@ import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.config.own import criteria_by_name
-from fedmerit.core.criteria import CRITERIA, Criterion, Family
+from fedmerit.core.criteria import CRITERIA, Agnostic, Criterion, Family, Validated, criterion
 from fedmerit.core.facts import find_fact
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 
@@ -96,3 +97,29 @@ def test_the_value_of_a_recipe_says_what_it_is():
     assert prioritized(DS, CB) == prioritized(DS, CB)
     assert prioritized(DS, CB) != prioritized(CB, DS)
     assert repr(prioritized(DS, CB)) == "Recipe(criteria=(DS, CB))"
+
+
+def cohort_of(**facts: list[float]) -> Cohort:
+    columns = {name.replace("__", ":"): np.array(values) for name, values in facts.items()}
+    number = len(next(iter(columns.values())))
+    return Cohort(2, tuple(range(number)), Updates(np.zeros((number, 1), np.float32)), columns)
+
+
+def test_agnostic_weights_begin_with_no_losses():
+    """exp(0.5 * losses so far): client 0 had 2 before and has 1 now, client 1 is new and has 3: they are level."""
+    values = Agnostic(0.5)(cohort_of(loss=[1.0, 3.0]), History(losses={0: 2.0}))
+    assert values.tolist() == [1.0, 1.0]
+
+
+def test_only_what_a_client_adds_counts_where_the_gain_does():
+    accuracy, facts = find_objective("accuracy"), {"validated__accuracy": [0.9, 0.5]}
+    assert Validated(accuracy)(cohort_of(**facts), History()).tolist() == [0.9, 0.5]
+    gain = cohort_of(**facts, validated__accuracy__without=[0.6, 0.6])
+    assert Validated(accuracy, marginal=True)(gain, History()).tolist() == pytest.approx([0.3, 0.0])
+
+
+def test_shares_are_degrees_and_a_function_is_none_unless_it_says_so():
+    assert Attribute("Young").degree
+    assert not criterion("Square", Family.DATA, "samples squared", facts=["samples"])(
+        lambda c, h: c.facts["samples"]
+    ).degree

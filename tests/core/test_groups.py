@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.groups import Groups, OneGroup, PairDistances, silhouette
+from fedmerit.core.groups import Groups, Linkage, OneGroup, PairDistances, _labels, _silhouettes, silhouette
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
 
@@ -140,6 +140,17 @@ def test_the_silhouette_is_scikit_learns(seed: int, n: int, groups: int):
     assert silhouette(distances, np.zeros(n, dtype=np.intp)) == 0
 
 
+@pytest.mark.parametrize("linkage", ["average", "centroid", "single"])
+def test_silhouettes_at_all_cuts_are_those_of_each(linkage: Linkage):
+    rows = np.random.default_rng(5).normal(size=(40, 6)).astype(np.float32)
+    rows[7] = rows[3]
+    distances = np.maximum(1.0 - Updates(rows).cosines(), 0.0)
+    tree = ByCosine(linkage)._tree(distances.copy(), np.linalg.norm(rows, axis=1))
+    cuts = np.linspace(0.0, float(tree[:, 2].max()) + 0.1, 30)
+    one_by_one = [silhouette(distances, _labels(tree, cut)) for cut in cuts]
+    assert _silhouettes(distances, tree, cuts) == pytest.approx(one_by_one, abs=1e-12)
+
+
 @pytest.mark.parametrize("groups", [2, 3, 4])
 def test_planted_groups_have_the_best_silhouette(groups: int):
     rows, truth = planted(groups, each=4)
@@ -236,3 +247,16 @@ def test_the_gap_looks_at_the_later_half_of_the_merges():
     found = grouped(ByCosine("single", "gap", at=0.1), rows)
     assert found.labels.tolist() == [0, 0, 0, 0, 0, 1]
     assert found.cut == pytest.approx((0.5 + 1 - np.cos(np.radians(75))) / 2, abs=1e-6)
+
+
+def test_a_jump_of_just_the_level_parts_the_groups():
+    rows = updates([1, 0], [2, 0], [3, 0], [0, 1])
+    assert grouped(ByCosine("single", "gap", at=1.0), rows).labels.tolist() == [0, 0, 0, 1]
+
+
+def test_one_client_that_moves_beside_those_that_do_not():
+    assert grouped(ByCosine(), updates([0, 0], [1, 0], [0, 0])).labels.tolist() == [0, 1, 0]
+
+
+def test_the_constant_cut_is_the_right_angle_unless_another_is_named():
+    assert ByCosine(cut="constant").level == 1.0

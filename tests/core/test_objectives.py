@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss, recall_score, roc_auc_score
 
 from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Predictions, find_objective
+from fedmerit.core.targets import Number
 from fedmerit.errors import ConfigError, DataError, UserError
 
 many = settings(max_examples=40, deadline=None)
@@ -109,6 +110,18 @@ def test_every_objective_lies_in_0_to_1(seed: int):
         values = find_objective(name)(told)
         assert values.shape == (3,)
         assert ((values >= 0) & (values <= 1)).all(), name
+
+
+def test_a_model_that_runs_away_spoils_no_other(recwarn: pytest.WarningsRecorder):
+    y = np.array([1.0, 2.0, 4.0])
+    said = np.array([y, [np.nan, 2.0, 4.0], [1e300, -1e300, 1e300], [np.inf, 0.0, 0.0], [7 / 3] * 3])
+    told = Predictions(y, 1, {}, said, target=Number(1))
+    assert find_objective("r2")(told) == pytest.approx([1, -1e6, -1e6, -1e6, 0])
+    assert find_objective("mae")(told)[[0, 4]] == pytest.approx([0, 10 / 9])
+    assert np.isnan(find_objective("mae")(told)[[1, 3]]).all()
+    alike = Predictions(np.ones(3), 1, {}, said, target=Number(1))
+    assert np.isnan(find_objective("r2")(alike)).all()
+    assert not recwarn.list
 
 
 def test_calibration_compares_what_groups_are_promised():

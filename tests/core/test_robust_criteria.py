@@ -10,8 +10,9 @@ from helpers import SoftmaxLearner, random_split, small_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import Samples, Task, fedval, m2f, prioritized
+from fedmerit import Samples, Task, Validated, fedval, m2f, prioritized
 from fedmerit.core.criteria import CRITERIA, Criterion, find_criterion
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.robust_criteria import (
     Agreement,
     Alignment,
@@ -178,3 +179,10 @@ def test_by_gain_a_zero_update_earns_nothing(rank: object, rho: object) -> None:
     assert record.weights.raw[:, 0].tolist() == gain.tolist()
     if not gain.any():
         assert model.tobytes() == start.tobytes()  # nobody adds anything: the model is kept
+
+
+def test_a_gain_by_rounding_is_none() -> None:
+    criterion = Validated(find_objective("loss"), marginal=True)
+    scores = {criterion.name: np.array([0.5 + 3e-8, 0.5, 0.4, 0.6]), criterion.without: np.full(4, 0.5)}
+    cohort = Cohort(1, (0, 1, 2, 3), Updates(np.zeros((4, 2), np.float32)), scores)
+    assert criterion(cohort, History()).tolist() == [0, 0, 0, pytest.approx(0.1)]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
 from fedmerit.core.backtracking import Answer, Backtracking, not_worse
@@ -245,3 +246,16 @@ def test_judges_accept_a_candidate_that_changes_nothing():
     assert not_worse(same, same, 1.0, 0.95) is True
     assert not_worse(same, same, 0.5, 0.95) is True
     assert not_worse(Evaluation(np.array([3, 3]), np.array([5, 5])), same, 1.0, 0.95) is False
+
+
+def test_a_single_candidate_is_taken_without_asking():
+    assert chosen(LAZY, SearchState("", 0.9, 0.9), [1]) == Choice(0)
+
+
+def test_how_sure_judges_are_by_hand():
+    """Three judges of ten rows gain 2, 2 and 5: d = 9/30, e = (-1, -1, 2), variance 0.5 * 3/2 * 6 / 900 = 0.005."""
+    before, after = (Evaluation(np.array(right), np.array([10] * 3)) for right in ([5, 5, 5], [7, 7, 10]))
+    reach = 0.3 / np.sqrt(0.005)  # in deviations: 4.24
+    assert not_worse(after, before, 0.5, 2 * norm.cdf(reach) - 1 - 1e-9) is True
+    assert not_worse(after, before, 0.5, 2 * norm.cdf(reach + 0.01) - 1) is None
+    assert not_worse(before, after, 0.5, 0.95) is False

@@ -85,3 +85,14 @@ def test_bad_values_show_in_the_length(value: float, large: np.ndarray) -> None:
     rows[3, 77] = value
     lengths = Updates(rows).norms
     assert np.flatnonzero(~np.isfinite(lengths)).tolist() == [3]
+
+
+@pytest.mark.parametrize("weightings", [1, 6])
+def test_wide_rows_add_up_the_same_with_somebody_left_out(weightings: int) -> None:
+    random = np.random.default_rng(3)
+    rows, places = random.normal(size=(12, 40_001)).astype(np.float32), np.array([0, 1, 2, 4, 5, 6, 7, 8, 9, 11])
+    rows[3] = np.nan
+    weights = random.random((weightings, len(places))).squeeze()
+    kept = Updates(rows).keep(places).combine(weights)
+    np.testing.assert_array_equal(kept, Updates(rows[places]).combine(weights))
+    np.testing.assert_allclose(kept, weights @ rows[places].astype(np.float64), rtol=1e-3, atol=1e-4)

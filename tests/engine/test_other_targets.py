@@ -102,7 +102,7 @@ def test_numbers_are_learned_and_audited() -> None:
     for client in range(3):
         rows, audit = test.rows(client), last_audit(run, client)
         assert audit["mae"] == pytest.approx(mean_absolute_error(test.y[rows], predicted[rows]))
-        assert audit["r2"] == pytest.approx(max(r2_score(test.y[rows], predicted[rows]), 0))
+        assert audit["r2"] == pytest.approx(r2_score(test.y[rows], predicted[rows]))
     assert "to within 2" in next(event for event in run.events() if event.kind == "target").text
     assert "to within 2" in card(run.ledger)
     assert "mae" in card(run.ledger)
@@ -156,7 +156,8 @@ def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -
     [
         (lambda: prioritized("LD", "DS"), (), "LD, CB and MW count classes"),
         (lambda: fedval("accuracy", "f1"), (), "f1 is for tasks that predict classes or labels"),
-        (lambda: fedval("mae"), (), "use validated:r2"),
+        (lambda: fedval("mae"), (), "mae is an error, for run.audit alone"),
+        (lambda: prioritized("contribution:shapley:mae"), (), "mae is an error, for run.audit alone"),
         (fedavg, ("auc",), "auc is for tasks that predict classes or labels; this one predicts number"),
         (fedavg, ("parity:sex",), "for tasks that predict classes"),
     ],

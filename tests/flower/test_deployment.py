@@ -1,10 +1,11 @@
-"""Real SuperLink, real SuperNodes: the same weights and model as on this machine, and a killed node is named."""
+"""Real SuperLink, real SuperNodes: the same weights and model as on this machine; who dies, lies or shouts is named."""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,30 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.start import on_superlink
 
-NODES = 4
+NODES, SCALES, LIES = 4, 0, 2
 
 
 def settings(rounds: int) -> Config:
-    task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
-    recipe = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
+    task: dict[str, Any] = {
+        "data": "digits",
+        "partition": "dirichlet",
+        "alpha": 1.0,
+        "clients": NODES,
+        "validation": 0.2,
+    }
+    task["attack"] = [{"kind": "liar", "share": 0.25, "facts": {"samples": 4.0}}, {"kind": "scale", "share": 0.25}]
+    recipe: dict[str, Any] = {
+        "name": "device_aware",
+        "priority": ["LD", "DS"],
+        "normalise": "max",
+        "search": {"tolerance": 0.0},
+    }
+    recipe |= {"cap": 2.0, "claims": {"k": 2.0}, "clip": {"norm": "median"}}
     run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds}  # an exchange takes seconds
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 
 
-def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_path: Path):
+def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_comes_twice(tmp_path: Path):
     config = settings(rounds=3)
     said, begun = list[str](), threading.Event()
 
@@ -34,6 +48,8 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
             begun.set()
 
     with loopback(tmp_path, NODES) as made, ThreadPoolExecutor(1) as thread:
+        made.start_supernode("again", f"partition-id=1 num-partitions={NODES}", *made.trust())  # client 1, twice
+        made.wait_for("again", "SuperNode ID", 120)
         submitted = thread.submit(on_superlink, config, tmp_path / "out", made.address, None, plain=True, say=say)
         assert begun.wait(300), said
         made.kill("node2")
@@ -48,6 +64,10 @@ def test_four_supernodes_give_the_local_runs_weights_and_one_may_be_killed(tmp_p
     assert named == {2}
     assert [one.id for one in theirs.explain(3)] == [0, 1, 3]
     assert np.isfinite(theirs.model).all()
+    told = "\n".join(said)
+    assert f"fedmerit: client {LIES} claims samples 1052, which counts as 736" in told
+    assert f"the longest, of client {SCALES}, to " in told
+    assert next(one for one in theirs.explain(1) if one.id == LIES).facts["samples"] == 736
 
 
 def left_behind(folder: Path) -> list[str]:

@@ -14,6 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit import Samples
 from fedmerit.config.schema import TrainConfig
+from fedmerit.core.fleet import predict_all
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
@@ -166,6 +167,23 @@ def test_predictions_are_the_modules(build: Build):
         expected = flat.module(as_tensor(samples.x)).argmax(1).numpy()
     assert len(set(expected)) > 1
     np.testing.assert_array_equal(TorchLearner(build).predict(model, samples.x), expected)
+
+
+def test_classes_and_probabilities_come_from_one_pass() -> None:
+    passes = []
+
+    class Counted(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            passes.append(len(x))
+            return super().forward(x)
+
+    samples, learner = rows(130), TorchLearner(partial(Counted, 4, 3))
+    model = learner.start(0)
+    apart = learner.predict(model, samples.x), learner.predict_proba(model, samples.x)
+    passes.clear()
+    both = predict_all(learner, model, samples.x)
+    assert passes == [100, 30]
+    assert all(np.array_equal(one, other) for one, other in zip(apart, both, strict=True))
 
 
 @pytest.mark.parametrize("build", [cnn, foreign_mlp])

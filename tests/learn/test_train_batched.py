@@ -21,10 +21,17 @@ def samples(size: int, seed: int) -> Samples:
     return Samples(random.integers(0, 256, (size, 8, 8, 1), dtype=np.uint8), random.integers(0, 10, size), 10)
 
 
-@pytest.mark.parametrize("model", ["digits-mlp", "digits-linear"])
+def with_dropout() -> nn.Module:
+    hidden = (nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 10))
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.2), *hidden)
+
+
+@pytest.mark.parametrize("build", [find_model("digits-mlp"), find_model("digits-linear"), with_dropout])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("batch", ["full", 1, 7])
-def test_batched_is_one_by_one(model: str, batch: Any) -> None:
-    learner = TorchLearner(find_model(model), TrainConfig(lr=0.3, epochs=3, batch=batch))
+def test_batched_is_one_by_one(build: Any, momentum: float, batch: Any) -> None:
+    learner = TorchLearner(build, TrainConfig(lr=0.05, momentum=momentum, epochs=3, batch=batch))
+    assert learner.clients_at_once > 1
     start = learner.start(1)
     starts = [start, start * 2, start, -start]
     clients = [samples(size, seed) for seed, size in enumerate([20, 1, 33, 7])]
@@ -36,8 +43,8 @@ def test_batched_is_one_by_one(model: str, batch: Any) -> None:
         assert not np.array_equal(one, start)
 
 
-@pytest.mark.parametrize("option", [{"momentum": 0.5}, {"weight_decay": 0.1}, {"prox": 0.1}])
-def test_only_plain_sgd_is_batched(option: dict[str, float]) -> None:
+@pytest.mark.parametrize("option", [{"optimizer": "adam"}, {"weight_decay": 0.1}, {"prox": 0.1}])
+def test_only_sgd_is_batched(option: dict[str, Any]) -> None:
     assert TorchLearner(find_model("digits-mlp"), TrainConfig()).clients_at_once > 1
     assert TorchLearner(find_model("digits-mlp"), TrainConfig(**option)).clients_at_once == 1
 

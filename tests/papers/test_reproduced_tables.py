@@ -216,8 +216,8 @@ def test_m2f_has_clients_claims_and_curves(tmp_path: Path):
     figures = find_reproduction("m2f-figures").make_result(reproduced.setting, reproduced.studies)
     assert [line[1] for line in figures.tables[-1].rows] == ["keep"] * 18 + ["reset"] * 18
     picture = figures.figures["figure2"]
-    assert picture.count("<polyline") == 2 * 7
-    assert picture.count("<polygon") == 7
+    assert picture.count("<polyline") == 2 * 8  # six of clients and two of FedAvg, each with its mark in the legend
+    assert picture.count("<polygon") == 8
 
 
 def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Path):

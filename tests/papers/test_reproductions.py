@@ -111,6 +111,11 @@ def test_a_name_and_a_folder_are_needed(cli: CommandLine, arguments: tuple[str, 
     assert "give NAME and --out DIR" in one_line(cli("reproduce", *arguments))
 
 
+def test_a_rate_is_searched_only_where_the_paper_did(cli: CommandLine, tmp_path: Path):
+    answer = one_line(cli("reproduce", "dafl-table1", "--tune-rate", "--out", tmp_path / "a"))
+    assert "dafl-table1 has no search for a learning rate" in answer
+
+
 def test_missing_data_is_reported_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("FEDMERIT_DATA", raising=False)
     answer = spawn(

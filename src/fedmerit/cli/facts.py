@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-import numpy as np
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console
-from fedmerit.config.schema import load_config
-from fedmerit.core.types import Normalise
+
+if TYPE_CHECKING:
+    from fedmerit.core.types import Normalise
 
 SHOWN = 20
 """Clients on the screen."""
@@ -31,6 +31,7 @@ def facts(
     A criterion separates clients if, deciding alone, it moves at least 1 % of the weight against equal weights.
     """
     from fedmerit.config.privacy import recipe_of
+    from fedmerit.config.schema import load_config
     from fedmerit.engine.measured import asked_of_clients, measured_facts, readable_criteria, separations
     from fedmerit.report.screen import list_table
     from fedmerit.tasks.registry import make_task
@@ -80,6 +81,8 @@ def what_if(
     DIR is a folder made by `fedmerit run`. Criteria are those that the run kept, or whose facts it kept. Another
     weighting would have led to other models: read it as a look at the weights, not at accuracy.
     """
+    import numpy as np
+
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
     from fedmerit.store.run_folder import open_ledger
@@ -87,7 +90,7 @@ def what_if(
 
     names = [name.strip() for name in priority.replace(">", ",").split(",") if name.strip()]
     with open_ledger(folder) as ledger:
-        rounds = reweigh(ledger, names, cast(Normalise | None, normalise))
+        rounds = reweigh(ledger, names, cast("Normalise | None", normalise))
         clients, score = ledger.names(), rescored(ledger)
     rounds = [one for one in rounds if number is None or one.round == number]
     if not rounds:

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from fedmerit.cli.app import app, out_console
-from fedmerit.config.schema import load_config
 from fedmerit.errors import ConfigError
 
 RUN = "run"
@@ -54,6 +53,8 @@ def new(
     overrides: Overrides = None,
 ) -> None:
     """Make a Flower app in the new folder DIR, for `flwr run`."""
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.new import write_app
     write_app(folder, load_config(config, overrides or []), out)
@@ -76,6 +77,10 @@ def run(
         Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the authority's certificate.")
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: plain text.")] = False,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="With --loopback and [task.nodes]: a node and its rows; repeatable."),
+    ] = None,
     overrides: Overrides = None,
 ) -> None:
     """Run a configuration on Flower: the same recipe on SuperNodes, one for each client of the task.
@@ -83,19 +88,22 @@ def run(
     Give one of --superlink, --loopback and --simulation; `run` itself may be left out. A name module:attribute in
     CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
     """
+    from fedmerit.config.schema import load_config
+
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
-    if (secure and not here) or ((authority or insecure) and not superlink):
+    if ((secure or node) and not here) or ((authority or insecure) and not superlink):
         raise ConfigError(
-            "--secure goes with --loopback; --root-certificates and --insecure go with --superlink HOST:PORT"
+            "--secure goes with --loopback, as does --node; --root-certificates and --insecure go with --superlink "
+            "HOST:PORT"
         )
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:
         on_superlink(settings, out, superlink, authority, plain=insecure, say=say)
     elif here:
-        on_loopback(settings, out, secure=secure, say=say)
+        on_loopback(settings, out, secure=secure, say=say, nodes=node or ())
     else:
         on_simulation(settings, out)
 

@@ -8,11 +8,6 @@ from collections.abc import Callable, Sequence
 import typer
 
 from fedmerit.cli.app import Json, app, out_console
-from fedmerit.config.recipes import RECIPES
-from fedmerit.config.scores import SCORES
-from fedmerit.core.criteria import CRITERIA, Attribute
-from fedmerit.core.objectives import GROUPED, OVERALL, Recall
-from fedmerit.core.own_facts import OwnFact
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -29,12 +24,16 @@ def tasks(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit recipes")
 def recipes(as_json: Json = False) -> None:
     """List the recipes."""
+    from fedmerit.config.recipes import RECIPES
+
     _list("Recipes (recipe.name)", ("recipe", "about"), [(n, r.about) for n, r in RECIPES.items()], as_json)
 
 
 @app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
+    from fedmerit.config.scores import SCORES
+
     rows = [(name, score.about, ", ".join(score.options())) for name, score in SCORES.items()]
     _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
 
@@ -42,6 +41,9 @@ def scores(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit criteria")
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
+    from fedmerit.core.criteria import CRITERIA, Attribute
+    from fedmerit.core.own_facts import OwnFact
+
     known = [*CRITERIA.values(), Attribute("NAME"), OwnFact("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
     rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
@@ -55,6 +57,8 @@ def criteria(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit objectives --json")
 def objectives(as_json: Json = False) -> None:
     """List the objectives: what a server can ask of a model on rows of its own."""
+    from fedmerit.core.objectives import GROUPED, OVERALL, Recall
+
     plain = [(name, first_line(made)) for name, made in OVERALL.items()]
     plain.append(("recall:CLASS", first_line(Recall)))
     grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedmerit.cli.app import Json, app, err_console, out_console
-from fedmerit.config.account import epsilon_after, epsilon_of, noise_for
-from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, load_config
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import VOID, Privacy, check_selection
 from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.config.schema import Config
+    from fedmerit.core.privacy import Privacy
 
 TARGETS = (1.0, 3.0, 8.0)
 """Epsilons for which the command says how many clients they would take."""
@@ -34,6 +33,9 @@ def privacy(
 
     CONFIG.toml has a section privacy with clip, and noise or epsilon. Nothing is trained.
     """
+    from fedmerit.config.privacy import recipe_of
+    from fedmerit.config.schema import load_config
+    from fedmerit.core.privacy import check_selection
     from fedmerit.engine.loop import make_selection
 
     settings = load_config(config, overrides or [])
@@ -60,6 +62,9 @@ def _clients(settings: Config) -> int:
 
 def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
+    from fedmerit.config.account import epsilon_after, epsilon_of
+    from fedmerit.core.adaptive_clip import AdaptiveClip
+
     once = None if privacy.centre is None else privacy.centre.noise
     deltas = (privacy.delta, privacy.accountant, once)
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
@@ -89,6 +94,8 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
 
 def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int | None:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
+    from fedmerit.config.account import noise_for
+
     once = None if privacy.centre is None else privacy.centre.noise
     try:
         noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds, once=once)
@@ -98,6 +105,7 @@ def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) ->
 
 
 def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
+    from fedmerit.core.privacy import VOID
     from fedmerit.report.screen import list_table
 
     out_console.print(
@@ -121,6 +129,8 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
 
 def _clip(privacy: Privacy, answer: dict[str, Any]) -> str:
     """The clip in words; where it adapts, its quantile takes a part of the noise."""
+    from fedmerit.core.adaptive_clip import AdaptiveClip
+
     if not isinstance(privacy.clip, AdaptiveClip):
         return f"clip {privacy.clip:g}"
     return f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"

@@ -10,9 +10,6 @@ from typing import Annotated
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
-from fedmerit.config.schema import load_config
-from fedmerit.core.measures import TARGETS
-from fedmerit.core.system import cores
 from fedmerit.errors import ConfigError
 
 
@@ -40,6 +37,8 @@ def run(
     in it is a part of your own: such a configuration runs that module's code. Ctrl-C stops after the round; --resume
     continues it, to the very bits of a run that was never stopped.
     """
+    from fedmerit.config.schema import load_config
+    from fedmerit.core.system import cores
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
@@ -119,6 +118,7 @@ def show(
 
     DIR is a folder made by `fedmerit run`, or by `fedmerit compare`, whose targets are those of its plan.
     """
+    from fedmerit.core.measures import TARGETS
     from fedmerit.report.summary import summary, summary_tables
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import as_json as study_json
@@ -139,6 +139,19 @@ def show(
         return
     for part in summary_tables(result):
         out_console.print(part)
+
+
+@app.command(epilog="Example:  fedmerit metrics runs/first > /var/lib/node_exporter/fedmerit.prom")
+def metrics(folder: RunFolder) -> None:
+    """Print a run, also one that goes on, as Prometheus reads it: rounds, seconds per stage, left-out clients, weights.
+
+    DIR is a folder made by `fedmerit run`, `fedmerit flower` or `Merit(out=...)`.
+    """
+    from fedmerit.report.prometheus import prometheus_text
+    from fedmerit.store.run_folder import open_ledger
+
+    with open_ledger(folder) as ledger:
+        typer.echo(prometheus_text(ledger), nl=False)
 
 
 @app.command(epilog="Example:  fedmerit fairness runs/m2f --level 0.9")

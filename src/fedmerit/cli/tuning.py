@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from fedmerit.cli.app import Json, app, out_console, stoppable
-from fedmerit.config.schema import load_config, override, parse_value, read_toml, validate
 from fedmerit.errors import ConfigError
 
 
@@ -53,6 +52,7 @@ def tune(
     grid. Ctrl-C stops; the same command resumes it, also with more values or
     seeds.
     """
+    from fedmerit.config.schema import validate
     from fedmerit.study.grid import parse_grid
     from fedmerit.study.output import progress, tuned_json
     from fedmerit.study.study_folder import BEST, read_tuning
@@ -95,6 +95,8 @@ def tune(
 
 def _base(config: Path, overrides: list[str]) -> dict[str, Any]:
     """The settings of the file with the overrides; a mistake in them is named as `fedmerit run` names it."""
+    from fedmerit.config.schema import load_config, override, read_toml
+
     load_config(config, overrides)
     values = read_toml(config)
     override(values, overrides)
@@ -103,4 +105,6 @@ def _base(config: Path, overrides: list[str]) -> dict[str, Any]:
 
 def _seeds(text: str | None) -> Any:
     """A number of seeds, or a list of them."""
+    from fedmerit.config.schema import parse_value
+
     return None if text is None else parse_value(f"[{text.strip('[]')}]" if "," in text or "[" in text else text)

@@ -6,18 +6,9 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from fedmerit.cli.app import Force, Json, app, err_console, out_console
-from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
-from fedmerit.config.scores import make_score
-from fedmerit.core.caps import apply_caps
-from fedmerit.core.reasons import Rule, explain
-from fedmerit.core.scales import bounds_of, check_scales
-from fedmerit.core.weights import by_client
-from fedmerit.core.weights import weigh as weigh_table
 from fedmerit.errors import ConfigError, UserError, did_you_mean
 
 MANY = 50
@@ -57,6 +48,17 @@ def weigh(
     an xlsx file the first sheet counts.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
+    import numpy as np
+
+    from fedmerit.cli.criteria_file import read_criteria
+    from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
+    from fedmerit.config.scores import make_score
+    from fedmerit.core.caps import apply_caps
+    from fedmerit.core.reasons import Rule, explain
+    from fedmerit.core.scales import bounds_of, check_scales
+    from fedmerit.core.weights import by_client
+    from fedmerit.core.weights import weigh as weigh_table
+
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
     settings |= {} if scales is None else {"scales": parse_value(scales)}
     recipe = validate(PrioritizedConfig, settings, within="recipe")

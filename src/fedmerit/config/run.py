@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
+from fedmerit.core.lateness import Delays, Wait
 
 
 def _twice(value: Any) -> Any:
@@ -23,6 +24,28 @@ class ScheduleConfig(Section):
     epochs: Annotated[tuple[Count, Count], BeforeValidator(_twice)] | None = Field(
         None, description="epochs of each client: one number, or [least, most] to draw from; default: train.epochs"
     )
+
+
+class WaitConfig(Section):
+    """[run.wait]: after so many seconds a round goes on with this share of the clients that were asked."""
+
+    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="share of the clients asked that a round cannot do without"
+    )
+    seconds: Positive = Field(60.0, description="how long all are waited for")
+
+    def make(self) -> Wait:
+        """As the fleets take it."""
+        return Wait(self.at_least, self.seconds)
+
+
+class DelaysConfig(Section):
+    """[run.delays]: simulated clients that answer late, for studies on one machine."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.2, description="the chance that a client is delayed in a round, drawn anew for each"
+    )
+    seconds: Positive = Field(120.0, description="the mean delay; delays are drawn from an exponential distribution")
 
 
 class StopConfig(Section):
@@ -47,6 +70,8 @@ class RunConfig(Section):
         description="clients train as many epochs as they can in this time, at least one; here by a column speed (rows "
         "per second) of [facts], on Flower by the clock",
     )
+    wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
+    delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     null: Literal["", "rounding", "draw"] = Field(
@@ -76,6 +101,14 @@ class RunConfig(Section):
             raise ValueError(
                 "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
             )
+        if self.delays is not None and self.wait is None:
+            raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
         return self
+
+    def make_delays(self) -> Delays | None:
+        """The simulated delays; None where there are none."""
+        if self.delays is None or self.wait is None:
+            return None
+        return Delays(self.delays.share, self.delays.seconds, self.wait.make())

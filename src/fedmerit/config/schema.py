@@ -25,7 +25,7 @@ from fedmerit.config.recipes import (
     RewardConfig,
     ServerConfig,
 )
-from fedmerit.config.run import RunConfig, ScheduleConfig, StopConfig
+from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
 from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
@@ -37,6 +37,7 @@ from fedmerit.errors import ConfigError
 __all__ = [
     "ClipConfig",
     "Config",
+    "DelaysConfig",
     "FactsConfig",
     "GroupsConfig",
     "PrioritizedConfig",
@@ -52,6 +53,7 @@ __all__ = [
     "StopConfig",
     "TaskConfig",
     "TrainConfig",
+    "WaitConfig",
     "check_options",
     "dump_config",
     "flatten",

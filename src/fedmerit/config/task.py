@@ -16,7 +16,8 @@ from pydantic import (
 )
 
 from fedmerit.config.attack import Attacks
-from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken
+from fedmerit.config.nodes import IDLE, NODES, NodesConfig
+from fedmerit.config.sections import Count, Positive, Section, foreign, not_taken, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -58,7 +59,7 @@ class TaskConfig(Section):
     """
 
     data: str = Field(
-        "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), or module:attribute"
+        "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), nodes, or module:attribute"
     )
     source: str = Field(
         "folder",
@@ -141,14 +142,27 @@ class TaskConfig(Section):
     invert: Annotated[bool, Field(strict=True)] = Field(
         False, description="pictures as negatives, 255 - x: for ink on white paper"
     )
+    nodes: NodesConfig | None = Field(None, description="rows that lie with their nodes, see [task.nodes]")
 
     @field_validator(*OF_TABLES, mode="before")
     @classmethod
     def _of_a_table(cls, value: Any, info: ValidationInfo) -> Any:
         data = info.data.get("data", TABLE)
-        if not data.startswith(TABLE):
+        if not data.startswith(TABLE) and data != NODES:
             raise foreign(f"task.{info.field_name} is for tables, task.data = 'table:FILE'; got task.data = {data!r}")
         return value
+
+    @model_validator(mode="after")
+    def _rows_lie_somewhere(self) -> Self:
+        if (self.data == NODES) != (self.nodes is not None):
+            raise foreign(f"task.data = {NODES!r} and [task.nodes] go together; got task.data = {self.data!r}")
+        if self.data == NODES:
+            refuse_idle(
+                self,
+                (*IDLE, *OPTIONS),
+                'with task.data = "nodes", where each has its own rows and classes; leave it out',
+            )
+        return self
 
     @model_validator(mode="after")
     def _target_fits(self) -> Self:
@@ -173,8 +187,14 @@ class TaskConfig(Section):
     def _without_foreign_options(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """So that dumps load again: of the options, those that belong; with `default`, those that were given."""
         kept = _taken(self.partition, self.kinds) if self.partition != "default" else self.model_fields_set
-        foreign_keys = {*OPTIONS} - {*kept} | ({*OF_TABLES} if not self.data.startswith(TABLE) else set())
+        foreign_keys = {*OPTIONS} - {*kept} | self._foreign_to_data()
         return {key: value for key, value in dump(self).items() if key not in foreign_keys}
+
+    def _foreign_to_data(self) -> set[str]:
+        """The keys that say nothing of this data."""
+        if self.data == NODES:
+            return {*IDLE}
+        return {"nodes"} if self.data.startswith(TABLE) else {*OF_TABLES, "nodes"}
 
 
 def check_options(config: TaskConfig) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import CONTRIBUTION, SAMPLES
-from fedmerit.core.objectives import Objective, Predictions, find_objective
+from fedmerit.core.objectives import Objective, Predictions, check_rising, find_objective
 from fedmerit.core.types import Cohort, Family, History, Model, Vector
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError, UnknownName
@@ -96,6 +96,7 @@ class Contribution:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise UnknownName("contribution", self.method, METHODS)
+        check_rising(self.objective)
         if self.orders < 4 or self.orders % 2:
             raise ConfigError(f"orders are drawn in pairs, two pairs or more; got {self.orders}")
         if not 0 <= self.truncate < 1:

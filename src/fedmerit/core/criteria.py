@@ -33,7 +33,7 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
-from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, find_objective
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, check_rising, find_objective
 from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
@@ -43,6 +43,8 @@ from fedmerit.errors import ConfigError, UnknownName, UserError
 
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact by which gates open: the accuracy of the client's model on the server's rows."""
+NO_GAIN = 1e-6
+"""A score that is higher by no more is the same score, rounded another way."""
 
 
 class Criterion(Protocol):
@@ -215,7 +217,8 @@ class Validated:
 
     The fact of its name is what was measured. A gate, where the objective has one, is applied here: so the ledger
     keeps both what a model scored and what it counted.
-    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)). A zero update adds 0.
+    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)), and 0 where that is
+    rounding. A zero update adds 0.
 
     >>> from fedmerit.core.objectives import find_objective
     >>> Validated(find_objective("parity:sex")).name
@@ -228,11 +231,7 @@ class Validated:
     marginal: bool = False
 
     def __post_init__(self) -> None:
-        if self.objective.name in ERRORS:
-            raise ConfigError(
-                f"a criterion is larger where a client does better; {self.objective.name} is an error, for run.audit "
-                "alone: use validated:r2"
-            )
+        check_rising(self.objective)
 
     @property
     def name(self) -> str:
@@ -267,7 +266,10 @@ class Validated:
         values = cohort.facts[self.name]
         if self.gate is not None:
             values = self.gate.shut(values, cohort.facts[VALIDATED_ACCURACY])
-        return np.maximum(values - cohort.facts[self.without], 0.0) if self.marginal else values
+        if not self.marginal:
+            return values
+        gain = values - cohort.facts[self.without]
+        return np.asarray(np.where(gain > NO_GAIN, gain, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from fedmerit.core.learner import (
     Learner,
     NamedLearner,
     NamedTensors,
+    OnePassLearner,
     PanelLearner,
     ProbabilisticLearner,
     ScheduledLearner,
@@ -158,11 +159,12 @@ def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Pr
 
 
 def predict_all(learner: Learner, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-    """What a model predicts for rows and, where the learner knows them, the probabilities."""
-    predicted = learner.predict(model, x)
+    """What a model predicts for rows and, where the learner knows them, the probabilities; in one pass where it can."""
     if not has_probabilities(learner):
-        return predicted, None
-    return predicted, cast(ProbabilisticLearner, learner).predict_proba(model, x)
+        return learner.predict(model, x), None
+    if isinstance(learner, OnePassLearner):
+        return learner.predict_both(model, x)
+    return learner.predict(model, x), cast(ProbabilisticLearner, learner).predict_proba(model, x)
 
 
 class Judges(Protocol):

@@ -173,7 +173,7 @@ class ByCosine:
             return 1.0
         rising = np.maximum.accumulate(heights)[len(heights) // 2 - 1 :]
         jumps, middles = np.diff(rising), rising[:-1] + np.diff(rising) / 2
-        good = jumps if self.cut == "gap" else [silhouette(distances, _labels(tree, middle)) for middle in middles]
+        good = jumps if self.cut == "gap" else _silhouettes(distances, tree, middles)
         best = int(np.argmax(good))
         return float(middles[best]) if good[best] >= self.level else FARTHEST + 1
 
@@ -185,17 +185,40 @@ def silhouette(distances: Matrix, labels: NDArray[np.intp]) -> float:
     (Rousseeuw 1987). A client alone in its group counts 0; so does everybody where there is one group.
     """
     _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return _mean_silhouette(distances @ (places[:, np.newaxis] == np.arange(len(sizes))), places, sizes)
+
+
+def _mean_silhouette(sums: Matrix, places: NDArray[np.intp], sizes: NDArray[np.intp]) -> float:
+    """`silhouette` by the sum of each client's distances to each group (clients, groups)."""
     if len(sizes) < 2:
         return 0.0
-    sums = distances @ (places[:, np.newaxis] == np.arange(len(sizes)))
-    rows = np.arange(len(labels))
+    rows = np.arange(len(places))
     inside = sums[rows, places] / np.maximum(sizes[places] - 1, 1)
     means = sums / sizes
     means[rows, places] = np.inf
     next_one = means.min(axis=1)
     larger = np.maximum(inside, next_one)
-    value = np.divide(next_one - inside, larger, out=np.zeros(len(labels)), where=(larger > 0) & (sizes[places] > 1))
+    value = np.divide(next_one - inside, larger, out=np.zeros(len(places)), where=(larger > 0) & (sizes[places] > 1))
     return float(value.mean())
+
+
+def _silhouettes(distances: Matrix, tree: Matrix, cuts: Vector) -> list[float]:
+    """The silhouette of the groups at each cut.
+
+    In the order of the tree's leaves a group's clients lie side by side at every cut: the sum of distances to it is the
+    difference of two running sums. For 1,000 clients that takes a tenth of the time of a product per cut.
+    """
+    order = scipy.cluster.hierarchy.leaves_list(tree)
+    running = np.zeros((len(order) + 1, len(order)))
+    np.cumsum(distances[np.ix_(order, order)], axis=0, out=running[1:])
+    values = []
+    for cut in cuts:
+        labels = _labels(tree, cut)[order]
+        ends = np.append(np.flatnonzero(np.diff(labels)) + 1, len(labels))
+        sizes = np.diff(ends, prepend=0)
+        sums = np.maximum(np.diff(running[np.append(0, ends)], axis=0), 0.0).T
+        values.append(_mean_silhouette(sums, np.repeat(np.arange(len(sizes)), sizes), sizes))
+    return values
 
 
 def _labels(tree: Matrix, cut: float) -> NDArray[np.intp]:

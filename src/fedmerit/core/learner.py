@@ -88,6 +88,14 @@ class ProbabilisticLearner(Learner, Protocol):
         """The probability of each class for each row: (rows, classes), where each row sums to 1; or of each label."""
 
 
+@runtime_checkable
+class OnePassLearner(ProbabilisticLearner, Protocol):
+    """A learner that knows classes and probabilities from one pass through the model."""
+
+    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """What `predict` and `predict_proba` give."""
+
+
 LEAST_PROBABILITY = 1e-12
 """So that one row that a model is sure to get wrong does not make a loss infinite."""
 

@@ -1,6 +1,7 @@
 """Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better [FedVal].
 
-Errors in units of the label, such as `mae`, are for audits alone: less is better, and no range bounds them.
+Errors in units of the label, such as `mae`, are for audits alone: less is better, and no range bounds them. `r2` has no
+lower bound; as a criterion it is 0 where it is below that.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Vector
 from fedmerit.errors import ConfigError, DataError, UnknownName
 
 RECALL = "recall"
+LOWEST = -1e6
+"""Of r2, which a model that runs away would make infinite: one client's must not spoil all others'."""
 AND = "+"
 """Between attributes: the groups are the combinations that occur."""
 
@@ -192,7 +195,7 @@ def auc(predictions: Predictions) -> Vector:
     for label, mine, _ in predictions.by_class("auc"):
         those, others = int(mine.sum()), int((~mine).sum())
         if those and others:
-            ranks = rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
+            ranks = scipy.stats.rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
             areas.append((ranks - those * (those + 1) / 2) / (those * others))
     return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 
@@ -236,18 +239,26 @@ def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vec
 
 
 def r2(predictions: Predictions) -> Vector:
-    """Of numbers: 1 - squared errors / squared distances from their mean, not below 0; NaN where all are alike."""
+    """Of numbers: 1 - squared errors / squared distances from their mean; below 0 worse than that mean.
+
+    NaN where all numbers are alike, at least `LOWEST` where a model runs away. Where clients are weighed by it, values
+    below 0 count as 0.
+    """
     predictions.need("r2", "number")
     total = float(np.square(predictions.y - predictions.y.mean()).sum()) if len(predictions.y) else 0.0
-    with np.errstate(over="ignore"):
+    if not total > 0:
+        return np.full(len(predictions.predicted), np.nan)
+    with np.errstate(over="ignore", invalid="ignore"):
         errors = np.square(predictions.predicted.astype(np.float64) - predictions.y).sum(axis=1)
-    return np.maximum(1 - errors / total, 0.0) if total > 0 else np.full(len(errors), np.nan)
+        return np.asarray(np.maximum(np.nan_to_num(1 - errors / total, nan=LOWEST), LOWEST))
 
 
 def mae(predictions: Predictions) -> Vector:
     """Of numbers: the mean absolute error, in units of the label; less is better; for audits alone."""
     predictions.need("mae", "number")
-    return np.asarray(np.abs(predictions.predicted.astype(np.float64) - predictions.y).mean(axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = np.abs(predictions.predicted.astype(np.float64) - predictions.y).mean(axis=1)
+    return np.where(np.isfinite(errors), errors, np.nan)
 
 
 OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
@@ -282,6 +293,15 @@ def find_objective(name: str) -> Objective:
     raise UnknownName(
         "objective", name, [*OVERALL, f"{RECALL}:CLASS", *(f"{grouped}:ATTRIBUTE" for grouped in GROUPED)]
     )
+
+
+def check_rising(objective: Objective) -> None:
+    """Refuse errors where clients are weighed: there, more is better."""
+    if objective.name in ERRORS:
+        raise ConfigError(
+            f"a criterion is larger where a client does better; {objective.name} is an error, for run.audit alone: "
+            "use r2, as in validated:r2"
+        )
 
 
 def worst_value(objective: str, values: Iterable[float]) -> float | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import scipy.special
+import scipy
 
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import Mean

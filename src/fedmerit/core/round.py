@@ -20,6 +20,7 @@ from fedmerit.core.clip import clip_cohort
 from fedmerit.core.controls import Control, apply_control
 from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
+from fedmerit.core.lateness import Delays, train_in_time
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
 from fedmerit.core.privacy import privacy_notes
@@ -43,10 +44,12 @@ def play(
     objectives: Sequence[Objective] = (),
     rounds: int | None = None,
     budget: float | None = None,
+    delays: Delays | None = None,
 ) -> tuple[State, Record]:
     """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates.
 
-    With a `budget`, in seconds, clients train as many epochs as they can.
+    With a `budget`, in seconds, clients train as many epochs as they can. With `delays` some clients are late, in a
+    simulation, and the round goes on without them.
     """
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
@@ -57,7 +60,7 @@ def play(
         client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget)
         for client, epochs in chosen.items()
     }
-    replies = fleet.train(index, downloads, recipe.client_facts, seed)
+    replies = train_in_time(fleet, index, downloads, recipe.client_facts, seed, delays)
     clock.lap("train")
 
     settled = settle(

@@ -70,7 +70,7 @@ class Samples:
     def read_only(self) -> Samples:
         """The same rows, not to be written to; nothing is copied."""
         attributes = {name: read_only(column) for name, column in self.attributes.items()}
-        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes)
+        return Samples(read_only(self.x), read_only(self.y), self.classes, attributes, self.own)
 
 
 def read_only(array: NDArray[Kind]) -> NDArray[Kind]:

@@ -15,6 +15,8 @@ from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
 COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
+PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512); 1.6 instead of 2.2 x
+LEAST_COLUMNS = 1 << 9  # of a block that is copied before it is multiplied, or multiplied by several weightings
 SQUARED = 1 << 17  # values squared and added in single precision before double takes over
 SMALL_BYTES = 1 << 22  # up to which threads do not pay
 RELEASE_BYTES = 1 << 28  # a mapped file is let go of after reading this much, so that it does not fill the memory
@@ -41,6 +43,7 @@ class Updates:
     ) -> None:
         self._rows, self._release, self._mixing = rows, release, mixing
         self._places = np.arange(len(rows)) if places is None else places
+        self._whole = np.array_equal(self._places, np.arange(len(rows)))
 
     def __len__(self) -> int:
         return len(self._places if self._mixing is None else self._mixing)
@@ -162,7 +165,15 @@ class Updates:
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         exact = weights.astype(np.float32)
-        return self._fill(lambda columns, out: np.matmul(exact, self._raw(columns), out=out), weights.shape[:-1])
+        width = COLUMNS if self._whole and exact.ndim == 1 else max(PRODUCT // exact.size, LEAST_COLUMNS)
+        width = min(width // LEAST_COLUMNS * LEAST_COLUMNS, COLUMNS)
+
+        def work(columns: slice, out: NDArray[np.float32]) -> None:
+            for start in range(0, out.shape[-1], width):
+                part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
+                np.matmul(exact, self._raw(part), out=out[..., start : start + width])
+
+        return self._fill(work, weights.shape[:-1])
 
     def by_columns(
         self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
@@ -189,9 +200,7 @@ class Updates:
         return np.asarray(raw * exact[:, np.newaxis] if exact.ndim == 1 else exact @ raw)
 
     def _raw(self, columns: slice) -> NDArray[np.float32]:
-        if np.array_equal(self._places, np.arange(len(self._rows))):
-            return self._rows[:, columns]
-        return self._rows[self._places, columns]
+        return self._rows[:, columns] if self._whole else self._rows[self._places, columns]
 
     def _each(self, work: Callable[[S], T], parts: Sequence[S]) -> Iterator[T]:
         """work(part) for each part, in order; on all cores where there is much to do."""

@@ -47,7 +47,8 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
     before = predict([model]) if marginal else None
     for criterion in recipe.validated:
         if criterion.marginal and before is not None:
-            facts[criterion.without] = np.nan_to_num(np.repeat(criterion.objective(before), len(cohort.ids)))
+            without = np.maximum(np.nan_to_num(criterion.objective(before)), 0.0)
+            facts[criterion.without] = np.repeat(without, len(cohort.ids))
         gate = criterion.gate
         if gate is not None:
             facts[VALIDATED_ACCURACY] = accuracy(predictions)
@@ -56,7 +57,7 @@ def validate(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | No
             values = np.zeros(len(values))
             text = f"{criterion.name} is left out: a group of the server's rows has nothing to measure it on"
             notes.append(Note("undefined-objective", criterion.name, text))
-        facts[criterion.name] = values
+        facts[criterion.name] = np.maximum(values, 0.0)
     return replace(cohort, facts=facts), tuple(notes)
 
 

@@ -38,6 +38,7 @@ NoteKind: TypeAlias = Literal[
     "clipped",
     "scaled",
     "privacy-void",
+    "stranger",
 ]
 
 

@@ -101,6 +101,7 @@ def play_rounds(
             objectives=objectives,
             rounds=settings.rounds,
             budget=settings.budget_seconds,
+            delays=settings.make_delays(),
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
@@ -136,7 +137,7 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
     with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
-        state = _newest_state(folder, ledger, fleet, recipe) or first_state(
+        state = newest_state(folder, ledger, recipe, fleet.load) or first_state(
             fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
         )
         stop, selection = make_stop(config.run.stop), make_selection(config.run)
@@ -199,10 +200,15 @@ def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Reco
     ledger.append(record)
 
 
-def _newest_state(folder: Path, ledger: Ledger, fleet: Fleet, recipe: Recipe) -> State | None:
-    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again."""
+def newest_state(
+    folder: Path, ledger: Ledger, recipe: Recipe, load: Callable[[Path, int], bool] = lambda run, index: True
+) -> State | None:
+    """The state after the newest round with an intact checkpoint; later rounds are forgotten and done again.
+
+    `load` gives clients what they had after a round; a round of which that cannot be had is not intact.
+    """
     checkpoint = read_checkpoint(folder, ledger.last_round())
-    while checkpoint and not fleet.load(folder, checkpoint[2]):
+    while checkpoint and not load(folder, checkpoint[2]):
         checkpoint = read_checkpoint(folder, checkpoint[2] - 1)
     ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
     if checkpoint is None:

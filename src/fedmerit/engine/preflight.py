@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedmerit.config.account import require_account
+from fedmerit.config.schema import Config
 from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
@@ -49,6 +50,15 @@ def check_task(
                 f"the fact {fact!r} is one of devices, and on this machine all clients share one; simulate it with a "
                 f"column {fact} in [facts], or run on Flower, where it is measured"
             )
+
+
+def check_waited(config: Config) -> None:
+    """On this machine clients are late in a simulation alone."""
+    if config.run.wait is not None and config.run.delays is None:
+        raise ConfigError(
+            "run.wait has no effect on this machine, where every client answers; set run.delays to simulate some that "
+            "are late, or run it on Flower"
+        )
 
 
 def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
@@ -142,17 +152,22 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
         raise DataError("no client has a training row")
     measure(data.samples(int(clients[0])), recipe.client_facts)
     _check_lies(task.attackers, recipe)
-    if recipe.personal and not len(data.validation.y):
+    check_validation(recipe, any_rows=len(data.validation.y) > 0)
+    if recipe.search.asks == "test" and not len(data.test.y):
+        raise DataError("the search asks clients about their test rows, and no client has any")
+
+
+def check_validation(recipe: Recipe, *, any_rows: bool) -> None:
+    """Some client has validation rows where the recipe asks about them."""
+    if recipe.personal and not any_rows:
         raise ConfigError(
             "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
         )
-    if recipe.search.asks == "validation" and not len(data.validation.y):
+    if recipe.search.asks == "validation" and not any_rows:
         raise ConfigError(
             "the search asks clients about their validation rows, and none has any; set task.validation = 0.1, "
             'or recipe.search.adjust_on = "test" to choose on the test rows as in the paper'
         )
-    if recipe.search.asks == "test" and not len(data.test.y):
-        raise DataError("the search asks clients about their test rows, and no client has any")
 
 
 def _check_lies(attackers: Attackers, recipe: Recipe) -> None:

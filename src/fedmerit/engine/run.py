@@ -25,7 +25,7 @@ from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights import ClientWeight
 from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
-from fedmerit.engine.preflight import check_task
+from fedmerit.engine.preflight import check_task, check_waited
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.stopping import Stop, check_stop, make_stop
 from fedmerit.engine.trained import (
@@ -320,6 +320,7 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     1
     """
     check_new(out)
+    check_waited(config)
     recipe = recipe_of(config)
     task = load(config)
     check_task(task, recipe, make_selection(config.run), config.run.audit, budget=config.run.budget_seconds)

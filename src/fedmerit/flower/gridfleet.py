@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Server
+from fedmerit.core.lateness import Wait
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
@@ -61,6 +63,7 @@ from fedmerit.flower.records import (
     verdict,
 )
 
+log = logging.getLogger("flwr")
 POLL = 0.2
 """Seconds between looks for replies."""
 UNREADABLE = (
@@ -79,6 +82,8 @@ class Exchange:
     seconds: Mapping[ClientId, float]
     gone: Sequence[ClientId] = ()
     """Those of the failed whose node is gone, says the grid."""
+    unanswered: Mapping[ClientId, str] = field(default_factory=dict)
+    """The messages of those who were not waited for any longer."""
 
 
 @dataclass
@@ -98,6 +103,12 @@ class GridFleet:
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
+    wait: Wait | None = None
+    """How long an exchange waits for all; the late are not asked again before their answer is there."""
+    late: dict[ClientId, tuple[int, str]] = field(default_factory=dict)
+    """The late clients: node and message of each."""
+    turned_away: Mapping[int, str] = field(default_factory=dict)
+    """Nodes that could not say who they are when last asked, and what they said instead."""
 
     def judges(self) -> Sequence[ClientId]:
         """The clients that are connected."""
@@ -111,7 +122,8 @@ class GridFleet:
             if len(self.nodes) >= at_least:
                 return
             if time.monotonic() > ends:
-                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s")
+                why = "".join(f"; a node said: {reason}" for reason in sorted(set(self.turned_away.values()))[:3])
+                raise RunFailed(f"{len(self.nodes)} of {at_least} clients came within {patience:g} s{why}")
             time.sleep(POLL)
 
     def _ask_new_nodes(self) -> None:
@@ -119,8 +131,10 @@ class GridFleet:
         connected = set(self.grid.get_node_ids())
         self.nodes = {client: node for client, node in self.nodes.items() if node in connected}
         new = sorted(connected - set(self.nodes.values()))
-        answers = self._send({node: (node, pack(config={})) for node in new}, HELLO).contents
-        for node, (client, tag) in read_replies(_hello, answers)[0].items():
+        exchange = self._send({node: (node, pack(config={})) for node in new}, HELLO)
+        answers, unread = read_replies(_hello, exchange.contents)
+        self.turned_away = {**exchange.failed, **unread}
+        for node, (client, tag) in answers.items():
             if 0 <= client < len(self.server.names):
                 self.nodes[client], self.reported_tags[client] = node, tag
 
@@ -280,13 +294,27 @@ class GridFleet:
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
     def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
-        """One message for each client that is connected."""
-        there = {c: (self.nodes[c], content) for c, content in contents.items() if c in self.nodes}
-        exchange = self._send(there, kind)
+        """One message for each client that is connected, and not busy with an earlier one."""
+        self._hear_late_answers()
+        free = [client for client in contents if client in self.nodes and client not in self.late]
+        exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, self.wait)
+        self.late |= {client: (self.nodes[client], name) for client, name in exchange.unanswered.items()}
+        away = {client: "its node is not connected" for client in contents if client not in free}
+        away |= {client: "late: still busy with an earlier message" for client in away if client in self.late}
         for client in exchange.gone:
             del self.nodes[client]  # not asked again, and waited for, before it is back
-        away = {client: "its node is not connected" for client in contents if client not in there}
         return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
+
+    def _hear_late_answers(self) -> None:
+        """Who has answered after all, or has a new node, can be asked again; what came too late is not used."""
+        if not self.late:
+            return
+        replies, broken = self._pull([name for _, name in self.late.values()])
+        there = {*broken, *(reply.metadata.reply_to_message_id for reply in replies)}
+        for client, (node, name) in list(self.late.items()):
+            if name in there or self.nodes.get(client) != node:
+                del self.late[client]
+                log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
 
     def _pull(self, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
         """Replies that are there, and why others cannot be made of their bytes.
@@ -302,7 +330,7 @@ class GridFleet:
                 broken[name] = reason_of(error)
         return replies, broken
 
-    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str) -> Exchange:
+    def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str, wait: Wait | None = None) -> Exchange:
         """Push, then pull until all have answered or time is up; replies belong to the message they reply to."""
         messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
         begun = time.monotonic()
@@ -327,12 +355,15 @@ class GridFleet:
                     gone += [key] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
                 else:
                     got[key] = reply.content
-            if not replies and time.monotonic() - begun > self.timeout:
+            passed = time.monotonic() - begun
+            if not replies and (passed > self.timeout or (wait and wait.is_over(len(got), len(messages), passed))):
                 break
             if waiting and not replies:
                 time.sleep(POLL)
-        failed |= dict.fromkeys(waiting.values(), f"no answer within {self.timeout:g} s")
-        return Exchange(got, failed, seconds, gone)
+        reason = f"{'late: ' if wait else ''}no answer within {time.monotonic() - begun:.0f} s"
+        failed |= dict.fromkeys(waiting.values(), reason)
+        unanswered = {key: name for name, key in waiting.items()} if wait else {}
+        return Exchange(got, failed, seconds, gone, unanswered)
 
 
 def _hello(content: RecordDict) -> tuple[ClientId, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, cast
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -16,17 +17,25 @@ from flwr.supercore.task_identity import TaskIdentity
 class InProcessGrid(Grid):
     """Nodes 1000, 1001, ... with partitions 0, 1, ...; each keeps its state between messages.
 
-    Messages travel as bytes would: what a client changes in a record, the server does not see.
+    `configs` stand for the partitions: a node's own configuration each, as `--node-config` gives it. Messages travel as
+    bytes would: what a client changes in a record, the server does not see.
     """
 
-    def __init__(self, app: ClientApp, nodes: int, run_config: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        app: ClientApp,
+        nodes: int,
+        run_config: Mapping[str, Any] | None = None,
+        configs: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         _name_this_process()
         self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
+        self._numbers = count(1)  # of messages: a reply may be left lying while others are sent
         self._contexts = {
             1000 + place: Context(
                 run_id=1,
                 node_id=1000 + place,
-                node_config={"partition-id": place, "num-partitions": nodes},
+                node_config=dict(configs[place]) if configs else {"partition-id": place, "num-partitions": nodes},
                 state=RecordDict(),
                 run_config=cast(Any, dict(run_config or {})),
             )
@@ -56,7 +65,7 @@ class InProcessGrid(Grid):
         """Each message is answered at once."""
         ids = []
         for message in messages:
-            name = str(len(self._replies) + 1)
+            name = str(next(self._numbers))
             message.metadata.__dict__["_message_id"] = name
             self._replies[name] = self.deliver(message)
             ids.append(name)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import tomli_w
 
-from fedmerit.errors import RunFailed
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
 
 BIN = Path(sys.executable).parent
@@ -76,14 +76,15 @@ class Loopback:
         certificates = self.certificates
         return ("--insecure",) if certificates is None else ("--root-certificates", str(certificates.authority))
 
-    def supernode(self, place: int, of: int) -> None:
-        """Start the node of client `place`; a node with a key is registered first."""
+    def supernode(self, place: int, of: int, config: str = "") -> None:
+        """Start the node of client `place`, or of any `config`; a node with a key is registered first."""
         key: tuple[str, ...] = ()
         if self.secure:
             pair = make_node_key(self.folder / "keys", f"node{place}")
             self.register(pair)
             key = ("--auth-supernode-private-key", str(pair.private))
-        self.start_supernode(f"node{place}", f"partition-id={place} num-partitions={of}", *self.trust(), *key)
+        config = config or f"partition-id={place} num-partitions={of}"
+        self.start_supernode(f"node{place}", config, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
         """Start any SuperNode, also one that the SuperLink will not admit."""
@@ -155,15 +156,20 @@ class Loopback:
 
 
 @contextmanager
-def loopback(folder: Path, nodes: int, *, secure: bool = False, lasting: bool = False) -> Iterator[Loopback]:
-    """A SuperLink and that many SuperNodes, all connected; all of them ended at the end, also by SIGTERM."""
+def loopback(
+    folder: Path, nodes: int, *, secure: bool = False, lasting: bool = False, configs: Sequence[str] = ()
+) -> Iterator[Loopback]:
+    """A SuperLink and that many SuperNodes, all connected; all of them ended at the end, also by SIGTERM.
+
+    `configs` are the nodes' own configurations, where they are not partitions of one task.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     federation = Loopback(folder, secure, lasting)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         federation.superlink()
         for place in range(nodes):
-            federation.supernode(place, nodes)
+            federation.supernode(place, nodes, configs[place] if configs else "")
         for place in range(nodes):
             federation.wait_for(f"node{place}", "SuperNode ID", 120)
         yield federation
@@ -195,6 +201,14 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind((HOST, 0))
         return int(one.getsockname()[1])
+
+
+def node_config(data: str, name: str) -> str:
+    """What a SuperNode with rows of its own is told: where they are, and who it is."""
+    wrong = next((text for text in (data, name) if "'" in text or "\n" in text), None)
+    if wrong is not None:
+        raise ConfigError(f"a node's data and name are written between single quotes; {wrong!r} holds one")
+    return f"data='{data}' name='{name}'"
 
 
 def _tls(certificates: Certificates) -> Sequence[str]:

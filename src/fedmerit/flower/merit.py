@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -34,6 +35,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
 from fedmerit.flower.arrays import Unfit, read_array
+from fedmerit.flower.book import Book, Names
 from fedmerit.flower.records import alike_metrics, reason_of
 
 log = logging.getLogger("flwr")
@@ -69,7 +71,10 @@ class Merit(FedAvg):
     `look` scores models on the server's rows, for recipes with `validated:` criteria. `limits` are the most that a node
     may claim, by fact: `{"samples": 5000, "labels": 10}`. A recipe with `privacy` is accounted for: each node takes
     part with the chance `fraction_train`, of `min_available_nodes` in all, and updates are clipped and noised here.
-    Everything else is FedAvg's: fractions, least numbers of nodes, keys.
+    `out` is a folder for ledger, checkpoints and model, as `fedmerit run` makes it; a run that was begun there is
+    continued. `names` are the nodes' names: by the metric `partition-id` that they then report, or by Flower's numbers
+    of the nodes. With either, records go by clients 0, 1, ... in place of nodes, and the log says why each got its
+    weight. Everything else is FedAvg's: fractions, least numbers of nodes, keys.
     """
 
     def __init__(
@@ -79,6 +84,8 @@ class Merit(FedAvg):
         seed: int = 0,
         look: Look | None = None,
         limits: Limits = NOTHING,
+        out: Path | str | None = None,
+        names: Names = (),
         **settings: Any,
     ) -> None:
         if recipe.personal:
@@ -106,6 +113,11 @@ class Merit(FedAvg):
         self._state: State | None = None
         self._messages: list[Message] = []
         self._tests: list[Message] = []
+        self._book: Book | None = None
+        if out is not None or names:
+            kept = {"run": {"seed": seed, "fraction": self.fraction_train}}
+            self._book = Book(None if out is None else Path(out), recipe, kept, names)
+            self._state = self._book.state
         self._candidate_bytes = 0
         self._contents: dict[ClientId, RecordDict] = {}
 
@@ -119,6 +131,9 @@ class Merit(FedAvg):
     ) -> Iterable[Message]:
         """FedAvg's messages; the model that they carry is remembered, to know updates by."""
         self._grid, self._like = grid, arrays
+        if self._is_done(server_round):
+            self._messages = []
+            return []
         model = flat(arrays)
         self._state = replace(self._state or State(model), model=model)
         if self.recipe.privacy is None:
@@ -129,6 +144,10 @@ class Merit(FedAvg):
             nodes = self._by_chance(self.recipe.privacy, server_round)
             self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
         return self._messages
+
+    def _is_done(self, server_round: int) -> bool:
+        """Whether the folder has that round: the run is continued after it."""
+        return self._book is not None and server_round <= self._book.done
 
     def _by_chance(self, privacy: Privacy, server_round: int) -> list[int]:
         """Each node with the chance of the account, once all that the run is planned for are there; maybe nobody."""
@@ -141,7 +160,13 @@ class Merit(FedAvg):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Check, weigh, search, aggregate; without anybody to weigh the model stays."""
         assert self._state is not None  # configure_train comes first
+        if self._is_done(server_round):
+            return unflat(self._state.model, self._like), None
         clock, collected = Clock(), self._replies(list(replies))
+        strangers: dict[int, str] = {}
+        if self._book is not None:
+            collected, nodes, strangers = self._book.by_client(collected)
+            self._contents = {client: self._contents[node] for client, node in nodes.items()}
         self._candidate_bytes = 0
         settled = settle(
             self._state,
@@ -155,9 +180,9 @@ class Merit(FedAvg):
             clock=clock,
         )
         for client, reason in settled.left_out.items():
-            log.info("\t> node %d left out: %s", client, reason)
+            log.info("\t> %s left out: %s", self._called(client), reason)
         for note in settled.notes:
-            log.info("\t> %s%s", "" if note.client is None else f"node {note.client} ", note.text)
+            log.info("\t> %s%s", "" if note.client is None else f"{self._called(note.client)} ", note.text)
         cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         record, privacy = (
@@ -169,8 +194,13 @@ class Merit(FedAvg):
             log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
         self.records.append(record)
         for suspect in self._watch(self.records[-1]):
-            log.warning("\t> node %d stands out %s", suspect.client, suspect.summary)
+            log.warning("\t> %s stands out %s", self._called(suspect.client), suspect.summary)
         self._state = settled.state
+        if self._book is not None:
+            arrays = {name: array.numpy() for name, array in unflat(settled.state.model, self._like).items()}
+            self.records[-1] = self._book.keep(settled.state, record, arrays, strangers)
+            for line in self._book.reasons():
+                log.info("\t> %s", line)
         if privacy is not None:  # the app's own metrics are not in the account, and stay here
             return unflat(settled.state.model, self._like), None
         if settled.aggregation.candidate is None:
@@ -194,14 +224,30 @@ class Merit(FedAvg):
         answers = {reply.metadata.reply_to_message_id: reply for reply in replies if not reply.has_error()}
         asked = {message.metadata.message_id: message.metadata.dst_node_id for message in self._tests}
         contents = {node: answers[name].content for name, node in asked.items() if name in answers}
+        if self._book is not None and contents:
+            self.records[-1] = self._book.amend(self.records[-1], self._tested(contents))
         return self._metrics(contents, self.evaluate_metrics_aggr_fn)
+
+    def _tested(self, contents: Mapping[int, RecordDict]) -> dict[int, tuple[int, int]]:
+        """Right rows and rows of each node that tested the model and says what can be."""
+        tests = {}
+        for node, told in ((node, _told(content)) for node, content in contents.items()):
+            size, accuracy = told.get(self.weighted_by_key), told.get("accuracy")
+            if isinstance(size, int) and 0 <= size <= MOST_SAMPLES and _between(accuracy, 1):
+                tests[node] = round(accuracy * size), size
+        return tests
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """FedAvg's messages, remembered: an answer belongs to the message that it replies to."""
-        self._tests = list(super().configure_evaluate(server_round, arrays, config, grid))
+        done = self._is_done(server_round)
+        self._tests = [] if done else list(super().configure_evaluate(server_round, arrays, config, grid))
         return self._tests
+
+    def _called(self, client: ClientId) -> str:
+        """A client's name, or its node's number."""
+        return f"node {client}" if self._book is None else self._book.names[client]
 
     def _replies(self, messages: Sequence[Message]) -> Replies:
         """Trained models as updates; a reply belongs to the message it replies to, and counts once."""
@@ -252,7 +298,7 @@ class Merit(FedAvg):
         return max((float(len(weights) * weights.max()) for weights in rounds), default=1.0)
 
     def explain(self, number: int) -> list[ClientWeight]:
-        """How each node of a round came to its weight; `id` is Flower's number of the node."""
+        """How each node of a round came to its weight; `id` is Flower's number of the node, or the client's."""
         record = next((record for record in self.records if record.index == number), None)
         if record is None or record.weights is None:
             return []
@@ -260,8 +306,9 @@ class Merit(FedAvg):
         return by_client(record.weights, record.priority, record.ids, record.facts, groups)
 
     def judges(self) -> Sequence[ClientId]:
-        """The connected nodes."""
-        return sorted(self._grid.get_node_ids())
+        """The connected nodes, or the clients that they are."""
+        nodes = sorted(self._grid.get_node_ids())
+        return nodes if self._book is None else sorted(self._book.clients_of(nodes).values())
 
     def _predict(self, models: Iterable[Model]) -> Predictions:
         """The server's look at models."""
@@ -278,8 +325,10 @@ class Merit(FedAvg):
     ) -> Sequence[Evaluation]:
         """Every candidate on every node, in one exchange, by the app's own evaluate function."""
         nodes = sorted(self._grid.get_node_ids())
-        place_of = {node: place for place, node in enumerate(nodes)}
-        asked = nodes if clients is None else [node for node in clients if node in place_of]
+        whom = {node: node for node in nodes} if self._book is None else self._book.clients_of(nodes)
+        columns = nodes if self._book is None else list(range(len(self._book.names)))
+        place_of = {client: place for place, client in enumerate(columns)}
+        asked = [node for node, client in whom.items() if clients is None or client in clients]
         self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
         messages, whose = [], []
         for place, model in enumerate(models):
@@ -288,13 +337,13 @@ class Merit(FedAvg):
                 config = ConfigRecord({"candidate": place, "on": on})
                 content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
                 messages.append(Message(content, dst_node_id=node, message_type=MessageType.EVALUATE))
-                whose.append((place, place_of[node]))
+                whose.append((place, place_of[whom[node]]))
         replies = list(self._grid.send_and_receive(messages))
         keys = {message.metadata.message_id: key for message, key in zip(messages, whose, strict=True)}
-        right, lost, sizes = np.zeros((3, len(models), len(nodes)))
+        right, lost, sizes = np.zeros((3, len(models), len(columns)))
         for reply in replies:
             key = keys.pop(reply.metadata.reply_to_message_id, None)
-            said = _told(reply)
+            said = {} if reply.has_error() else _told(reply.content)
             size, accuracy = said.get(self.weighted_by_key), said.get("accuracy")
             loss = said.get("loss") if losses else 0.0
             if key is None or not (isinstance(size, int) and 0 <= size <= MOST_SAMPLES):
@@ -319,10 +368,8 @@ def _between(value: Any, high: float) -> TypeGuard[float]:
     return isinstance(value, float | int) and 0 <= value <= high
 
 
-def _told(reply: Message) -> dict[str, Any]:
-    if reply.has_error():
-        return {}
-    return {name: value for record in reply.content.metric_records.values() for name, value in record.items()}
+def _told(content: RecordDict) -> dict[str, Any]:
+    return {name: value for record in content.metric_records.values() for name, value in record.items()}
 
 
 def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tomli_w
 
+from fedmerit.config.own import is_own
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.config.task import TABLE
 from fedmerit.errors import FolderError
@@ -16,8 +17,10 @@ README = """# A Flower app made by fedmerit
     flwr run . SUPERLINK --stream
 
 runs the configuration that stands in pyproject.toml under [tool.flwr.app.config] on the SuperNodes of that SuperLink.
-Each SuperNode is one client: start it with --node-config "partition-id=I num-partitions=N", and with FEDMERIT_DATA set
-where the task needs it. The run's ledger, checkpoints and model go to the folder `out` on the ServerApp's machine.
+Each SuperNode is one client. With task.data = "nodes" it has rows of its own: start it with
+--node-config "data='FILE' name='NAME'". Otherwise the task is simulated: start it with
+--node-config "partition-id=I num-partitions=N", and with FEDMERIT_DATA set where the task needs it. The run's
+ledger, checkpoints and model go to the folder `out` on the ServerApp's machine.
 """
 
 
@@ -33,11 +36,17 @@ def write_app(folder: Path, config: Config, out: Path) -> None:
 
 
 def located(config: Config) -> Config:
-    """With the whole path of a table: Flower's processes run in folders of their own."""
-    if not config.task.data.startswith(TABLE):
-        return config
-    path = Path(config.task.data.removeprefix(TABLE)).expanduser().absolute()
-    return config.model_copy(update={"task": config.task.model_copy(update={"data": f"{TABLE}{path}"})})
+    """With the whole path of a table, and of the server's own rows: Flower's processes run in folders of their own."""
+    nodes, update = config.task.nodes, dict[str, object]()
+    if config.task.data.startswith(TABLE):
+        update["data"] = f"{TABLE}{_whole(config.task.data.removeprefix(TABLE))}"
+    if nodes is not None and nodes.server and not is_own(nodes.server):
+        update["nodes"] = nodes.model_copy(update={"server": str(_whole(nodes.server))})
+    return config.model_copy(update={"task": config.task.model_copy(update=update)}) if update else config
+
+
+def _whole(path: str) -> Path:
+    return Path(path).expanduser().absolute()
 
 
 def project(config: Config, out: Path) -> dict[str, object]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedmerit.engine.preflight import check_task
 from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
-from fedmerit.flower.loopback import NAME, QUIET, loopback, write_connection
+from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
 from fedmerit.flower.new import located, write_app
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
@@ -67,15 +67,19 @@ def on_superlink(config: Config, out: Path, superlink: str, authority: Path | No
         raise RunFailed(f"{NOT_ENDED}; Flower says {status}")
 
 
-def on_loopback(config: Config, out: Path, *, secure: bool, say: Say) -> None:
-    """Start a SuperLink and a SuperNode for each client on this machine, run, and end them."""
-    clients = _checked_clients(config)
+def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
+    """Start a SuperLink and a SuperNode for each client on this machine, run, and end them.
+
+    `nodes` are NAME=FILE, for nodes with rows of their own.
+    """
+    own = _own_rows(config, nodes)
+    clients = len(own) or _checked_clients(config)
     with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
         folder = Path(scratch)
         write_app(folder / "app", config, out)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
-        with loopback(folder, clients, secure=secure) as federation:
+        with loopback(folder, clients, secure=secure, configs=own) as federation:
             federation.run(folder / "app")
             _follow(_tail(folder / "run.log", federation.processes["run"]), say)
     if not (out / MODEL).exists():
@@ -93,6 +97,22 @@ def on_simulation(config: Config, out: Path) -> None:
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)
+
+
+def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
+    """A configuration for each node that [task.nodes] names; none where the task is simulated."""
+    layout = config.task.nodes
+    if layout is None:
+        if nodes:
+            raise ConfigError(f"--node is for task.data = 'nodes'; this task is {config.task.data!r}")
+        return []
+    files = {name: path for name, _, path in (text.partition("=") for text in nodes)}
+    if set(files) != set(layout.names) or not all(files.values()):
+        raise ConfigError(
+            f"each node of [task.nodes] needs its file on loopback: --node 'NAME=FILE' for {', '.join(layout.names)}; "
+            f"got {', '.join(nodes) or 'none'}"
+        )
+    return [node_config(str(Path(files[name]).expanduser().absolute()), name) for name in layout.names]
 
 
 def _checked_clients(config: Config) -> int:

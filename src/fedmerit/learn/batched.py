@@ -1,18 +1,20 @@
-"""Several clients at once: plain SGD of a stack of dense layers as batched matrix products.
+"""Several clients at once: SGD of a stack of dense layers as batched matrix products, with momentum and dropout.
 
 A tiny model spends its time between operations, not in them. Here one operation serves a group of clients, each with
-its own parameters, rows and batches; a client with fewer steps than others has zero gradients in the rest.
+its own parameters, rows and batches; a client with fewer steps than others stands still in the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fedmerit.config.schema import TrainConfig
 from fedmerit.core.types import Model, Samples
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import centre
@@ -21,29 +23,80 @@ LARGEST = 500_000  # parameters; above that a layer's product is long enough by 
 
 
 def is_dense_stack(flat: FlatModule) -> bool:
-    """Whether the module is Flatten, then dense layers with ReLU between them and several outputs: all we can batch."""
+    """Whether the module is Flatten, then dense layers with ReLU between them and several outputs: all we can batch.
+
+    Dropout may stand before a dense layer.
+    """
     if flat.stack is None or not isinstance(flat.module, nn.Sequential):
         return False
     kinds = [type(layer) for layer in flat.module]
-    stack = [nn.Flatten, nn.Linear, *[nn.ReLU, nn.Linear] * ((len(kinds) - 2) // 2)]
-    return kinds == stack and len(flat.values) <= LARGEST and _dense(flat)[-1].out_features > 1
+    plain = [kind for kind in kinds if kind is not nn.Dropout]
+    stack = [nn.Flatten, nn.Linear, *[nn.ReLU, nn.Linear] * ((len(plain) - 2) // 2)]
+    before_dense = all(after is nn.Linear for kind, after in pairwise(kinds) if kind is nn.Dropout)
+    small = len(flat.values) <= LARGEST
+    return plain == stack and before_dense and kinds[-1] is nn.Linear and small and _dense(flat)[-1].out_features > 1
 
 
 def train_batched(
     flat: FlatModule,
-    lr: float,
+    config: TrainConfig,
     models: Sequence[Model],
     samples: Sequence[Samples],
     batches: Sequence[Sequence[Tensor]],
+    seeds: Sequence[int],
 ) -> list[Model]:
-    """The models after every client's own batches."""
+    """The models after every client's own batches; what dropout draws follows from each client's seed."""
     values = torch.from_numpy(np.stack(models))
-    layers = [_of_each_client(values, layer) for layer in _dense(flat)]
+    layers = [_Layer(values, layer, rate, config) for layer, rate in zip(_dense(flat), _dropouts(flat), strict=True)]
+    by_size = config.momentum or any(layer.dropout for layer in layers)  # then sizes count
+    draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     x, y, starts = _side_by_side(samples)
     tails = values[:, len(flat.values) :].unsqueeze(1)  # what each client's inputs are centred by, if by anything
-    for rows, scale in _steps(batches, starts):
-        _step(layers, lr, centre(x[rows], tails), y[rows], scale)
+    for number, (rows, scale) in enumerate(_steps(batches, starts)):
+        sizes = [len(own[number]) if number < len(own) else 0 for own in batches] if by_size else ()
+        _step(layers, centre(x[rows], tails), y[rows], scale, sizes, draws)
     return list(values.numpy())
+
+
+class _Layer:
+    """A dense layer of all clients, with what its backward pass needs of the last forward pass."""
+
+    def __init__(self, values: Tensor, layer: nn.Linear, dropout: float, config: TrainConfig) -> None:
+        self.weight, self.bias = _of_each_client(values, layer)
+        self.dropout, self.lr, self.momentum = dropout, config.lr, config.momentum
+        moving = (self.weight, self.bias) if config.momentum else ()
+        self.velocities = [torch.zeros_like(one, memory_format=torch.contiguous_format) for one in moving]
+
+    def forward(self, x: Tensor, sizes: Sequence[int], draws: Sequence[torch.Generator]) -> Tensor:
+        """The outputs; `self.x` is what was multiplied, `self.scale` what dropout made of it."""
+        self.scale = _drawn(x, self.dropout, sizes, draws) if self.dropout else None
+        self.x = x if self.scale is None else x * self.scale
+        return torch.baddbmm(self.bias, self.x, self.weight.transpose(1, 2))
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """The gradient below this layer and the ReLU before it, by the weights before `step`."""
+        deeper = torch.bmm(gradient, self.weight).mul_(self.x > 0)
+        return deeper if self.scale is None else deeper.mul_(self.scale)
+
+    def step(self, gradient: Tensor, active: Tensor | None) -> None:
+        """w = w - lr * v with v = momentum * v + g, where a client is active; v = g without momentum."""
+        if active is None:
+            self.weight.baddbmm_(gradient.transpose(1, 2), self.x, alpha=-self.lr)
+            self.bias.sub_(gradient.sum(dim=1, keepdim=True), alpha=self.lr)
+            return
+        of_weight, of_bias = self.velocities
+        of_weight.baddbmm_(gradient.transpose(1, 2), self.x, beta=self.momentum)
+        of_bias.mul_(self.momentum).add_(gradient.sum(dim=1, keepdim=True))
+        for values, velocity in zip((self.weight, self.bias), self.velocities, strict=True):
+            values.addcmul_(velocity, active, value=-self.lr)
+
+
+def _drawn(x: Tensor, rate: float, sizes: Sequence[int], draws: Sequence[torch.Generator]) -> Tensor:
+    """What dropout multiplies by: 0 or 1 / (1 - rate), each client's drawn as it would draw alone."""
+    scale = torch.zeros_like(x)
+    for own, size, draw in zip(scale, sizes, draws, strict=True):
+        own[:size].copy_(torch.empty_like(own[:size]).bernoulli_(1 - rate, generator=draw).div_(1 - rate))
+    return scale
 
 
 def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) -> Tensor:
@@ -60,25 +113,41 @@ def outputs_batched(flat: FlatModule, models: NDArray[np.float32], x: Tensor) ->
     return found
 
 
-def _step(layers: list[tuple[Tensor, Tensor]], lr: float, x: Tensor, y: Tensor, scale: Tensor) -> None:
+def _step(
+    layers: Sequence[_Layer],
+    x: Tensor,
+    y: Tensor,
+    scale: Tensor,
+    sizes: Sequence[int],
+    draws: Sequence[torch.Generator],
+) -> None:
     """One SGD step of every client: x (clients, batch, features), y and scale (clients, batch).
 
     The gradient of cross-entropy at the last outputs z is softmax(z) - onehot(y), times `scale` = 1 / batch; below a
     dense layer with weights W it is that times W, where ReLU let the input pass.
     """
-    inputs = []
-    for place, (weight, bias) in enumerate(layers):
-        inputs.append(x)
-        x = torch.baddbmm(bias, x, weight.transpose(1, 2))
+    for place, layer in enumerate(layers):
+        x = layer.forward(x, sizes, draws)
         x = x.relu_() if place < len(layers) - 1 else x
     gradient = x.softmax(dim=2)
     gradient.scatter_add_(2, y.unsqueeze(2), torch.full_like(gradient[:, :, :1], -1.0))
     gradient.mul_(scale.unsqueeze(2))
-    for (weight, bias), below in zip(reversed(layers), reversed(inputs), strict=True):
-        deeper = torch.bmm(gradient, weight).mul_(below > 0) if below is not inputs[0] else None
-        weight.baddbmm_(gradient.transpose(1, 2), below, alpha=-lr)
-        bias.sub_(gradient.sum(dim=1, keepdim=True), alpha=lr)
-        gradient = gradient if deeper is None else deeper
+    active = torch.tensor([float(size > 0) for size in sizes]).view(-1, 1, 1) if layers[0].velocities else None
+    for layer in reversed(layers):
+        deeper = layer.backward(gradient) if layer is not layers[0] else gradient
+        layer.step(gradient, active)
+        gradient = deeper
+
+
+def _dropouts(flat: FlatModule) -> list[float]:
+    """The rate of dropout before each dense layer."""
+    kinds = [layer for layer in flat.module.modules() if isinstance(layer, nn.Linear | nn.Dropout)]
+    before = [None, *kinds]
+    return [
+        one.p if isinstance(one, nn.Dropout) else 0.0
+        for one, layer in zip(before, kinds, strict=False)
+        if isinstance(layer, nn.Linear)
+    ]
 
 
 def _dense(flat: FlatModule) -> list[nn.Linear]:

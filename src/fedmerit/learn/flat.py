@@ -24,6 +24,7 @@ class FlatModule:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
         buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
+        self._parameters = parameters
         self._counters = [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
         self.lengths = tuple(tensor.numel() for tensor in (*parameters, *buffers))
         self.has_buffers = len(buffers) > len(frozen)
@@ -57,6 +58,16 @@ class FlatModule:
         self.values.copy_(values)
         for counter in self._counters:
             counter.zero_()
+
+    def add_gradients(self, loss: Tensor, step: float | None) -> None:
+        """Add the gradients of a loss to `gradient`, or take a step of this length down them at once: the same bits."""
+        if step is None:
+            loss.backward()  # type: ignore[no-untyped-call]
+            return
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        pairs = [(own, part) for own, part in zip(self._parameters, gradients, strict=True) if part is not None]
+        with torch.no_grad():
+            torch._foreach_add_([own for own, _ in pairs], [part for _, part in pairs], alpha=-step)
 
     @property
     def rows_are_independent(self) -> bool:

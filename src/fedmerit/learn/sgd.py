@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from fedmerit.learn.optimizers import make_optimizer
 from fedmerit.learn.outputs import Output, output_of
 from fedmerit.learn.stack import Stack
 
+T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """Outputs of a module and the labels of a batch -> the mean loss of the batch."""
 
@@ -141,8 +142,9 @@ class TorchLearner:
 
     @property
     def clients_at_once(self) -> int:
-        """How many clients are best trained at once: several for a small stack of dense layers under plain SGD."""
-        batched = self._is_common and is_plain(self.config) and is_dense_stack(_flat(self.build))
+        """How many clients are best trained at once: several for a small stack of dense layers under SGD."""
+        plain = is_plain(self.config.model_copy(update={"momentum": 0.0}))
+        batched = self._is_common and plain and is_dense_stack(_flat(self.build))
         return GROUP if batched else 1
 
     @property
@@ -181,7 +183,7 @@ class TorchLearner:
                 list(_batches(len(part), passes or self.config.epochs, self.config.batch, seed))
                 for part, seed, passes in zip(samples, seeds, epochs, strict=True)
             ]
-            return train_batched(_flat(self.build), self.config.lr, models, samples, batches)
+            return train_batched(_flat(self.build), self.config, models, samples, batches, seeds)
 
     @property
     def models_at_once(self) -> int:
@@ -212,7 +214,16 @@ class TorchLearner:
         parts = self._outputs(model, x, output_of(self.target).probabilities)
         return torch.cat(parts).numpy() if parts else np.empty((0, 2), dtype=np.float32)
 
-    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """`predict` and `predict_proba` in one pass."""
+        target = output_of(self.target)
+        parts = self._outputs(model, x, lambda outputs: (target.decide(outputs), target.probabilities(outputs)))
+        if not parts:
+            return np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.float32)
+        classes, probabilities = zip(*parts, strict=True)
+        return torch.cat(classes).numpy(), torch.cat(probabilities).numpy()
+
+    def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
         """Something of the outputs, part by part."""
         with _quiet_torch(0):
             flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
@@ -241,8 +252,9 @@ class _Total:
 class _Step:
     """One SGD step as a few operations on whole vectors.
 
-    A stack under plain SGD steps inside its backward pass, and no gradient is kept at all. A large batch is worked
-    through in parts that fit the cache, their gradients added up: the same step, faster.
+    Under plain SGD a stack steps inside its backward pass, and no gradient is kept at all; any other module steps by
+    the gradients as autograd hands them over, which are then never added to zeros. A large batch is worked through in
+    parts that fit the cache, their gradients added up: the same step, faster.
     """
 
     def __init__(
@@ -259,14 +271,14 @@ class _Step:
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
         cut = batch > PART_ROWS and flat.rows_are_independent and total.own is None
         self.part = PART_ROWS if cut else batch
-        self.inside = self.stack is not None and self.part == batch and is_plain(config)
+        self.at_once = self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
         self.anchor = flat.trained.clone() if self.pull else None
         self.correction = None if correction is None else torch.from_numpy(correction[: len(flat.trained)])
         self.move = make_optimizer(config, flat.gradient)
 
     def __call__(self, rows: Tensor) -> None:
-        if self.inside:
+        if self.at_once:
             self.descend(rows, 1 / len(rows), self.config.lr)
         else:
             self.in_parts(rows)
@@ -290,7 +302,7 @@ class _Step:
         """Add up the gradient of `scale` times the rows' loss, or take a step down it at once."""
         x, y, stack = self.x[rows], self.y[rows], self.stack
         if stack is None:
-            (self.total(x, y) * scale).backward()  # type: ignore[no-untyped-call]
+            self.flat.add_gradients(self.total(x, y) * scale, step)
         else:
             with torch.no_grad():
                 stack.backward(stack.forward(x), y, scale, step)

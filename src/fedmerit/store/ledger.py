@@ -117,6 +117,18 @@ class Ledger:
             for table, rows in rows_of(record).items():
                 _insert(db, table, rows)
 
+    def amend(self, record: Record) -> None:
+        """A round that is there already, anew, in one transaction."""
+        with _transaction(self._db) as db:
+            for table, rows in rows_of(record).items():
+                db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
+                _insert(db, table, rows)
+
+    def add_client(self, client: int, name: str) -> None:
+        """A client that came after the run began."""
+        with _transaction(self._db) as db:
+            _insert(db, "clients", [{"client": client, "name": name}])
+
     def forget_after(self, index: int) -> None:
         """Remove later rounds, which are about to be done again."""
         with _transaction(self._db) as db:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ CODE = "code"
 OWN_SOURCES = "own"
 """The key of the ledger under which the names of users' own parts stand, with hashes of their source."""
 BITS_DEPEND_ON = (*PACKAGES, CODE)
+KERNELS = "kernels"
+"""The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
 FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
@@ -104,11 +107,21 @@ def config_to_resume(folder: Path, given: Config | None) -> Config:
             f"{folder} was made with another configuration: {'; '.join(changed)}; start a new run instead"
         )
     _check_own_sources(folder, json.loads(meta.get(OWN_SOURCES, "{}")), asked)
+    check_versions(folder, meta)
+    return asked
+
+
+def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
+    """Refuse to go on with other versions than those that the bits so far depend on."""
     here = environment()
     others = [f"{key} {meta.get(key)} then, {here[key]} now" for key in BITS_DEPEND_ON if meta.get(key) != here[key]]
     if others:
         raise FolderError(f"{folder} was made with other versions: {'; '.join(others)}; install those to resume it")
-    return asked
+    if KERNELS in meta and meta[KERNELS] != kernels():
+        raise FolderError(
+            f"{folder} was made with kernels for {meta[KERNELS]}, and this machine's are for {kernels()}: the bits "
+            "would differ; resume it on a machine like the first, or start a new run"
+        )
 
 
 def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) -> None:
@@ -127,7 +140,8 @@ def _check_own_sources(folder: Path, kept: Mapping[str, str], config: Config) ->
 def recipe_meta(recipe: str, config: Config | None = None) -> dict[str, str]:
     """What a ledger keeps of where and with what it was made: versions, recipe, sources of users' own parts."""
     own = own_sources(recipe, _names_in(config) if config else ())
-    return environment() | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
+    chosen = {KERNELS: kernels()} if config or "torch" in sys.modules else {}
+    return environment() | chosen | {"recipe": recipe} | ({OWN_SOURCES: json.dumps(own)} if own else {})
 
 
 def _names_in(config: Config) -> tuple[Any, ...]:
@@ -140,6 +154,13 @@ def environment() -> dict[str, str]:
     system = {"python": platform.python_version(), "machine": platform.machine(), "cores": str(os.cpu_count())}
     system |= {"cpu": processor(), "instructions": instruction_set()}
     return {name: _version(name) for name in PACKAGES} | {CODE: code()} | system
+
+
+def kernels() -> str:
+    """The instruction set that torch runs with here, in its own word: AVX512, AVX2 or another."""
+    import torch  # a run with a configuration trains with it; others need not load it
+
+    return str(torch.backends.cpu.get_cpu_capability())
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
 from fedmerit.errors import ConfigError, DataError, did_you_mean
-from fedmerit.tasks.formats.table_files import Table
+
+if TYPE_CHECKING:
+    from fedmerit.tasks.formats.table_files import Table
 
 MISSING = "(missing)"
 """The kind of a word that is not there."""
@@ -204,7 +206,7 @@ def _owner_names(column: str, values: NDArray[Any]) -> list[str]:
 def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     """Words or numbers, as the column held them when the model learned."""
     if column.kinds:
-        return _words(values)
+        return as_words(values)
     if values.dtype == object:
         word = next((value for value in values if value is not None), None)
         if word is not None:
@@ -216,7 +218,7 @@ def _as_trained(column: Column, values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _words(values: NDArray[Any]) -> NDArray[Any]:
+def as_words(values: NDArray[Any]) -> NDArray[Any]:
     """A file whose words all look like numbers holds numbers: they are words again as they were written."""
     words = np.empty(len(values), dtype=object)
     if values.dtype == object:

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from fedmerit.config.nodes import NODES
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
@@ -47,6 +48,8 @@ TASKS: Mapping[str, str] = MappingProxyType(
 
 TABLE_TASK = "fedmerit.tasks.datasets.table:TABLE"
 """That of any table, which `task.data = "table:FILE"` names."""
+NODES_TASK = "fedmerit.tasks.datasets.nodes:NODES"
+"""That of rows which lie with their nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,10 @@ def find_task(name: str) -> TaskSpec:
     """The task of that name, a table's, or the user's own that `module:attribute` names."""
     if name.startswith(TABLE):
         return import_spec(TABLE_TASK)
+    if name == NODES:
+        return import_spec(NODES_TASK)
     if name not in TASKS and ":" not in name:
-        raise UnknownName("task", name, [*TASKS, "table:FILE", "module:attribute"])
+        raise UnknownName("task", name, [*TASKS, "table:FILE", NODES, "module:attribute"])
     return import_spec(TASKS.get(name, name))
 
 
@@ -162,6 +167,22 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     if config.facts is not None:  # a node knows its own line alone
         data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
     return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
+
+
+def make_node(config: Config, source: str, name: str) -> ClientHalf:
+    """The half of the node called so, whose rows `source` holds; a run that wants other rows of it is refused."""
+    from fedmerit.tasks.nodes import layout_of, node_data  # nodes alone need its readers
+
+    if config.task.data != NODES:
+        raise ConfigError(
+            f"this node has rows of its own, and the run asks for task.data = {config.task.data!r}; nodes with "
+            f"`data` take part in runs with task.data = {NODES!r} alone"
+        )
+    names = layout_of(config.task).names
+    if name not in names:
+        raise UnknownName("name of a node", name, names)
+    data = node_data(config.task, config.run.seed, names.index(name), source)
+    return ClientHalf(inverted_client(data) if config.task.invert else data, make_learner(config.task, config.train))
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:

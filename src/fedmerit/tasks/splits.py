@@ -44,7 +44,7 @@ def own_test_rows(
     clients: Sequence[Rows], labels: NDArray[np.int64], way: OwnWay, seed: int, share: float = TEST_SHARE
 ) -> tuple[list[Rows], list[Rows]]:
     """Training and test rows per client where every client is tested on a share of its own rows."""
-    tests = [_own_test(rows, labels[rows], way, seed, client, share) for client, rows in enumerate(clients)]
+    tests = [client_test_rows(rows, labels[rows], way, seed, client, share) for client, rows in enumerate(clients)]
     trains = [np.setdiff1d(rows, test) for rows, test in zip(clients, tests, strict=True)]
     return trains, tests
 
@@ -69,7 +69,7 @@ def validation_rows(clients: Sequence[Rows], share: float, seed: int) -> tuple[l
     """
     if share == 0:
         return list(clients), [np.empty(0, dtype=np.int64) for _ in clients]
-    kept = [_draw(rows, share, seed, client) for client, rows in enumerate(clients)]
+    kept = [client_validation_rows(rows, share, seed, client) for client, rows in enumerate(clients)]
     if not any(map(len, kept)):
         raise DataError(
             f"task.validation = {share:g} keeps no row of any client: the largest of {len(clients)} has "
@@ -89,7 +89,7 @@ def deal(total: int, shares: NDArray[np.int64], rng: np.random.Generator) -> NDA
     return np.asarray(counts, dtype=np.int64)
 
 
-def _own_test(rows: Rows, labels: NDArray[np.int64], way: OwnWay, seed: int, client: int, share: float) -> Rows:
+def client_test_rows(rows: Rows, labels: NDArray[np.int64], way: OwnWay, seed: int, client: int, share: float) -> Rows:
     """A share of the rows, rounded: of a fifth, below 3 rows none, so that at least one is left to train on.
 
     The random way rounds as LEAF does, training rows down but to no less than one; so did each of the 300 writers
@@ -108,6 +108,7 @@ def _own_test(rows: Rows, labels: NDArray[np.int64], way: OwnWay, seed: int, cli
     return np.sort(np.concatenate(chosen))
 
 
-def _draw(rows: Rows, share: float, seed: int, client: int) -> Rows:
+def client_validation_rows(rows: Rows, share: float, seed: int, client: int) -> Rows:
+    """A share of the client's rows at random, but never all of them."""
     count = max(0, min(round(share * len(rows)), len(rows) - 1))
     return np.sort(generator(seed, "validation rows", client).permutation(rows)[:count])

@@ -178,7 +178,7 @@ def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNo
     named = [*label_columns(config), *([config.client] if config.client else [])]
     gaps = _feature_names(table, config) if config.missing == "drop" else []
     for name in [*named, *gaps]:
-        lost = keep & _is_missing(table.columns[name])
+        lost = keep & is_missing(table.columns[name])
         if lost.any():
             report.append(DataNote("dropped", name, f"{_count(int(lost.sum()), 'row')} without {name} dropped"))
         keep &= ~lost
@@ -230,7 +230,7 @@ def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[An
 
 def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[DataNote]]:
     """An attribute's groups by number: whole numbers from 0 as they are, all others in their order."""
-    missing, kinds = _is_missing(values), _kinds(values)
+    missing, kinds = is_missing(values), _kinds(values)
     if len(kinds) + missing.any() > MOST_GROUPS:
         raise DataError(f"an attribute has few groups; {name} has {len(kinds)} different values: cut it into groups")
     codes = _codes(values, kinds)
@@ -265,7 +265,7 @@ def _features(table: Table, config: TaskConfig) -> tuple[tuple[Feature, ...], li
         elif values.dtype != object:
             features.append(Feature(name, values))
         else:
-            gaps = _is_missing(values)
+            gaps = is_missing(values)
             kinds = (*_kinds(values), *([MISSING] if gaps.any() else []))
             features.append(Feature(name, np.where(gaps, MISSING, values), kinds))
             text = f"column {name} became {len(kinds)} indicators: {shown(kinds)}"
@@ -276,7 +276,7 @@ def _features(table: Table, config: TaskConfig) -> tuple[tuple[Feature, ...], li
 
 
 def _useless(values: NDArray[Any]) -> str:
-    gaps = _is_missing(values)
+    gaps = is_missing(values)
     if gaps.all():
         return "it has no value in any row"
     if values.dtype != object and np.isinf(values).any():
@@ -328,7 +328,7 @@ def _check_everybody_is_there(rows: Raw, dealt: Federation, config: TaskConfig) 
 
 def _kinds(values: NDArray[Any]) -> list[Any]:
     """The different values, in order, without the missing."""
-    return sorted(set(values[~_is_missing(values)].tolist()))
+    return sorted(set(values[~is_missing(values)].tolist()))
 
 
 def _codes(values: NDArray[Any], kinds: Sequence[Any]) -> NDArray[np.int64]:
@@ -337,7 +337,8 @@ def _codes(values: NDArray[Any], kinds: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([places.get(value, 0) for value in values.tolist()], dtype=np.int64)
 
 
-def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which cells of a column have no value."""
     return np.array([value is None for value in values]) if values.dtype == object else np.isnan(values)
 
 

@@ -17,6 +17,7 @@ const KINDS = new Map([
   ["scaled", "values above the public scale of their criterion"],
   ["clipped", "updates that were shortened for privacy"],
   ["privacy-void", "noise from the run's seed: no privacy"],
+  ["stranger", "nodes that are none of the names"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 

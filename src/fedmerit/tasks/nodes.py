@@ -1,0 +1,248 @@
+"""Rows that lie with their node: one client's half of a federation from its own file, by a layout agreed on before.
+
+The layout is `[task.nodes]`. A node reads its file, fits gaps and scales to its own training rows, and splits off test
+and validation rows by the same draws as a run on one machine: the same rows and seed give the same numbers. What is
+wrong with a file is told in counts and names of columns, never in values: the server reads it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.config.nodes import NODES as DATA
+from fedmerit.config.nodes import NodesConfig
+from fedmerit.config.own import import_own, is_own
+from fedmerit.config.schema import TaskConfig
+from fedmerit.core.types import ClientId, Samples
+from fedmerit.errors import ConfigError, DataError
+from fedmerit.tasks.checks import as_array, as_labels, check_samples
+from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers
+from fedmerit.tasks.federation import ClientData, ServerData
+from fedmerit.tasks.formats.images import decode, face
+from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
+from fedmerit.tasks.own_data import PICTURES
+from fedmerit.tasks.splits import TEST_SHARE, client_test_rows, client_validation_rows
+from fedmerit.tasks.table import MOST_GROUPS, is_missing
+
+NUMBER = "number"
+ARRAYS = ".npz"
+FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), a folder of pictures, or module:function"
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """Somebody's rows before they are split: labels, groups, and inputs or the columns that become inputs."""
+
+    y: NDArray[np.int64]
+    attributes: Mapping[str, NDArray[Any]]
+    x: NDArray[Any] | None = None
+    columns: Mapping[str, NDArray[Any]] | None = None
+
+
+def node_data(config: TaskConfig, seed: int, client: ClientId, source: str) -> ClientData:
+    """The half of the client whose rows `source` holds."""
+    nodes = layout_of(config)
+    party = _party(config, nodes, source)
+    places = np.arange(len(party.y), dtype=np.int64)
+    share = TEST_SHARE if isinstance(config.test, str) else config.test
+    test = client_test_rows(places, party.y, "random" if config.test == "slices" else "matched", seed, client, share)
+    rest = np.setdiff1d(places, test)
+    validation = client_validation_rows(rest, config.validation, seed, client) if config.validation else places[:0]
+    train = np.setdiff1d(rest, validation)
+    x = _inputs(config, nodes, party, train)
+    train_rows, test_rows, held = (_samples(party, nodes, x, rows) for rows in (train, test, validation))
+    return ClientData(client, nodes.names[client], train_rows, test_rows, held)
+
+
+def _samples(party: Party, nodes: NodesConfig, x: NDArray[Any], rows: NDArray[np.int64]) -> Samples:
+    attributes = {name: column[rows] for name, column in party.attributes.items()}
+    return Samples(x[rows], party.y[rows], nodes.labels, attributes)
+
+
+def server_data(config: TaskConfig, seed: int) -> ServerData:
+    """Names and layout, and rows of the server's own where it has a file of them; no row of a node."""
+    nodes = layout_of(config)
+    limits = {"labels": float(nodes.labels)} | ({"samples": float(nodes.most_rows)} if nodes.most_rows else {})
+    rows = None
+    if nodes.server:
+        party = _party(config, nodes, nodes.server)
+        x = _inputs(config, nodes, party, np.arange(len(party.y)))
+        rows = Samples(x, party.y, nodes.labels, party.attributes)
+        check_samples(rows, "server's rows")
+    return ServerData(nodes.names, nodes.labels, rows, limits)
+
+
+def shape_of(config: TaskConfig) -> tuple[int, int]:
+    """Inputs and classes."""
+    nodes = layout_of(config)
+    if nodes.shape:
+        return int(np.prod(nodes.shape)), nodes.labels
+    return sum(column.width for column in _layout(config, nodes)), nodes.labels
+
+
+def layout_of(config: TaskConfig) -> NodesConfig:
+    """[task.nodes], once its names are known to go with those of [task]."""
+    nodes = config.nodes
+    if nodes is None:
+        raise ConfigError(f"task.data = {DATA!r} needs [task.nodes]")
+    if nodes.shape:
+        given = [key for key in ("label", "attributes", "features") if getattr(config, key)]
+        if given:
+            raise ConfigError(f"task.{given[0]} names a column, and [task.nodes] has a shape instead of columns")
+        return nodes
+    if not config.label or config.label in nodes.columns:
+        raise ConfigError("task.label names the column to predict, which task.nodes.columns does not list")
+    unknown = [name for name in (*config.features, *config.attributes) if name not in nodes.columns]
+    if unknown:
+        raise ConfigError(f"task.nodes.columns lists every column of features and attributes, and not {unknown[0]!r}")
+    return nodes
+
+
+def _layout(config: TaskConfig, nodes: NodesConfig) -> list[Column]:
+    """The columns to learn from, not fitted to anybody's numbers."""
+    names = config.features or tuple(nodes.columns)
+    words = {name: kinds for name, kinds in nodes.columns.items() if kinds != NUMBER}
+    return [Column(name, tuple(words.get(name, ()))) for name in names]
+
+
+def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:
+    """What the source holds, checked against the layout."""
+    found = _read(nodes, source)
+    if isinstance(found, Table) != bool(nodes.columns):
+        wanted, got = ("a table", "arrays") if nodes.columns else ("arrays or pictures", "a table")
+        raise DataError(f"[task.nodes] describes {wanted}, and this node's data is {got}")
+    return _of_table(config, nodes, found) if isinstance(found, Table) else found
+
+
+def _read(nodes: NodesConfig, source: str) -> Table | Party:
+    path = Path(source).expanduser()
+    name = path.name.lower()
+    if name.endswith((*CSV, *PARQUET)):
+        return read_table(path)
+    if name.endswith(ARRAYS):
+        return _of_arrays(nodes, _npz(path))
+    if path.is_dir():
+        return _of_pictures(nodes, path)
+    if is_own(source):
+        value = import_own("data", source, "a function that returns a frame, or inputs and labels")()
+        return _of_arrays(nodes, value) if isinstance(value, tuple | list) else read_frame(value)
+    raise DataError(f"a node's data is {FORMS}; got {source!r}, which is none of these or not there")
+
+
+def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
+    label = str(config.label)
+    lacking = [name for name in (label, *nodes.columns) if name not in table.columns]
+    if lacking:
+        raise DataError(f"[task.nodes] lists columns that this node's table lacks: {', '.join(lacking)}")
+    keep = ~is_missing(table.columns[label])
+    if config.missing == "drop":
+        for column in _layout(config, nodes):
+            keep &= ~is_missing(table.columns[column.name])
+    columns = {name: table.columns[name][keep] for name in nodes.columns}
+    for name, values in columns.items():
+        _check_column(name, values, nodes.columns[name] == NUMBER)
+    y = _classes(nodes, label, table.columns[label][keep])
+    return Party(y, {name: _groups(name, columns[name], nodes) for name in config.attributes}, columns=columns)
+
+
+def _check_column(name: str, values: NDArray[Any], number: bool) -> None:
+    if number and values.dtype == object and not is_missing(values).all():
+        raise DataError(f"column {name} is a number in [task.nodes], and this node's holds words")
+    if values.dtype != object and np.isinf(values).any():
+        raise DataError(f"values are finite or missing; column {name} holds infinity")
+
+
+def _classes(nodes: NodesConfig, label: str, values: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels by number; each is one that all nodes agreed on."""
+    if isinstance(nodes.classes, int):
+        kinds: list[Any] = [float(place) for place in range(nodes.classes)]
+    else:
+        kinds, values = list(nodes.classes), as_words(values)
+    places = {kind: place for place, kind in enumerate(kinds)}
+    y = np.array([places.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    if (y < 0).any():
+        raise DataError(f"{int((y < 0).sum())} rows have a label {label} that task.nodes.classes does not list")
+    return y
+
+
+def _groups(name: str, values: NDArray[Any], nodes: NodesConfig) -> NDArray[np.uint8]:
+    """An attribute's groups: the place of a word in the layout, whole numbers as they are; unlisted words come last."""
+    kinds, gaps = nodes.columns[name], is_missing(values)
+    if isinstance(kinds, tuple):
+        places = {kind: place for place, kind in enumerate(kinds)}
+        return np.array([places.get(word, len(kinds)) for word in as_words(values).tolist()], dtype=np.uint8)
+    known = values[~gaps].astype(np.float64)
+    if gaps.any() or ((known < 0) | (known >= MOST_GROUPS) | (known % 1 != 0)).any():
+        raise DataError(f"attribute {name} is a whole number below {MOST_GROUPS} in every row, or words in the layout")
+    return known.astype(np.uint8)
+
+
+def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray[np.int64]) -> NDArray[Any]:
+    """Inputs of all rows; gaps and scales by the training rows alone."""
+    if party.x is not None:
+        return party.x
+    assert party.columns is not None  # a party has one of the two
+    columns, values = list[Column](), dict[str, NDArray[Any]]()
+    for column in _layout(config, nodes):
+        cells = party.columns[column.name]
+        if column.kinds:
+            columns.append(column)
+            values[column.name] = as_words(cells)
+        else:
+            numbers = cells if cells.dtype != object else np.full(len(cells), np.nan)
+            columns.append(fit_numbers(column.name, [numbers[train]], config.standardise == "client"))
+            values[column.name] = numbers
+    return encode(columns, values, 0)
+
+
+def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:
+    """(inputs, labels) or (inputs, labels, attributes)."""
+    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
+        raise DataError("arrays are (inputs, labels), or (inputs, labels, attributes)")
+    x, y = as_array(arrays[0], "inputs"), as_labels(arrays[1])
+    attributes = {str(name): as_array(column, str(name)) for name, column in (arrays[2] if arrays[2:] else {}).items()}
+    if x.shape[1:] != nodes.shape or not len(x):
+        raise DataError(f"rows have the shape {nodes.shape} in [task.nodes]; this node has {len(x)} of {x.shape[1:]}")
+    x = x.astype(np.float32) if x.dtype.kind == "f" else x
+    check_samples(Samples(x, y, nodes.labels, attributes), "rows of this node")
+    return Party(y, attributes, x)
+
+
+def _npz(path: Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Arrays `x` and `y` of a file, every other being an attribute; nothing in it is unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            arrays = dict(kept)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path.name} is not a readable file of arrays ({error})") from None
+    if not {"x", "y"} <= arrays.keys():
+        raise DataError(f"{path.name} holds the arrays x and y, and attributes; it has {', '.join(arrays)}")
+    return arrays.pop("x"), arrays.pop("y"), arrays
+
+
+def _of_pictures(nodes: NodesConfig, folder: Path) -> Party:
+    """Pictures as CLASS/name.png, cropped and scaled where they are not of the layout's size."""
+    if isinstance(nodes.classes, int) or len(nodes.shape) != 3 or nodes.shape[2] != 3:
+        raise DataError("pictures need task.nodes.classes by the names of their folders and shape = [HEIGHT, WIDTH, 3]")
+    paths = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in PICTURES)
+    strangers = {path.parent.name for path in paths} - set(nodes.classes)
+    if not paths or strangers:
+        lacks = f"{len(strangers)} folders that task.nodes.classes does not list" if strangers else "no pictures"
+        raise DataError(f"pictures lie as CLASS/name.png; this node's folder holds {lacks}")
+    y = np.array([nodes.classes.index(path.parent.name) for path in paths], dtype=np.int64)
+    return _of_arrays(nodes, (np.stack([_picture(path, nodes.shape) for path in paths]), y))
+
+
+def _picture(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    picture = decode(path.read_bytes(), path.name).convert("RGB")
+    if picture.size == (shape[1], shape[0]):
+        return np.asarray(picture)
+    if shape[0] != shape[1]:
+        raise DataError(f"a picture is of the size {picture.size}, and only squares are scaled; the layout has {shape}")
+    return face(picture, shape[0])

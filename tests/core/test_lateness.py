@@ -1,0 +1,51 @@
+"""How long a server waits: the deadline, k of n, and simulated delays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit.core.lateness import Delays, Wait
+
+TIMES = st.lists(st.floats(0, 1000), min_size=1, max_size=20)
+WAITS = st.builds(Wait, st.floats(0.01, 1), st.floats(0.1, 500))
+
+
+@given(TIMES, WAITS)
+def test_a_round_ends_as_soon_as_it_may_and_no_sooner(times: list[float], wait: Wait):
+    ends = wait.ends(times)
+    answered = sum(time <= ends for time in times)
+    assert answered == len(times) or wait.is_over(answered, len(times), ends)
+    assert answered >= wait.enough(len(times))
+    before = [time for time in times if time < ends]
+    assert ends <= wait.seconds or not wait.is_over(len(before), len(times), max([wait.seconds, *before]))
+
+
+def test_by_hand():
+    wait = Wait(at_least=0.7, seconds=60)
+    assert wait.enough(10) == 7
+    assert wait.ends([1, 2, 3, 50]) == 50  # all are there before the deadline
+    assert wait.ends([1, 2, 3, 600]) == 60  # 3 of 4 are enough at the deadline
+    assert wait.ends([1, 2, 300, 600]) == 300  # 2 are not: the third is waited for
+    assert Wait(0.01, 60).enough(3) == 1
+
+
+def test_delays_are_drawn_by_round_and_client_alone():
+    delays = Delays(0.5, 100.0, Wait(0.5, 10.0))
+    whole = delays.arrivals(3, range(20), seed=1)
+    assert delays.arrivals(3, [7, 2], seed=1) == {7: whole[7], 2: whole[2]}
+    assert delays.arrivals(4, range(20), seed=1) != whole
+    assert 3 < sum(time > 0 for time in whole.values()) < 17
+
+
+def test_nobody_is_late_where_all_are_needed():
+    assert Delays(1.0, 100.0, Wait(1.0, 1.0)).late(1, range(9), seed=0) == {}
+    late = Delays(1.0, 100.0, Wait(1 / 3, 1.0)).late(1, range(9), seed=0)
+    assert len(late) == 6
+    assert all(reason.startswith("late: it would have answered after") for reason in late.values())
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-9])
+def test_without_delays_all_are_in_time(share: float):
+    assert Delays(share, 100.0, Wait(0.5, 1.0)).late(1, range(9), seed=0) == {}

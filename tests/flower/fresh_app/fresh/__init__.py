@@ -1,0 +1,1 @@
+"""fresh: a Flower app in the layout of a new one."""

@@ -1,0 +1,59 @@
+"""A node that sleeps: the round ends at its deadline, the ledger names it, the next round does not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flwr.app import Message
+
+from fedmerit import Run
+from fedmerit.config.schema import dump_config, make_config
+from fedmerit.flower import InProcessGrid, make_client_app
+from fedmerit.flower.app import serve
+from fedmerit.flower.records import HELLO, TRAIN
+from fedmerit.tasks.registry import make_task
+
+SLEEPER = 1002
+
+
+class SleepyGrid(InProcessGrid):
+    """One node's answer to its second `train` message is held back until so many further rounds were asked for."""
+
+    rounds_asleep = 2
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.asked: list[tuple[int, str]] = []
+        self.held: str | None = None
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        some = list(messages)
+        names = list(super().push_messages(some))
+        for name, message in zip(names, some, strict=True):
+            node, kind = message.metadata.dst_node_id, message.metadata.message_type
+            self.asked.append((node, kind))
+            if self.asked.count((SLEEPER, TRAIN)) == 2 and (node, kind) == (SLEEPER, TRAIN):
+                self.held, self.since = name, self.asked.count((1000, TRAIN))
+        return names
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        asleep = self.held is not None and self.asked.count((1000, TRAIN)) < self.since + self.rounds_asleep
+        return super().pull_messages([name for name in message_ids if not (asleep and name == self.held)])
+
+
+def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
+    run = {"rounds": 6, "fraction": 1.0, "wait": {"at_least": 0.5, "seconds": 0.4}}
+    config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
+    task = make_task(config)
+    grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)
+    serve(grid, dump_config(config), tmp_path / "run")
+    done = Run.load(tmp_path / "run")
+    late = {event.round: event.text for event in done.events() if (event.kind, event.client) == ("left-out", 2)}
+    assert late[2].startswith("late: no answer within")
+    assert late[3] == "late: still busy with an earlier message"
+    assert [one.id for one in done.explain(2)] == [0, 1, 3]
+    assert [one.id for one in done.explain(6)] == [0, 1, 2, 3]  # it answered, and is asked again
+    rounds_asked = grid.asked.count((SLEEPER, TRAIN))
+    assert rounds_asked == 6 - len(late) + 1  # once in vain, and not while it slept
+    assert grid.asked.count((SLEEPER, HELLO)) == 1
