@@ -324,14 +324,13 @@ Privacy costs 0.6 to 1.2 points on MNIST, about 3 on FEMNIST and up to 1.2 among
 more that five seeds could show, at mean scores from 0.96 down to 0.42: they cost signal in proportion to that score,
 and here the noise is small beside the aggregate. Where it is loud they do cost. Digits on 300 clients of five rows
 each, at a mean score of 0.36 and a chance of 0.3 (40 rounds, nothing tuned), lost 3.6, 7.0 and 13.7 points to
-unweighted at epsilon 8, 4 and 2; that setting was measured by an earlier version of this experiment. Weights bring
-little here with or without privacy, since nobody lies and no data is bad. Rows of "earned, tight" that are missing
-have not been run.
+unweighted at epsilon 8, 4 and 2; an earlier version of this experiment measured that. Weights bring little here with
+or without privacy, since nobody lies and no data is bad. Rows of "earned, tight" that are missing have not been run.
 
 Grids were short, and some choices lie at their edge: clip 1 everywhere, and on FEMNIST the learning rates. The larger
-part of the price there is no noise: free, a learning rate of 5, which is the private one, reaches 43.9 (four seeds),
-and 15 reaches 46.6. An adaptive clip starts at 0.1 and grows by at most a tenth per round, while updates here are
-longer than 1 at first: 30 rounds are few for it, and `clip_start` was not tuned.
+part of the price there is no noise: free, a learning rate of 5, the private one, reaches 43.9 (four seeds), and 15
+reaches 46.6. An adaptive clip starts at 0.1 and grows by at most about a tenth per round, while a clip of 1 is best
+here: 30 rounds are few for it, and `clip_start` was not tuned.
 """
 
 if __name__ == "__main__":
