@@ -165,7 +165,7 @@ class Updates:
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         exact = weights.astype(np.float32)
-        width = COLUMNS if self._whole and exact.ndim == 1 else max(PRODUCT // exact.size, LEAST_COLUMNS)
+        width = COLUMNS if self._whole and exact.ndim == 1 else max(PRODUCT // max(exact.size, 1), LEAST_COLUMNS)
         width = min(width // LEAST_COLUMNS * LEAST_COLUMNS, COLUMNS)
 
         def work(columns: slice, out: NDArray[np.float32]) -> None:
