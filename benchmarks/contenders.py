@@ -43,7 +43,7 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
     "W2": BARE_TARGETS,
     "W3": {"flower": 20.0, "pfl": 3.0, "fluke": 3.0, "fedlab": 3.0},
 }
-"""The least ratio (their seconds / ours) that issue 3 asks for."""
+"""The least ratio (their seconds / ours) that we aim at."""
 
 LEAST_BANDWIDTH = 0.7  # W4: share of the read bandwidth
 MOST_FOR_SIX = {"W4": 2.5, "W5": 6.0}  # times the seconds of one weighting, of one model
