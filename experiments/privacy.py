@@ -5,7 +5,8 @@ FEDMERIT_DATA=... .venv/bin/python experiments/privacy.py --known     # runs not
 
 Noise and selection come from the seeds, so that runs are paired and can be made again: these runs protect nobody.
 Learning rate and clip are chosen for the unweighted row on rows set apart from training, with a seed of their own;
-test rows are looked at once (but see the page on FEMNIST). Every run is kept in runs/privacy.jsonl: a second start goes on from there.
+test rows are looked at once (but see the page on FEMNIST). Every run is kept in runs/privacy.jsonl: a second start goes
+on from there.
 """
 
 from __future__ import annotations
