@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedmerit.core.groups import ByCosine as ByCosine
     from fedmerit.core.learner import Learner as Learner
     from fedmerit.core.ranking import Ranked as Ranked
-    from fedmerit.core.recipes import Recipe as Recipe
+    from fedmerit.core.recipe import Recipe as Recipe
     from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
     from fedmerit.core.recipes import device_aware as device_aware
@@ -84,8 +84,8 @@ _ROOMS = {
     "core.groups": ("ByCosine",),
     "core.learner": ("Learner",),
     "core.ranking": ("Ranked",),
+    "core.recipe": ("Recipe",),
     "core.recipes": (
-        "Recipe",
         "adaptive",
         "agnostic",
         "device_aware",

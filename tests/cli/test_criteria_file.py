@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 
 from fedmerit import UserError
 from fedmerit.cli.criteria_file import read_criteria
+from fedmerit.tasks.formats.xlsx import read_sheet
 
 
 def table(folder: Path, content: str | bytes) -> Path:
@@ -77,12 +79,14 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes
 
 
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-SHEET = """<?xml version="1.0"?><worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData>
+TAG, MAIN = "worksheet", "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+ROWS = """<sheetData>
 <row r="2"><c r="A2" t="s"><v>0</v></c><c r="B2" t="inlineStr"><is><t>DS</t></is></c><c r="D2" t="s"><v>1</v></c>
 <c r="C2" t="str"><v>city</v></c></row>
 <row r="4"><c r="A4" t="s"><v>2</v></c><c r="B4"><v>10</v></c><c r="D4"><v>0.5</v></c></row>
 <row r="5"><c r="A5" t="s"><v>3</v></c><c r="B5"><v>30</v></c><c r="C5" t="s"><v>2</v></c><c r="D5"><v>1</v></c></row>
-</sheetData></worksheet>"""
+</sheetData>"""
+SHEET = f'<?xml version="1.0"?><{TAG} xmlns="{MAIN}">{ROWS}</{TAG}>'
 
 
 def xlsx(**changes: str) -> bytes:
@@ -175,3 +179,21 @@ def test_a_priority_of_other_columns_is_refused(tmp_path: Path, priority: list[s
     read = read_criteria(table(tmp_path, "client,DS,CB\na,1,1\n"))
     with pytest.raises(UserError, match=message):
         read.columns(priority)
+
+
+def test_a_damaged_spreadsheet_is_an_error_of_its_own() -> None:
+    """Bytes that are cut or changed, an archive that is locked, a workbook without a sheet: never anything but ours."""
+    good, random = xlsx(), Random(0)
+    said: list[str] = []
+    for _ in range(400):
+        bad = bytearray(good[: random.choice([len(good), random.randrange(len(good))])])
+        for _ in range(random.choice([1, 2, 5]) if bad else 0):
+            bad[random.randrange(len(bad))] = random.randrange(256)
+        try:
+            read_sheet(bytes(bad), "a.xlsx")
+        except UserError as error:
+            said.append(str(error))
+    assert len(said) > 200
+    assert all("a.xlsx" in text for text in said)
+    with pytest.raises(UserError, match="it has no sheet"):
+        read_sheet(xlsx(workbook="<w><sheets></sheets></w>"), "a.xlsx")

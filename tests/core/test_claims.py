@@ -35,8 +35,8 @@ from fedmerit.core.claims import Claims, bound_claims
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, REPORTED_COMPUTATION
 from fedmerit.core.facts import find_fact
 from fedmerit.core.objectives import Predictions
+from fedmerit.core.recipe import ONE_GROUP
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.recipes import ONE_GROUP
 from fedmerit.core.round import settle
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.types import Cohort, History, Replies

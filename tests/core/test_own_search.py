@@ -10,7 +10,7 @@ from helpers import small_task
 
 from fedmerit import DS, LD, federate
 from fedmerit.core.panel import Panel
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.search import Choice, SearchState, Weighting
 
 

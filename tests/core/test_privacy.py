@@ -26,8 +26,8 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy, clip_factors, secret_normals, shares_of_the_sum
 from fedmerit.core.ranking import Ranked
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import settle
 from fedmerit.core.scores import PLAIN, Prioritized, Product

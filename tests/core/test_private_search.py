@@ -15,8 +15,8 @@ from fedmerit import BoldestFirst, prioritized
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.private_search import SearchNoise, client_gains
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.round import settle
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.types import Evaluation, Replies

@@ -20,7 +20,7 @@ from test_merit import NODES, SETTINGS, make_app, record, values
 
 from fedmerit import DS, LD, Task, device_aware, m2f, prioritized
 from fedmerit.core.criteria import Agnostic, LossPower, criterion
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.showing import MOST_TEXT

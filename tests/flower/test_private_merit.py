@@ -19,7 +19,7 @@ from fedmerit.config.account import epsilon_after
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
 from fedmerit.flower.mods import shortened

@@ -15,7 +15,7 @@ from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.privacy import Accountant, Privacy
 from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:

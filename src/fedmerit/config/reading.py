@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import stat
+import zipfile
+import zlib
 from pathlib import Path
 
 from fedmerit.errors import ConfigError, DataError, UserError
@@ -14,6 +16,8 @@ MOST_TEXT_BYTES = 1 << 26
 MOST_BYTES = 4 << 30
 """Bytes of a file of data, also once it is unpacked."""
 BLOCK = 1 << 20
+DAMAGED = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What zipfile raises where an archive is damaged, locked, or packed in a way that it does not know."""
 
 
 def check_file(path: Path, most: int = MOST_BYTES, error: type[UserError] = DataError) -> None:

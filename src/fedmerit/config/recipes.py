@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
 from fedmerit.config.claims import AnyClaims
+from fedmerit.config.groups import GroupsConfig, RewardConfig
 from fedmerit.config.own import call_own, criteria_by_name, import_own
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.search import Names, SearchConfig, WeightingConfig
@@ -21,60 +22,13 @@ from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import OUR_CAP
 from fedmerit.core.contribution import find_contribution
 from fedmerit.core.criteria import Criterion, Validated
-from fedmerit.core.groups import ByCosine, Cut, Linkage, Over
 from fedmerit.core.objectives import Gated
-from fedmerit.core.recipes import Recipe, WhenZero
+from fedmerit.core.recipe import Recipe, WhenZero
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Largest, Scope, Share, TopShare
+from fedmerit.core.rewards import Acceptance
 from fedmerit.core.search import Weighting
-from fedmerit.core.types import Normalise, Personal
+from fedmerit.core.types import Normalise
 from fedmerit.errors import ConfigError
-
-
-class GroupsConfig(Section):
-    """[recipe.groups]: who is aggregated together in recipe m2f."""
-
-    by: Literal["cosine", "none"] = Field("cosine", description="groups of like updates, or `none`: all together")
-    linkage: Linkage = Field("average", description="the distance of two groups; `centroid`: of their sums")
-    cut: Cut = Field(
-        "gap",
-        description="stop merging at the largest jump, the best `silhouette`, a `quantile` or a `constant`",
-    )
-    over: Over = Field("round", description="distances of this `round`, or the mean of `all` rounds so far")
-    at: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        None,
-        description="least jump (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is",
-    )
-
-    @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        if self.by == "none":
-            refuse_idle(self, ("linkage", "cut", "over", "at"), 'with by = "none": all are together; use by = "cosine"')
-        return self
-
-
-class RewardConfig(Section):
-    """[recipe.reward]: what clients of recipe m2f get back, and what they do with it."""
-
-    kind: Literal["top", "whole"] = Field("top", description="the largest entries of the aggregate, or all of it")
-    share: Share = Field("sum", description="share of entries: quality / `sum` (the paper) or / `max` of the group")
-    largest: Largest = Field("magnitude", description="largest by magnitude, or `signed` as gradients")
-    scope: Scope = Field("model", description="largest of the whole model, or of each `layer`")
-    exclude_own: bool = Field(False, description="take the client's own part out of its reward")
-    training: Personal = Field(
-        "keep", description="a client's own training is kept, or reset before the reward is added"
-    )
-    sigma: NotNegative = Field(0.05, description="a client takes a reward that lowers its accuracy by less than this")
-    initial: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.1, description="share of the clients that train the first model; 0: everybody starts from the random one"
-    )
-
-    @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        if self.kind == "whole":
-            keys = ("share", "largest", "scope", "exclude_own")
-            refuse_idle(self, keys, 'with kind = "whole": everybody gets all; use kind = "top"')
-        return self
 
 
 class ServerConfig(Section):
@@ -266,12 +220,10 @@ class M2FConfig(RecipeConfig):
     def make(self) -> Recipe:
         """Groups of like updates, and rewards by quality."""
         groups, reward = self.groups or GroupsConfig(), self.reward or RewardConfig()
-        by_cosine = ByCosine(groups.linkage, groups.cut, groups.at, groups.over)
-        top = TopShare(reward.share, reward.largest, reward.scope, reward.exclude_own)
         return recipes.m2f(
             *(criteria_by_name(self.priority) if self.priority else ()),
-            grouping=by_cosine if groups.by == "cosine" else recipes.ONE_GROUP,
-            reward=top if reward.kind == "top" else recipes.WHOLE,
+            grouping=groups.make(),
+            reward=reward.make(),
             personal=reward.training,
             acceptance=Acceptance(reward.sigma),
             initial=reward.initial,

@@ -13,17 +13,16 @@ from pydantic import field_validator
 from fedmerit.config.aggregators import AGGREGATES, ClipConfig
 from fedmerit.config.claims import CLAIMS
 from fedmerit.config.facts import FactsConfig
+from fedmerit.config.groups import GroupsConfig, RewardConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
     FedAvgConfig,
-    GroupsConfig,
     OwnRecipe,
     PrioritizedConfig,
     RecipeConfig,
-    RewardConfig,
     ServerConfig,
 )
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig

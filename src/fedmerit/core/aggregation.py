@@ -18,7 +18,7 @@ from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
 from fedmerit.core.privacy import CLIP, FIXED, Privacy, private_aggregate
 from fedmerit.core.private_search import client_gains
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
 from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
@@ -239,8 +239,9 @@ def _private(
     after |= {FIXED: parts[FIXED]} if fixed else {}
     steps = {name: part for name, part in parts.items() if name not in (CLIP, FIXED)}
     if privacy.search is not None:
-        search = partial(_private_search, privacy, recipe, cohort, weights, model, noisy)
-        found = search(steps, state, judges, random, seed, clients)
+        found = _private_search(
+            privacy, recipe, cohort, weights, model, noisy, steps, state, judges, random, seed, clients
+        )
         return replace(found, parts={**found.parts, **after}, clip=clip)
     stepped, remembered = recipe.step(model, Aggregate(noisy, float(noisy @ noisy)), steps, cohort.index)
     return Aggregation(candidate, stepped, state, parts={**remembered, **after}, clip=clip)

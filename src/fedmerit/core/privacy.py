@@ -37,7 +37,7 @@ from fedmerit.core.weights import Note, Weights
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedmerit.core.recipes import Recipe
+    from fedmerit.core.recipe import Recipe
 
 Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"

@@ -24,7 +24,7 @@ from fedmerit.core.lateness import Delays, train_in_time
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
 from fedmerit.core.privacy import privacy_notes
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw

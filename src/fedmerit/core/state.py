@@ -10,7 +10,7 @@ from fedmerit.core.aggregation import Aggregation
 from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
 from fedmerit.core.groups import Groups, PairDistances
 from fedmerit.core.observations import Observations
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.rewards import SentRewards
 from fedmerit.core.search import SearchState
 from fedmerit.core.types import NOTHING, RECENT, ClientId, Cohort, Evaluation, History, Model, Vector

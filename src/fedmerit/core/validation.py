@@ -14,7 +14,7 @@ from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.fleet import Fleet, Predict, Train
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
 from fedmerit.core.weights import Note

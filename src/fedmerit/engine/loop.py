@@ -24,7 +24,7 @@ from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import FIXED
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform

@@ -16,7 +16,7 @@ from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, 
 from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
-from fedmerit.core.recipes import MEAN, Recipe
+from fedmerit.core.recipe import MEAN, Recipe
 from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
 from fedmerit.core.steps import Plain
 from fedmerit.core.targets import Target, TargetKind, has_losses, target_of

@@ -18,8 +18,8 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.learner import Learner
 from fedmerit.core.measures import rounds_to_target
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.selection import Selection, Uniform
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from fedmerit.config.run import StopConfig
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.errors import ConfigError
 from fedmerit.tasks.registry import Task
 

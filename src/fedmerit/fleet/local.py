@@ -27,7 +27,8 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
 from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool
-from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
+from fedmerit.fleet.testing import per_client, testing_jobs
+from fedmerit.fleet.worker import PERSONAL, Output, Place, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import Task
 
@@ -36,7 +37,6 @@ ModelOf: TypeAlias = tuple[ClientId, int]
 """A client, and PERSONAL or the row of a model that was sent."""
 
 AT_ONCE = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
-TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 
 
 class LocalFleet:
@@ -314,16 +314,16 @@ class LocalFleet:
         self._counts_losses |= losses
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
-        jobs = [("losses" if losses else "test", on, len(models), job) for job in _test_jobs(offsets, asked)]
+        jobs = [("losses" if losses else "test", on, len(models), job) for job in testing_jobs(offsets, asked)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
         everybody = np.ones(len(offsets) - 1, np.int64) if asked is None else asked.astype(np.int64)
-        correct, sizes = _per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
+        correct, sizes = per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
         if not losses:
             return [Evaluation(row * everybody, sizes) for row in correct]
         assert worker.losses is not None  # `_equip` made room
-        summed = _per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
+        summed = per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
         return [Evaluation(row * everybody, sizes, of_rows) for row, of_rows in zip(correct, summed, strict=True)]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
@@ -371,34 +371,6 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
-
-
-def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums over each client's rows, for each model."""
-    counts = np.zeros((models, offsets[-1] + 1), dtype=np.int64)
-    np.cumsum(rows.array[:models, : offsets[-1]], axis=1, out=counts[:, 1:])
-    return np.diff(counts[:, offsets], axis=1)
-
-
-def _test_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:
-    """Ranges of rows to be tested together: neighbours joined, long ones cut, short ones gathered up to TEST_ROWS.
-
-    They depend on who is asked alone, never on the workers, so that the bits are the same.
-    """
-    edges = np.array([0, len(offsets) - 1])
-    if asked is not None:
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
-    jobs: list[list[Rows]] = [[]]
-    room = TEST_ROWS
-    for start, stop in offsets[edges].reshape(-1, 2).tolist():
-        while start < stop:
-            end = min(start + room, stop)
-            jobs[-1].append((start, end))
-            room, start = room - (end - start), end
-            if not room:
-                jobs.append([])
-                room = TEST_ROWS
-    return [tuple(job) for job in jobs if job]
 
 
 def quarter_of_ram() -> int:

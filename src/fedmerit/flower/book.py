@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import ClientId, Evaluation, Replies
 from fedmerit.core.weights import Note

@@ -25,7 +25,7 @@ from fedmerit.core.facts import ATTRIBUTE, MOST_SAMPLES, OF_TRAINING, SAMPLES, V
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.privacy import Privacy, check_selection
-from fedmerit.core.recipes import Recipe
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import settle
 from fedmerit.core.selection import Poisson
 from fedmerit.core.state import Clock, Record, State, make_record

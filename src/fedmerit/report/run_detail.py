@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedmerit.core.facts import SAMPLES
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.facts import EPOCHS
 from fedmerit.core.groups import PairDistances
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import recipe_from_json
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.search import SearchState
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, remember_facts

@@ -10,8 +10,8 @@ import numpy as np
 from fedmerit.core.criteria import VALIDATED_ACCURACY
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_text
-from fedmerit.core.recipes import Recipe
 from fedmerit.core.types import ClientId
 from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import DataError, UserError

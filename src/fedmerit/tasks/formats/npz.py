@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tokenize
 import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.reading import MOST_BYTES, check_file
+from fedmerit.config.reading import DAMAGED, MOST_BYTES, check_file
 from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 
 UNREADABLE = (
-    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, MemoryError),
-    *(RecursionError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+    *DAMAGED,
+    *(ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, MemoryError, tokenize.TokenError),
 )
 """What zipfile and numpy raise where an archive or the header of an array is damaged."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from fedmerit.config.reading import DAMAGED
 from fedmerit.errors import TableError
 
 MARK = b"PK\x03\x04"
@@ -37,7 +38,7 @@ def read_sheet(content: bytes, source: str) -> list[tuple[int, tuple[str, ...]]]
                 raise TableError(f"{source} is no xlsx file (perhaps ods); save it as xlsx or as CSV")
             strings = [_text(one) for one in _part(parts, STRINGS, source)] if STRINGS in names else []
             rows = list(_rows(_part(parts, _first_sheet(parts, source), source), strings))
-    except (zipfile.BadZipFile, ElementTree.ParseError, KeyError, ValueError, IndexError, NotImplementedError) as error:
+    except (*DAMAGED, ElementTree.ParseError, LookupError, ValueError) as error:
         raise TableError(f"{source} is not a readable xlsx file ({error}); save it again, or as CSV") from None
     width = max((max(cells, default=-1) + 1 for _, cells in rows), default=0)
     return [(number, tuple(cells.get(place, "") for place in range(width))) for number, cells in rows if cells]
@@ -55,7 +56,9 @@ def _part(parts: zipfile.ZipFile, name: str, source: str) -> Element:
 
 def _first_sheet(parts: zipfile.ZipFile, source: str) -> str:
     """The part that holds it: the workbook names it by a key, and the links say where that is."""
-    sheet = next(one for one in _part(parts, WORKBOOK, source).iter() if _tag(one) == "sheet")
+    sheet = next((one for one in _part(parts, WORKBOOK, source).iter() if _tag(one) == "sheet"), None)
+    if sheet is None:
+        raise ValueError("it has no sheet")
     targets = {link.get("Id"): link.get("Target", "") for link in _part(parts, LINKS, source)}
     target = targets[sheet.get(ID)]
     return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
