@@ -7,18 +7,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 export HF_HUB_OFFLINE ?= 1
+EXTRAS := torch,data,report,flower,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint types check docs wheel test-flower flower-secure sbom audit bench clean
+.PHONY: help setup demo test fuzz lint types check docs wheel release test-flower flower-secure lock sbom audit bench clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt locked.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fedmerit needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,data,report,flower,dev]'
+	PIP_CONSTRAINT= $(BIN)/python -m pip install --quiet --no-deps --require-hashes -r locked.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 setup: $(VENV)/.ready  ## make .venv and install everything into it
@@ -44,13 +46,21 @@ types: setup  ## mypy --strict
 
 check: lint types test  ## lint, types and tests: what continuous integration runs
 
-docs: setup  ## the documents: links, keys, commands, examples
-	$(BIN)/python -m pytest tests/test_docs.py
+$(VENV)/.docs: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
 
-wheel: setup  ## wheel and source archive in dist/, and a try of the wheel in a fresh environment
+docs: $(VENV)/.docs  ## the site in site/: eight notebooks executed, links, spelling, barriers (4 minutes); no network
+	$(BIN)/python -m pytest tests/test_docs.py tests/test_pictures.py
+	$(BIN)/python tools/site/build.py
+
+wheel: setup  ## wheel and source archive in dist/, built to the same bytes twice and tried alone, without torch
 	rm -rf build dist
-	$(BIN)/python -m build --quiet
-	$(BIN)/python tools/try_wheel.py dist
+	$(BIN)/python tools/release.py dist
+
+release: setup  ## as wheel, and all tests against the installed wheel in a fresh environment (15 minutes)
+	rm -rf build dist
+	$(BIN)/python tools/release.py dist --tests
 
 test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every recipe on simulation and deployment (40 minutes)
 	$(BIN)/python -m pytest -m long tests/flower
@@ -58,14 +68,17 @@ test-flower: setup  ## the long tests on Flower: ten SuperNodes, kills, every re
 flower-secure: setup  ## a deployment on loopback with TLS and node keys: who is refused, and a run
 	$(BIN)/python examples/flower_secure.py
 
+lock: setup  ## locked.txt anew, of constraints.txt: versions with the hashes of their files; needs a network
+	$(BIN)/python tools/lock.py '$(EXTRAS)'
+
 sbom: setup  ## what .venv consists of, as CycloneDX in sbom.json
 	$(BIN)/python tools/sbom.py > sbom.json
 
 audit: setup  ## known weaknesses of the pinned packages; needs pip-audit (pipx install pip-audit) and a network
-	pip-audit --requirement constraints.txt --no-deps --disable-pip
+	pip-audit --requirement locked.txt --require-hashes --disable-pip
 
 bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
 	$(BIN)/python benchmarks/bench.py
 
 clean:  ## remove what the commands above made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo tools/eslint/node_modules tools/axe/node_modules
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo site tools/eslint/node_modules tools/axe/node_modules
