@@ -10,17 +10,17 @@ from helpers import CannedFleet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import CB, guarded
+from fedmerit import CB, Recipe, guarded
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.core.aggregators import CoordinateMedian, TrimmedMean
+from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.clip import Clip
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
-from fedmerit.errors import ConfigError
 
+GUARDED = guarded()
 HONEST = (1 + np.random.default_rng(2).normal(scale=0.6, size=(10, 20))).astype(np.float32)
 ATTACKS = {
     "sign-flip": lambda rows: -rows,
@@ -30,11 +30,13 @@ ATTACKS = {
 }
 
 
-def one_round(updates: np.ndarray, samples: list[float] | None = None) -> tuple[np.ndarray, Record]:
+def one_round(
+    updates: np.ndarray, samples: list[float] | None = None, recipe: Recipe = GUARDED
+) -> tuple[np.ndarray, Record]:
     facts = [{"samples": claim} for claim in samples or [10.0] * len(updates)]
     start = State(np.zeros(updates.shape[1], np.float32))
     fleet = CannedFleet(updates.astype(np.float32), facts)
-    state, record = play(start, guarded(), fleet, selection=Uniform(1.0), seed=3, evaluate=False)
+    state, record = play(start, recipe, fleet, selection=Uniform(1.0), seed=3, evaluate=False)
     return state.model, record
 
 
@@ -71,31 +73,42 @@ def test_a_claim_of_size_earns_no_more_than_the_bound_of_claims(claim: float) ->
         assert lied.weights[0] <= 3 * honest.weights[0] + 1e-9
 
 
-def test_who_attacked_is_remembered_and_who_was_unlucky_once_is_not_lost() -> None:
+def test_who_attacked_is_remembered_and_a_resumed_name_mends() -> None:
     flipped = HONEST.copy()
     flipped[-1] *= -1
-    state, start = State(np.zeros(20, np.float32)), []
-    for updates in (flipped, flipped, HONEST):
+    state, held = State(np.zeros(20, np.float32)), []
+    for updates in (flipped, flipped, HONEST, HONEST, HONEST, HONEST):
         fleet = CannedFleet(updates, [{"samples": 10.0}] * 10)
         state, record = play(state, guarded(), fleet, selection=Uniform(1.0), seed=3, evaluate=False)
         assert record.weights is not None
-        start.append(float(record.weights.weights[-1]))
-    assert start[1] < start[0] < 0.01
-    assert start[1] < start[2] < 0.1, "one good round does not make a name"
+        held.append(float(record.weights.weights[-1]))
+    assert held[:3] == [0, 0, 0], "one good round does not make a name"
+    assert held[-1] == pytest.approx(0.1)
+
+
+def test_where_nobody_stands_out_it_is_the_capped_mean_by_size() -> None:
+    sizes = [10.0, 20.0, 10.0, 10.0, 15.0, 10.0, 12.0, 10.0, 10.0, 13.0]
+    model, record = one_round(HONEST, sizes)
+    assert record.weights is not None
+    assert record.weights.weights.tolist() == pytest.approx((np.array(sizes) / sum(sizes)).tolist())
+    assert model == pytest.approx(np.array(sizes) @ HONEST / sum(sizes), abs=1e-5)
+
+
+def test_weight_that_the_cap_leaves_to_who_is_set_apart_moves_nothing() -> None:
+    updates = HONEST.copy()
+    updates[6:] = np.random.default_rng(4).normal(size=(1, 20))  # four copies
+    model, record = one_round(updates, recipe=replace(guarded(), cap=1.2))
+    assert record.weights is not None
+    assert record.weights.weights.tolist() == pytest.approx([0.12] * 6 + [0.07] * 4)
+    assert model == pytest.approx(0.12 * HONEST[:6].sum(axis=0), abs=1e-5)
 
 
 def test_by_name() -> None:
     assert make_recipe(make_config({"recipe": {"name": "guarded"}}).recipe) == guarded()
-    table = {"name": "guarded", "priority": ["CB"], "share": 0.2, "cap": 3.0}
-    assert make_recipe(make_config({"recipe": table}).recipe) == replace(guarded(CB, share=0.2), cap=3.0)
+    table = {"name": "guarded", "priority": ["CB"], "cap": 3.0}
+    assert make_recipe(make_config({"recipe": table}).recipe) == replace(guarded(CB), cap=3.0)
     other = make_recipe(
         make_config({"recipe": {"name": "guarded", "aggregate": "median", "clip": {"norm": 2.0}}}).recipe
     )
     assert (other.aggregate, other.clip) == (CoordinateMedian(), Clip(2.0))
-    assert guarded().aggregate == TrimmedMean(0.3)
     assert part_from_json(part_to_json(guarded())) == guarded()
-
-
-def test_a_share_that_nobody_reads_is_refused() -> None:
-    with pytest.raises(ConfigError, match="share has no effect with an aggregate of your own"):
-        make_config({"recipe": {"name": "guarded", "aggregate": "median", "share": 0.2}})

@@ -12,6 +12,7 @@ from helpers import stopped_and_resumed
 from fedmerit import CB, DS, Validated, load_config, prioritized, run_config
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import find_criterion
+from fedmerit.core.groups import PairDistances
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.reputation import Reputation
@@ -21,6 +22,8 @@ from fedmerit.core.updates import Updates
 from fedmerit.core.validation import observe
 from fedmerit.errors import ConfigError, UnknownName
 
+NO_PAIRS = PairDistances()
+
 
 def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
     """The reputation of balance after each round in which these clients claimed these balances."""
@@ -28,7 +31,7 @@ def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, fl
     for index, balances in enumerate(rounds, start=1):
         facts = {"samples": np.ones(len(balances)), "balance": np.array([*balances.values()])}
         cohort = Cohort(index, tuple(balances), Updates(np.zeros((len(balances), 2), np.float32)), facts)
-        cohort, _ = observe(recipe, cohort, history)
+        cohort, _ = observe(recipe, cohort, history, NO_PAIRS)
         assert recipe.criteria[0](cohort, history).tolist() == cohort.facts["reputation:CB"].tolist()
         found.append(dict(zip(balances, cohort.facts["reputation:CB"].tolist(), strict=True)))
         history = remember(history, cohort, recipe.remembered_facts)
@@ -52,7 +55,7 @@ def test_a_long_half_life_is_the_plain_mean_and_a_power_counts_without_being_rem
     assert found[-1][0] == pytest.approx((0.4 + 0.2 + 0.5 + 0.6) / 4, rel=1e-6)
     sharp = prioritized(Reputation(CB, power=3), normalise="max")
     facts = {"samples": np.ones(2), "balance": np.array([0.5, 1.0])}
-    cohort, _ = observe(sharp, Cohort(1, (0, 1), Updates(np.zeros((2, 2), np.float32)), facts), History())
+    cohort, _ = observe(sharp, Cohort(1, (0, 1), Updates(np.zeros((2, 2), np.float32)), facts), History(), NO_PAIRS)
     kept = cohort.facts["reputation:CB"]
     assert sharp.criteria[0](cohort, History()).tolist() == pytest.approx((kept**3).tolist())
     with pytest.raises(ConfigError, match="power is an exponent"):
@@ -91,3 +94,14 @@ def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path:
     assert again.model.tobytes() == whole.model.tobytes()
     assert [c.facts for c in again.explain(4)] == [c.facts for c in whole.explain(4)]
     assert {"reputation:MW", "reputation:validated:accuracy"} <= set(again.explain(4)[0].facts)
+
+
+def test_a_name_far_below_the_mean_counts_nothing():
+    strict = prioritized(Reputation(CB, least=0.5), normalise="max")
+    facts = {"samples": np.ones(3), "balance": np.array([0.0, 0.9, 0.9])}
+    cohort, _ = observe(strict, Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), facts), History(), NO_PAIRS)
+    kept, counted = cohort.facts["reputation:CB"], strict.criteria[0](cohort, History())
+    assert 0 < kept[0] < 0.9, "it is remembered, so that it can mend"
+    assert counted.tolist() == [kept[0] if kept[0] >= 0.5 * kept.mean() else 0.0, kept[1], kept[2]]
+    with pytest.raises(ConfigError, match="least is a share"):
+        Reputation(CB, least=1.0)

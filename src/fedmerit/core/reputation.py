@@ -29,6 +29,7 @@ class Reputation:
 
     half_life   in rounds that the client took part in
     power       above 1 a name that is a little worse counts for much less
+    least       a name below this share of the mean of the round's names counts nothing [RFFL]
 
     >>> from fedmerit.core.criteria import CB
     >>> Reputation(CB, half_life=5).name
@@ -38,6 +39,7 @@ class Reputation:
     of: Criterion
     half_life: float = 10.0
     power: float = 1.0
+    least: float = 0.0
     family: Family = Family.TRUST
 
     def __post_init__(self) -> None:
@@ -45,6 +47,8 @@ class Reputation:
             raise ConfigError(f"half_life is a number of rounds, above 0; got {self.half_life}")
         if not 0 < self.power < np.inf:
             raise ConfigError(f"power is an exponent of the reputation, above 0; got {self.power}")
+        if not 0 <= self.least < 1:
+            raise ConfigError(f"least is a share of the mean reputation, 0 up to below 1; got {self.least}")
 
     @property
     def name(self) -> str:
@@ -67,8 +71,10 @@ class Reputation:
         return f"reputation by {self.of.name}: its running mean over the rounds that the client took part in"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """The running mean after this round, to its power."""
+        """The running mean after this round, to its power; 0 where it is below the least."""
         kept = cohort.facts[self.name] if self.name in cohort.facts else self.observe(cohort, history)[0]
+        if self.least:
+            kept = np.where(kept < self.least * kept.mean(), 0.0, kept)
         return kept if self.power == 1 else np.asarray(kept**self.power)
 
     def observe(self, cohort: Cohort, history: History) -> tuple[Vector, tuple[Note, ...]]:

@@ -9,13 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmerit.core.aggregators import CoordinateMedian, check_share, krum_scores
 from fedmerit.core.facts import ALIGNMENT
-from fedmerit.core.types import Cohort, Family, History, Matrix, Vector
+from fedmerit.core.lengths import usual_length
+from fedmerit.core.reputation import REPUTATION
+from fedmerit.core.types import NOTHING, Cohort, Family, History, Matrix, Vector
 
+SHORTEST, LONGEST = 0.1, 8.0
+"""Updates of usual length have so many times the median length: clients of one label have very short ones."""
 SAME = 1e-6
 """Directions that are nearer to each other differ by rounding alone."""
+LEFT_ALONE, FEW, TOGETHER, DOUBTED = 0.03, 0.7, 0.02, 0.7
+"""What a client leaves alone, which share of the clients are few, what two share, and a bad name; see `Common`.
+
+Chosen on seeds 101 to 103: honest clients of digits, Adult, FEMNIST and MNIST were above 0.02 in under 1 % of cases.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,63 @@ class NormShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Usual:
+    """1 for an update of 0.1 to 8 times the usual length that is nobody's copy; else 0.
+
+    The usual length is the median of all clients' last ones, where the recipe remembers them; else of the round's.
+    Honest clients are seldom out of it (docs/suspects.md); `Reputation(Usual())` says how often a client was.
+    """
+
+    name: str = "Usual"
+    family: Family = Family.TRUST
+    required_facts: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "usual: 1 for an update of 0.1 to 8 times the usual length that is no copy of another, else 0"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """1 or 0."""
+        norms = cohort.updates.norms
+        usual = usual_length(cohort, history) or 1.0
+        fits = (norms >= SHORTEST * usual) & (norms <= LONGEST * usual) & (copies(cohort) == 0)
+        return np.asarray(fits.astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """0 for clients that share with another what most leave alone; else 1. A backdoor's trigger is such a thing.
+
+    A client leaves a coordinate c alone where |u_c| <= 0.03 ||u|| / sqrt(d); R are the coordinates that at most 70 % of
+    the clients move. <u_i, u_j>_R / (||u_i|| ||u_j||), the product over R alone, is how much two updates share there,
+    and a client has 0 where that is above 0.02 with one other. Honest clients with rare rows move rare coordinates
+    too, but each its own. Who moves less than half as many coordinates as the median client has no say in what most
+    move, nor has who got a bad name by it (`Reputation(Common())`). Where more than half of the others would have 0,
+    they are the usual case, and have 1.
+
+    >>> from fedmerit.core.updates import Updates
+    >>> rows = np.eye(6, 8, dtype=np.float32) / 4 + np.array([1, 1, 1, 1, 1, 1, 0, 0], dtype=np.float32)
+    >>> rows[:2, 6:] = 1  # two of six clients learn a trigger
+    >>> Common()(Cohort(1, tuple(range(6)), Updates(rows), {}), History()).tolist()
+    [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    """
+
+    name: str = "Common"
+    family: Family = Family.TRUST
+    required_facts: tuple[str, ...] = ()
+    degree: bool = True
+    about: str = "common: 0 for updates that move, together with another, what most updates leave alone, else 1"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """1 or 0."""
+        if not cohort.ids:
+            return np.ones(0)
+        past = history.recent.get(f"{REPUTATION}{self.name}", NOTHING)
+        trusted = np.array([past.get(client, (1.0,))[-1] > DOUBTED for client in cohort.ids])
+        rare = _rare_parts(cohort, trusted) > TOGETHER
+        many = 2 * (rare & trusted).sum() > trusted.sum()
+        return np.asarray((~rare | (trusted & many)).astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True)
 class Conduct:
     """min(1, a_k / median of a) * Distinct_k ** 3 * NormShare_k * Typical_k, a the `Agreement`.
 
@@ -167,6 +234,31 @@ class Conduct:
         agreement = _of_median(Agreement()(cohort, history))
         alone = Distinct()(cohort, history) ** 3
         return np.asarray(agreement * alone * NormShare()(cohort, history) * Typical()(cohort, history))
+
+
+def _rare_parts(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:
+    """The largest part that each update has in common with another in coordinates that few move, see `Common`."""
+    updates, norms, number = cohort.updates, cohort.updates.norms, len(cohort.ids)
+    voices = trusted & (norms > 0)
+    if voices.sum() < 3:
+        return np.zeros(number)
+    least = (LEFT_ALONE * norms / np.sqrt(updates.length)).astype(np.float32)[:, np.newaxis]
+    moved = updates.row_sums(lambda block: np.abs(block) > least)
+    voices &= moved >= np.median(moved[voices]) / 2
+    most = FEW * voices.sum()
+    found = updates.shared(lambda block: (np.abs(block[voices]) > least[voices]).sum(axis=0) <= most)
+    scale = np.outer(norms, norms)
+    parts = np.divide(found, scale, out=np.zeros_like(found), where=scale > 0)
+    np.fill_diagonal(parts, 0.0)
+    return np.asarray(parts.max(axis=1))
+
+
+def copies(cohort: Cohort) -> Vector:
+    """How many others sent an update of the same direction; 0 for updates of zeros."""
+    if len(cohort.ids) < 2:
+        return np.zeros(len(cohort.ids))
+    apart = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort), 0.0))
+    return np.asarray((apart < SAME).sum(axis=1).astype(np.float64))
 
 
 def _cosines_to_others(cohort: Cohort) -> Matrix:

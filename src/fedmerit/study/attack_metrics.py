@@ -106,7 +106,7 @@ def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
 
 def answered_rounds(ledger: Ledger) -> dict[ClientId, int]:
     """In how many rounds each client answered, weighed or left out."""
-    counts = {client: rounds for client, (rounds, _) in ledger.contributions().items()}
+    counts = {client: rounds for client, (rounds, _) in ledger.work_done().items()}
     for event in ledger.events():
         if event.kind == "left-out" and event.client is not None:
             counts[event.client] = counts.get(event.client, 0) + 1

@@ -1,0 +1,216 @@
+"""Company: blocks that are set apart over rounds, whoever is the majority of one round, and laws of the split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit.core.aggregators import CoordinateMedian, Early, Mean, at_round
+from fedmerit.core.clip import Clip, clip_cohort
+from fedmerit.core.company import Company, Split, met_in, split
+from fedmerit.core.groups import PairDistances
+from fedmerit.core.reputation import Reputation
+from fedmerit.core.robust_criteria import Common, NormShare, Usual, copies
+from fedmerit.core.types import Cohort, History, Matrix
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError
+
+RANDOM = np.random.default_rng(5)
+CLIENTS = (1 + RANDOM.normal(scale=1.5, size=(20, 40))).astype(np.float32)
+ATTACKERS = range(12, 20)
+NEVER = Reputation(NormShare())
+"""A reputation that nobody loses here."""
+BACKDOOR = RANDOM.normal(scale=3, size=40).astype(np.float32)
+
+
+def cohort(index: int, ids: list[int], rows: Matrix) -> Cohort:
+    return Cohort(index, tuple(ids), Updates(rows[ids].astype(np.float32)), {})
+
+
+def after_rounds(rows: Matrix, rounds: list[list[int]]) -> dict[int, float]:
+    """The last value of each client."""
+    pairs, values = PairDistances(), {}
+    for index, ids in enumerate(rounds, start=1):
+        one = cohort(index, ids, rows)
+        pairs = met_in(pairs, one)
+        values |= dict(zip(ids, Company().observe(one, History(), pairs)[0].tolist(), strict=True))
+    return values
+
+
+def mixed_rounds() -> list[list[int]]:
+    """Ten of the twenty in each; in the last one most are attackers."""
+    rounds = [sorted(np.random.default_rng(seed).permutation(20)[:10].tolist()) for seed in range(8)]
+    return [*rounds, [0, 1, 2, *range(12, 19)]]
+
+
+@pytest.mark.parametrize("attack", ["flip", "backdoor", "none"])
+def test_a_block_of_another_kind_is_set_apart_even_where_it_is_the_majority_of_a_round(attack: str) -> None:
+    rows = CLIENTS.copy()
+    if attack == "flip":
+        rows[12:] *= -1
+    if attack == "backdoor":
+        rows[12:] += BACKDOOR
+    values = after_rounds(rows, mixed_rounds())
+    apart = {client for client in mixed_rounds()[-1] if values[client] == 0}
+    attackers = set() if attack == "none" else set(range(12, 19))
+    assert attackers <= apart
+    assert len(apart - attackers) <= (attack == "backdoor"), "an honest client may be near to it by chance"
+
+
+def test_copies_share_a_voice_and_lose_it_where_they_go_on() -> None:
+    rows = CLIENTS.copy()
+    rows[1] = 2 * rows[0]
+    one = cohort(1, list(range(20)), rows)
+    assert copies(one)[:3].tolist() == [1, 1, 0]
+    assert Usual()(one, History())[:3].tolist() == [0, 0, 1]
+    assert Company()(one, History())[:3].tolist() == [0, 0, 1]
+    again = History(2, {0: 2, 1: 2}, recent={"reputation:Usual": dict.fromkeys(range(20), (1.0,))})
+    assert Company()(one, again)[:3].tolist() == [0.5, 0.5, 1]
+
+
+def test_updates_of_unusual_length_are_not_usual() -> None:
+    rows = np.ones((6, 4)) + RANDOM.normal(scale=0.1, size=(6, 4))
+    rows[0] *= 10
+    rows[1] *= 0.05
+    rows[2] = 0
+    assert Usual()(cohort(1, list(range(6)), rows), History()).tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@given(st.integers(4, 12), st.integers(0, 2**32 - 1))
+def test_what_blocks_explain_is_a_share_and_does_not_depend_on_the_order(number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 6))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    met = ~np.eye(number, dtype=bool)
+    found = split(rows @ rows.T, met)
+    assert found is not None
+    assert 0 <= found.explained <= 1 + 1e-9
+    assert -1 <= found.between <= 1
+    order = random.permutation(number)
+    again = split((rows @ rows.T)[np.ix_(order, order)], met)
+    assert again is not None
+    assert again.explained == pytest.approx(found.explained, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("within", "between", "explained", "apart"),
+    [
+        ((0.3, 0.3), -0.3, 0.7, [1, 1]),  # opposed: the smaller
+        ((0.6, 0.2), 0.1, 0.4, [0, 0, 0]),  # a coalition: the closer one, whatever its size
+        ((0.3, 0.3), 0.0, 0.55, [1, 1]),  # another kind
+        ((0.3, 0.3), 0.1, 0.3, None),
+        ((0.8, 0.8), -0.4, 0.85, None),  # honest clients with one of two labels
+        ((0.8, 0.8), -0.7, 0.85, None),  # the same, later
+    ],
+)
+def test_which_block_is_set_apart(
+    within: tuple[float, float], between: float, explained: float, apart: list[int] | None
+) -> None:
+    found = Split(np.array([False, False, False, True, True]), within, between, explained).apart
+    assert (None if found is None else np.flatnonzero(found[0]).tolist()) == (
+        None if apart is None else [3, 4] if apart == [1, 1] else [0, 1, 2]
+    )
+
+
+def test_among_few_clients_only_those_that_go_against_the_others_are_set_apart() -> None:
+    rows = (1 + np.random.default_rng(1).normal(scale=0.5, size=(5, 40))).astype(np.float32)
+    rows[3:, :20] = 0  # of another kind
+    rows[:3, 20:] = 0
+    assert Company(common=NEVER)(cohort(1, list(range(5)), rows), History()).all()
+    assert not Company(common=NEVER, fewest=5)(cohort(1, list(range(5)), rows), History())[3:].any()
+    rows = CLIENTS[:5].copy()
+    for flipped in ([4], [3, 4]):
+        rows[flipped] = -CLIENTS[flipped]
+        values = Company()(cohort(1, list(range(5)), rows), History())
+        assert np.flatnonzero(values == 0).tolist() == flipped
+
+
+def test_a_client_alone_is_not_apart_for_being_a_little_against_the_others() -> None:
+    alone = np.array([False, False, False, True])
+    assert Split(alone, (0.5, 0.0), -0.3, 0.9).opposed is None
+    found = Split(alone, (0.5, 0.0), -0.48, 0.9).opposed
+    assert found is not None
+    assert found[0].tolist() == alone.tolist()
+
+
+def triggered(number: int, trigger: int = 3) -> Matrix:
+    """Twenty updates that leave the last coordinates alone, but for so many clients that learn a trigger there."""
+    rows = CLIENTS.copy()
+    rows[:, -trigger:] = 0
+    rows[20 - number :, -trigger:] = 2
+    return rows
+
+
+@pytest.mark.parametrize("number", [2, 8])
+def test_who_moves_with_another_what_most_leave_alone_is_set_apart(number: int) -> None:
+    everybody = list(range(20))
+    assert (
+        np.flatnonzero(Common()(cohort(1, everybody, triggered(number)), History()) == 0).tolist()
+        == (everybody[-number:])
+    )
+    values, notes = Company().observe(cohort(1, everybody, triggered(number)), History(), PairDistances())
+    assert np.flatnonzero(values == 0).tolist() == everybody[-number:]
+    assert all("left alone" in note.text for note in notes)
+
+
+def test_rare_coordinates_of_ones_own_are_no_reason() -> None:
+    rows = triggered(0, trigger=20)
+    rows[np.arange(20), 20 + np.arange(20)] = 5
+    assert Common()(cohort(1, list(range(20)), rows), History()).all()
+
+
+def test_a_trigger_that_most_of_a_round_learn_is_seen_by_names_alone() -> None:
+    most = [*range(4), *range(14, 20)]
+    one = cohort(2, most, triggered(8))
+    assert Common()(one, History()).all()
+    known = dict.fromkeys(range(14, 19), (0.5,))
+    past = History(1, recent={"reputation:Common": known})
+    assert np.flatnonzero(Common()(one, past) == 0).tolist() == list(range(4, 10)), "19 is new, and moves as they do"
+
+
+def test_sparse_updates_have_no_say_in_what_most_move() -> None:
+    rows = np.zeros((20, 40))
+    rows[:] = CLIENTS
+    rows[12:, 1:] = 0
+    assert Common()(cohort(1, list(range(20)), rows), History())[:12].all()
+
+
+@given(st.integers(1, 9), st.integers(0, 2**32 - 1))
+def test_common_is_one_or_zero_and_never_zero_for_most_of_those_without_a_name(number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.4)
+    values = Common()(cohort(1, list(range(number)), rows), History())
+    assert set(values.tolist()) <= {0.0, 1.0}
+    assert 2 * (values == 0).sum() <= number
+
+
+def test_lengths_of_all_clients_say_what_is_usual_where_most_of_a_round_shout() -> None:
+    rows = np.ones((10, 4)) + np.random.default_rng(1).normal(scale=0.1, size=(10, 4))
+    rows[4:] *= 10
+    one = cohort(2, list(range(10)), rows)
+    past = History(1, recent={"length": dict.fromkeys(range(10, 30), (2.0,))})
+    assert Usual()(one, History()).tolist() == [1] * 10
+    assert Usual()(one, past).tolist() == [1] * 4 + [0] * 6
+    left = clip_cohort(Clip(times=2.0), one, past)[0].facts["clip"]
+    assert left[:4].tolist() == [1] * 4
+    assert (left[4:] * one.updates.norms[4:]).tolist() == pytest.approx([4.0] * 6, rel=0.1)
+
+
+def test_nothing_is_left_of_the_update_of_who_is_set_apart() -> None:
+    one = cohort(1, [0, 1, 2], np.ones((3, 4)))
+    one = replace(one, facts={"Company": np.array([1.0, 0.0, 0.5])})
+    assert clip_cohort(Clip(), one, History())[0].facts["clip"].tolist() == [1, 0, 1]
+
+
+def test_settings() -> None:
+    assert at_round(Early(CoordinateMedian(), 2), 3) == Mean()
+    assert Clip(times=2.0).limit(np.array([1.0, 0.0, 3.0])) == 4
+    for make, word in ((lambda: Company(fewest=3), "4 or more"), (lambda: Clip(times=0.0), "clip.times")):
+        with pytest.raises(ConfigError, match=word):
+            make()
+    with pytest.raises(ConfigError, match="1 or more"):
+        Early(Mean(), 0)
