@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import TopShare
-from fedmerit.core.rewards import Acceptance, Whole, entries, top, wrong_reward
+from fedmerit.core.rewards import Acceptance, Nothing, Whole, entries, top, wrong_reward
 from fedmerit.core.types import SparseUpdate
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
@@ -25,7 +25,7 @@ def no_updates(n: int, d: int) -> Updates:
 
 
 def give(
-    reward: TopShare | Whole, aggregate: np.ndarray, weights: np.ndarray, layers: tuple[int, ...] = ()
+    reward: TopShare | Whole | Nothing, aggregate: np.ndarray, weights: np.ndarray, layers: tuple[int, ...] = ()
 ) -> list[SparseUpdate]:
     return reward(aggregate, weights, no_updates(len(weights), len(aggregate)), layers or (len(aggregate),))
 
@@ -183,3 +183,68 @@ def test_good_parts_pass():
     assert wrong_reward(part([]), 0) == ""
     assert wrong_reward(part([], []), 5) == ""
     assert wrong_reward(part([1, 2], [0, 4]), 5) == ""
+
+
+tempered = st.builds(
+    TopShare,
+    share=st.sampled_from(["sum", "max", "tanh"]),
+    floor=st.floats(0, 1),
+    temperature=st.floats(0.05, 50),
+    beta=st.floats(0.1, 50),
+)
+
+
+@many
+@given(reward=tempered, weights=weightings)
+def test_tempered_shares_rise_with_merit_and_hold_their_floor(reward: TopShare, weights: np.ndarray):
+    shares = reward.shares(weights)
+    order = np.argsort(weights, kind="stable")
+    assert (np.diff(shares[order]) >= -1e-12).all(), "monotone in the weight"
+    assert (shares <= 1 + 1e-12).all()
+    assert (shares[weights > 0] >= reward.floor - 1e-12).all(), "whoever has merit gets the floor"
+    assert not shares[weights == 0].any(), "and nobody else"
+    if reward.share != "sum":
+        assert shares.max() == pytest.approx(1), "the best gets all"
+
+
+@many
+@given(weights=weightings, floor=st.floats(0, 1))
+def test_limits_of_the_temperature(weights: np.ndarray, floor: float):
+    some = weights > 1e-6
+    hot = TopShare("max", floor=floor, temperature=1e12).shares(weights)
+    np.testing.assert_allclose(hot[some], 1, atol=1e-9, err_msg="all get all")
+    best = weights == weights.max()
+    clear = weights < 0.999 * weights.max()
+    cold = TopShare("max", floor=floor, temperature=1e-6).shares(weights)
+    np.testing.assert_allclose(cold[best], 1)
+    np.testing.assert_allclose(cold[clear & (weights > 0)], floor, atol=1e-12, err_msg="only the best get more")
+
+
+@many
+@given(weights=weightings)
+def test_limits_of_the_altruism(weights: np.ndarray):
+    some = weights > 1e-3
+    np.testing.assert_allclose(TopShare("tanh", beta=1e5).shares(weights)[some], 1, err_msg="all get all [CGSV]")
+    small, plain = TopShare("tanh", beta=1e-4).shares(weights), TopShare("max").shares(weights)
+    np.testing.assert_allclose(small, plain, atol=1e-6, err_msg="in proportion, as in [RFFL]")
+
+
+def test_shares_of_cgsv_by_hand():
+    reputation = np.array([0.5, 0.3, 0.2])
+    expected = [1.0, math.tanh(0.6) / math.tanh(1), math.tanh(0.4) / math.tanh(1)]
+    assert TopShare("tanh", beta=2).shares(reputation).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"floor": 1.1}, "floor"), ({"temperature": 0}, "temperature"), ({"beta": math.inf}, "beta")],
+)
+def test_tempers_out_of_range_are_refused(settings: dict[str, float], says: str):
+    with pytest.raises(ConfigError, match=says):
+        TopShare(**settings)  # type: ignore[arg-type]
+
+
+def test_a_large_sigma_takes_everything_and_nothing_is_not_sent():
+    assert Acceptance(2.0)(0.8, 0.0)
+    assert [Acceptance(sigma).refuses for sigma in (0.0, 1.0, 2.0)] == [True, True, False]
+    assert [part.nbytes for part in give(Nothing(), np.ones(4, np.float32), np.array([1.0, 0.0]))] == [0, 0]

@@ -28,27 +28,54 @@ FARTHEST = 2.0
 class PairDistances:
     """How near each two clients' updates were in the rounds in which both took part: sums of distances, and how often.
 
-    Rows and columns belong to `ids`, all clients that came so far.
+    Rows and columns belong to `ids`, all clients that came so far. `parted`: who was ever in another group.
     """
 
     ids: tuple[ClientId, ...] = ()
     sums: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
     counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+    parted: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
 
-    def after(self, ids: Sequence[ClientId], distances: Matrix) -> PairDistances:
-        """With one more round; distances count as the float32 numbers that a ledger keeps."""
+    def after(
+        self, ids: Sequence[ClientId], distances: Matrix, labels: NDArray[np.intp] | None = None
+    ) -> PairDistances:
+        """With one more round and its groups; distances count as the float32 numbers that a ledger keeps."""
         known = tuple(sorted({*self.ids, *ids}))
         sums, counts = np.zeros((2, len(known), len(known)))
-        for part, to_sums, to_counts in ((self.ids, self.sums, self.counts), (ids, distances.astype(np.float32), 1.0)):
+        parted = np.zeros((len(known), len(known)), dtype=np.bool_)
+        labels = np.zeros(len(ids), dtype=np.intp) if labels is None else labels
+        apart = labels[:, np.newaxis] != labels
+        for part, to_sums, to_counts, to_parted in (
+            (self.ids, self.sums, self.counts, self.parted),
+            (ids, distances.astype(np.float32), 1.0, apart),
+        ):
             places = np.searchsorted(known, part)
             sums[np.ix_(places, places)] += to_sums
             counts[np.ix_(places, places)] += to_counts
-        return PairDistances(known, sums, counts)
+            parted[np.ix_(places, places)] |= to_parted
+        return PairDistances(known, sums, counts, parted)
 
     def mean(self, ids: Sequence[ClientId]) -> Matrix:
         """The mean distance of each two of these clients, who have all met."""
         places = np.searchsorted(self.ids, ids)
         return np.asarray(self.sums[np.ix_(places, places)] / self.counts[np.ix_(places, places)])
+
+    def together(self, ids: Sequence[ClientId]) -> NDArray[np.intp]:
+        """Groups of these clients in which nobody was ever parted: each joins the first group that it may."""
+        rows = {client: row for row, client in enumerate(self.ids)}
+        groups: list[list[ClientId]] = []
+        labels = np.zeros(len(ids), dtype=np.intp)
+        for place, client in enumerate(ids):
+            free = [
+                number
+                for number, members in enumerate(groups)
+                if client not in rows
+                or not any(one in rows and self.parted[rows[client], rows[one]] for one in members)
+            ]
+            labels[place] = free[0] if free else len(groups)
+            groups += [] if free else [[]]
+            groups[labels[place]].append(client)
+        return labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +83,35 @@ class Groups:
     """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
 
     `cut` is the distance from which on clients were kept apart; `pairs` is what a grouping wants to know next time.
+    With `attention` (n, n) each client has an aggregate of its own: row i is how much client i listens to each other,
+    beside what they earned.
     """
 
     labels: NDArray[np.intp]
     cut: float | None = None
     distances: Matrix | None = None
     pairs: PairDistances | None = None
+    attention: Matrix | None = None
 
     @property
     def members(self) -> list[NDArray[np.intp]]:
         """The places of each group's clients."""
         return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
 
+    @property
+    def recipients(self) -> list[NDArray[np.intp]]:
+        """The places that each aggregate is for: a group's clients, or with attention one."""
+        return self.members if self.attention is None else [np.array([place]) for place in range(len(self.labels))]
+
     def spread(self, weights: Vector) -> Matrix:
-        """A weighting per group (groups, n): its own clients' weights, 0 for all others."""
+        """A weighting per aggregate (groups, n): its own clients' weights, 0 for all others.
+
+        With attention (n, n): weight times attention, as shares; a row without any is all 0.
+        """
+        if self.attention is not None:
+            rows = self.attention * weights
+            sums = rows.sum(axis=1, keepdims=True)
+            return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
         numbers = np.arange(len(self.members))[:, np.newaxis]
         return np.asarray(np.where(self.labels == numbers, weights, 0.0))
 
@@ -140,10 +182,8 @@ class ByCosine:
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """Groups of the clients of this round; who is absent is not asked."""
-        norms, distances = updates.norms, np.asarray(1.0 - updates.cosines())
-        np.fill_diagonal(distances, 0.0)
-        pairs = pairs.after(ids, distances) if self.over == "all" else pairs
-        used = pairs.mean(ids) if self.over == "all" else distances
+        norms, distances = updates.norms, updates.cosine_distances()
+        used = pairs.after(ids, distances).mean(ids) if self.over == "all" else distances
         moving = np.flatnonzero(norms > 0)
         labels = np.full(len(updates), len(updates), dtype=np.intp)  # a number that no group of the others has
         cut = None
@@ -154,7 +194,8 @@ class ByCosine:
             labels[moving] = _labels(tree, cut)
         elif len(moving):
             labels[moving] = 0
-        return Groups(_numbered(labels), cut, distances, pairs)
+        labels = numbered(labels)
+        return Groups(labels, cut, distances, pairs.after(ids, distances, labels) if self.over == "all" else pairs)
 
     def _tree(self, distances: Matrix, norms: Vector) -> Matrix:
         """Merges in scipy's form: two groups, their distance, how many clients they have together."""
@@ -245,7 +286,7 @@ def _centroid_tree(products: Matrix) -> Matrix:
     return tree
 
 
-def _numbered(labels: NDArray[np.intp]) -> NDArray[np.intp]:
+def numbered(labels: NDArray[np.intp]) -> NDArray[np.intp]:
     """The same groups, numbered from 0 in the order of their first clients."""
     _, first, places = np.unique(labels, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[places], dtype=np.intp)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Largest: TypeAlias = Literal["magnitude", "signed"]
 Scope: TypeAlias = Literal["model", "layer"]
-Share: TypeAlias = Literal["sum", "max"]
+Share: TypeAlias = Literal["sum", "max", "tanh"]
 
 ROUNDING = 1e-9
 """A tenth of 100 entries is 10, though 0.1 * 100 may be a little more."""
@@ -60,12 +60,32 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class Nothing:
+    """Nothing for anybody: each client is on its own.
+
+    >>> [part.nbytes for part in Nothing()(np.ones(3, np.float32), np.array([0.5, 0.5]), Updates(np.ones((2, 3))), [3])]
+    [0, 0]
+    """
+
+    def __call__(
+        self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
+    ) -> list[SparseUpdate]:
+        """An empty part for each client, which is not sent."""
+        return [SparseUpdate(aggregate[:0], np.empty(0, np.uint32))] * len(weights)
+
+
+@dataclass(frozen=True, slots=True)
 class TopShare:
     """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
-    `share`: the client's weight q_i / sum q (the paper), or q_i / max q, so that the best gets all. `largest`: by
+    `share`: the client's weight w_i = q_i / sum q (the paper); or w_i / max w, so that the best gets all [RFFL]; or
+    tanh(beta w_i) / max tanh(beta w), all for everybody where the altruism `beta` is large [CGSV]. `largest`: by
     magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
     of num_i. With `exclude_own` the client's own part w_i * update_i is taken out before. Of equal entries: the first.
+
+    Shares are tempered so that collaboration is kept: floor + (1 - floor) * share ** (1 / temperature) for whoever has
+    a weight above 0. At a high `temperature` everybody gets all, near 0 only who has a share of 1 gets more than the
+    `floor`.
 
     >>> aggregate, updates = np.array([3, -4, 1, 0], np.float32), Updates(np.zeros((2, 4), np.float32))
     >>> [part.values.tolist() for part in TopShare()(aggregate, np.array([0.5, 0.25]), updates, layers=[4])]
@@ -76,8 +96,17 @@ class TopShare:
     largest: Largest = "magnitude"
     scope: Scope = "model"
     exclude_own: bool = False
+    floor: float = 0.0
+    temperature: float = 1.0
+    beta: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.floor <= 1:
+            raise ConfigError(f"floor is the least share of the aggregate that a reward has, 0..1; got {self.floor}")
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError(f"temperature is above 0 and finite, 1 changes nothing; got {self.temperature}")
+        if not 0 < self.beta < math.inf:
+            raise ConfigError(f"beta is the altruism of tanh, above 0 and finite; got {self.beta}")
         options = (("share", self.share, Share), ("largest", self.largest, Largest), ("scope", self.scope, Scope))
         for word, value, known in options:
             if value not in get_args(known):
@@ -87,7 +116,7 @@ class TopShare:
         self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
     ) -> list[SparseUpdate]:
         """A part per client."""
-        numbers = [entries(share, len(aggregate)) for share in self._shares(weights)]
+        numbers = [entries(share, len(aggregate)) for share in self.shares(weights)]
         if not self.exclude_own:
             keys = self._keys(aggregate)
             return [self._part(aggregate, keys, number, layers) for number in numbers]
@@ -97,9 +126,17 @@ class TopShare:
             parts.append(self._part(rest, self._keys(rest), number, layers))
         return parts
 
-    def _shares(self, weights: Vector) -> Vector:
-        top = weights.max(initial=0.0)
-        return np.asarray(weights / top) if self.share == "max" and top > 0 else weights
+    def shares(self, weights: Vector) -> Vector:
+        """What share of the aggregate each weight earns.
+
+        >>> TopShare("max", floor=0.5).shares(np.array([0.6, 0.3, 0.0])).tolist()
+        [1.0, 0.75, 0.0]
+        """
+        merits = np.tanh(self.beta * weights) if self.share == "tanh" else weights
+        best = merits.max(initial=0.0)
+        earned = merits / best if self.share != "sum" and best > 0 else merits
+        tempered = self.floor + (1 - self.floor) * earned ** (1 / self.temperature)
+        return np.where(weights > 0, tempered, 0.0)
 
     def _keys(self, aggregate: Model) -> Model:
         """What is compared; updates go down the gradient, so the largest gradients are the smallest updates."""
@@ -144,13 +181,21 @@ def _top_of_layers(keys: Model, number: int, layers: Sequence[int]) -> NDArray[n
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had [M2F, Alg. 1]."""
+    """A client's test of its reward: it must do better, or fall by less than `sigma` of what it had [M2F, Alg. 1].
+
+    Nobody falls by more than all of it: above 1 every reward is taken.
+    """
 
     sigma: float = 0.05
 
     def __post_init__(self) -> None:
         if not 0 <= self.sigma < math.inf:
             raise ConfigError(f"sigma is a relative fall of accuracy, 0 or more; got {self.sigma}")
+
+    @property
+    def refuses(self) -> bool:
+        """Whether any test can make a client refuse."""
+        return self.sigma <= 1
 
     def __call__(self, before: float, after: float) -> bool:
         """Whether the reward is taken; a client that cannot test (NaN), or had nothing to lose, takes it."""
@@ -169,11 +214,13 @@ def send_rewards(
     clients: PersonalClients,
     layers: Sequence[int],
 ) -> SentRewards:
-    """Make each client's reward of its group's aggregate, send it, and collect the answers."""
+    """Make each client's reward of its group's aggregate, send it unless it is empty, and collect the answers."""
     rewards: dict[ClientId, SparseUpdate] = {}
-    for places, aggregate in zip(groups.members, aggregates, strict=True):
+    for places, aggregate in zip(groups.recipients, aggregates, strict=True):
         earned = reward(aggregate, weights[places], cohort.updates.keep(places), layers)
-        rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True)}
+        rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True) if len(one.values)}
+    if not rewards:
+        return SentRewards()
     return SentRewards(rewards, clients.send_rewards(cohort.index, rewards, acceptance))
 
 

@@ -1,0 +1,65 @@
+"""Attention: an aggregate per client, between FedAvg's and being alone; by hand and by laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmerit.core.attention import ByAttention
+from fedmerit.core.groups import PairDistances
+from fedmerit.core.recipes import fedamp, m2f
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, UserError
+
+ROWS = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 2]], dtype=np.float32)
+WEIGHTS = np.array([0.2, 0.3, 0.5])
+
+
+def spread(sharpness: float, rows: np.ndarray = ROWS, weights: np.ndarray = WEIGHTS) -> np.ndarray:
+    return ByAttention(sharpness)(Updates(rows), range(len(rows)), PairDistances()).spread(weights)
+
+
+def test_attention_by_hand():
+    one, near, none = np.exp(0.0), np.exp(-2 * (1 - 1 / np.sqrt(2))), np.exp(-2.0)
+    first = np.array([0.2 * one, 0.3 * near, 0.5 * none])
+    assert spread(2.0)[0] == pytest.approx(first / first.sum(), rel=1e-6)
+
+
+def test_without_sharpness_all_get_the_weights_and_with_much_each_is_alone():
+    assert spread(0.0) == pytest.approx(np.tile(WEIGHTS, (3, 1)))
+    assert spread(1e4) == pytest.approx(np.eye(3))
+
+
+def test_every_aggregate_is_for_one_client_and_all_are_one_group():
+    groups = ByAttention()(Updates(ROWS), range(3), PairDistances())
+    assert [places.tolist() for places in groups.recipients] == [[0], [1], [2]]
+    assert len(groups.members) == 1
+
+
+def test_rows_without_weight_are_empty():
+    rows = spread(5.0, weights=np.array([0.0, 0.5, 0.5]))
+    assert rows[0, 0] == 0
+    assert rows[0, 1] > 0.9, "who has no weight itself gets what those near it have"
+    assert spread(2.0, weights=np.zeros(3)).tolist() == np.zeros((3, 3)).tolist()
+
+
+def test_attention_over_all_rounds_is_that_of_the_mean_cosine():
+    turned = Updates(np.array([[1, 0, 0], [0, 1, 0], [0, 0, 2]], dtype=np.float32))
+    first = ByAttention()(Updates(ROWS), range(3), PairDistances())
+    assert first.pairs is not None
+    second = ByAttention()(turned, range(3), first.pairs)
+    mean = (1 - 1 / np.sqrt(2) + 1) / 2
+    assert second.attention is not None
+    assert second.attention[0, 1] == pytest.approx(np.exp(-10 * mean), rel=1e-5)
+    alone = ByAttention(over="round")(turned, range(3), first.pairs)
+    assert alone.attention is not None
+    assert alone.attention[0, 1] == pytest.approx(np.exp(-10.0), rel=1e-5)
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match="sharpness"):
+        ByAttention(-1.0)
+    with pytest.raises(UserError, match="over"):
+        ByAttention(over="never")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="gets all of it"):
+        m2f(grouping=fedamp().grouping)

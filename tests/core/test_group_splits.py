@@ -1,0 +1,52 @@
+"""Splits: groups part when they rest and their clients do not, and stay parted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmerit.core.groups import PairDistances
+from fedmerit.core.splits import Splits
+from fedmerit.core.updates import Updates
+from fedmerit.errors import ConfigError, UserError
+
+OPPOSED = np.array([[1, 0.1], [-1, 0.1], [1, -0.1], [-1, -0.1], [1, 0], [-1, 0]], dtype=np.float32)
+ALIKE = np.abs(OPPOSED)
+
+
+def split(rows: np.ndarray, pairs: PairDistances | None = None, ids: list[int] | None = None, at: float = 0.25):
+    return Splits(at)(Updates(rows), ids or range(len(rows)), pairs or PairDistances())
+
+
+def test_clients_that_pull_against_each_other_part_and_others_do_not():
+    assert split(OPPOSED).labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert split(ALIKE).labels.tolist() == [0] * 6
+    assert split(OPPOSED, at=0.0).labels.tolist() == [0] * 6
+
+
+def test_who_was_parted_stays_so():
+    parted = split(OPPOSED).pairs
+    assert split(ALIKE, parted).labels.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_group_parts_again():
+    first = split(OPPOSED).pairs
+    rows = np.array([[1, 0], [-1, 0], [-1, 0.1], [-1, 0], [-0.1, 0.1], [-1, 0.1]], dtype=np.float32)
+    assert split(rows, first, at=0.5).labels.tolist() == [0, 1, 2, 1, 2, 1]
+
+
+def test_a_client_that_missed_the_split_joins_the_first_group_that_it_may():
+    parted = split(OPPOSED[:4]).pairs
+    assert split(ALIKE, parted).labels.tolist() == [0, 1, 0, 1, 0, 0]
+    assert split(ALIKE[:3], parted, ids=[1, 2, 7]).labels.tolist() == [0, 1, 0]
+
+
+def test_two_clients_stay_together():
+    assert split(OPPOSED[:2]).labels.tolist() == [0, 0]
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match="mean update"):
+        Splits(1.5)
+    with pytest.raises(UserError, match="linkage"):
+        Splits(linkage="centroid")

@@ -1,0 +1,128 @@
+"""Rivals for personal models as parts of the language: fine-tuning, attention, splits, and a model beside [Ditto]."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import small_task
+
+from fedmerit import Run, Task, cfl, ditto, fedamp, fedavg, federate, finetuned, guarded, load_task, standalone
+from fedmerit.core.beside import Beside
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.recipes import cgsv
+from fedmerit.core.round import play
+from fedmerit.core.selection import Uniform
+from fedmerit.core.state import State
+from fedmerit.core.types import Download, Samples
+from fedmerit.errors import ConfigError
+from fedmerit.fleet.local import LocalFleet
+from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.learn.sgd import TorchLearner
+
+CLIENTS, ROUNDS = 4, 4
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    """Clients with few labels each."""
+    train = {"lr": 0.3, "epochs": 1, "batch": 20}
+    return load_task("digits", clients=CLIENTS, partition="dirichlet", alpha=0.1, test="matched", train=train)
+
+
+def played(task: Task, recipe: Recipe, rounds: int = ROUNDS, out: Path | None = None) -> Run:
+    return federate(task, recipe, rounds=rounds, fraction=1.0, seed=1, out=out)
+
+
+def test_finetuned_is_fedavg_and_then_alone(task: Task):
+    common, run = played(task, fedavg()), played(task, finetuned(until=ROUNDS - 1))
+    assert np.array_equal(run.local_accuracy[:-1], common.local_accuracy[:-1])
+    assert run.local_accuracy[-1].mean() > common.local_accuracy[-1].mean()
+
+
+def test_attention_lies_between_fedavg_and_being_alone(task: Task):
+    assert np.array_equal(played(task, fedamp(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
+    assert np.allclose(played(task, fedamp(1e4)).local_accuracy, played(task, standalone()).local_accuracy)
+
+
+def test_splits_begin_as_fedavg_and_end_in_groups(task: Task):
+    assert np.array_equal(played(task, cfl(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
+    groups = [row["groups"] for row in played(task, cfl(at=1.0)).ledger.rounds()]
+    assert groups == sorted(groups)
+    assert groups[-1] > 1
+
+
+def test_splits_are_remembered_by_a_resumed_run(task: Task, tmp_path: Path):
+    run = played(task, cfl(at=1.0), out=tmp_path / "run")
+    labels = [one.group for one in run.explain(ROUNDS)]
+    assert run.ledger.pair_distances().together(range(CLIENTS)).tolist() == labels
+
+
+def test_what_a_client_keeps_beside_leaves_the_shared_model_as_it_is(task: Task):
+    ends, tested = [], []
+    for recipe in (fedavg(), ditto(0.1)):
+        with LocalFleet(task) as fleet:
+            state = State(fleet.server.first_model(1))
+            for _ in range(ROUNDS):
+                state, record = play(state, recipe, fleet, selection=Uniform(1.0), seed=5, evaluate=True)
+        ends.append(state.model.tobytes())
+        assert record.evaluation is not None
+        tested.append(record.evaluation.accuracy)
+    assert ends[0] == ends[1]
+    assert tested[1] > tested[0]
+
+
+def test_without_a_pull_it_is_as_if_alone_and_with_a_strong_one_as_the_shared(task: Task):
+    """Steps of 0.3 with a pull of 3 forget nine tenths of what is their own."""
+    alone, common = played(task, standalone()), played(task, fedavg())
+    free, tied = played(task, ditto(0.0)), played(task, ditto(3.0))
+    assert abs(free.accuracy - alone.accuracy) < abs(free.accuracy - common.accuracy)
+    assert abs(tied.accuracy - common.accuracy) < abs(free.accuracy - common.accuracy)
+
+
+def test_any_recipe_with_one_model_takes_a_model_beside(task: Task):
+    run = played(task, replace(guarded(), beside=Beside(0.1)), rounds=2)
+    assert len(run.ledger.rounds()) == 2
+    with pytest.raises(ConfigError, match="set personal or beside"):
+        replace(cgsv(), beside=Beside())
+
+
+def test_several_workers_keep_the_same_models(task: Task):
+    with LocalFleet(task) as here, LocalFleet(task, workers=2) as there:
+        kept = []
+        for fleet in (here, there):
+            model = fleet.server.first_model(1)
+            for index in (1, 2):
+                fleet.train(index, {client: Download(model, beside=0.1) for client in range(CLIENTS)}, (), 5)
+            kept.append(fleet.evaluate_personal(model).correct.tolist())
+    assert kept[0] == kept[1]
+
+
+def test_a_pull_is_the_gradient_of_the_distance_to_the_shared_model(task: Task):
+    """One whole batch: v - lr (grad l(v) + pull (v - w)), by what a step without a pull gives."""
+    learner = task.learner
+    assert isinstance(learner, TorchLearner)
+    config = learner.config.model_copy(update={"batch": "full", "epochs": 1})
+    learner = replace(learner, config=config)
+    rows: Samples = task.federation.samples(0)
+    own, shared = learner.start(1), learner.start(2)
+    plain = learner.train(own.copy(), rows, 3)
+    pulled = learner.train_pulled(own.copy(), shared, 0.5, rows, 3, None)
+    assert pulled == pytest.approx(plain - config.lr * 0.5 * (own - shared), abs=1e-6)
+
+
+def test_a_learner_that_cannot_be_pulled_is_refused():
+    with pytest.raises(ConfigError, match="train_pulled"):
+        federate(small_task(), ditto(), rounds=1)
+
+
+def test_flower_refuses_models_beside(task: Task):
+    grid = InProcessGrid(
+        make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), CLIENTS
+    )
+    fleet = GridFleet(grid, task.server())
+    fleet.meet(CLIENTS)
+    with pytest.raises(ConfigError, match="local fleet"):
+        fleet.train(1, {0: Download(fleet.server.first_model(1), beside=0.1)}, (), 5)
