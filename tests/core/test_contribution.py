@@ -1,4 +1,7 @@
-"""Contributions: the laws of the Shapley value, brute force, sampling, and what a run keeps of them."""
+"""Contributions: the laws of the Shapley value, brute force, sampling, and what a run keeps of them.
+
+The oracle is a loop over all orders; `test_pydvl` has the library for it, which needs numpy below 2, as ours is not.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.report.contributions import contributions_dict
+from fedmerit.report.run_detail import run_detail
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.tasks.attackers import find_attackers
 
 Game = tuple[int, np.ndarray]
 games = st.integers(1, 5).flatmap(
@@ -134,7 +139,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten clients, two of which send nothing learned."""
     folder = tmp_path_factory.mktemp("worth") / "run"
     changes = ["task.clients=10", "task.server=300", "task.kinds={free_rider=0.2}", "task.partition=iid"]
-    changes += ["recipe={name='fedavg', account=['shapley', 'cosine']}", "run.rounds=3", "run.fraction=1.0"]
+    changes += ["recipe={name='fedavg', contributions=['shapley', 'cosine']}", "run.rounds=3", "run.fraction=1.0"]
     run_config(load_config(None, [*changes, "run.workers=1", "train.lr=0.1"]), folder)
     return folder
 
@@ -154,13 +159,36 @@ def test_a_run_keeps_an_account_that_does_not_touch_its_weights(measured: Path) 
     assert {tuple(one.criteria) for one in weights} == {("DS",)}
 
 
+def test_the_page_has_the_same_account_beside_the_weights(measured: Path) -> None:
+    with open_ledger(measured) as ledger:
+        found, detail = contributions_dict(ledger), run_detail(ledger, ledger.rounds())["worth"]
+    assert detail["methods"] == found["methods"]
+    for (client, weight, totals), one in zip(detail["rows"], found["clients"], strict=True):
+        assert (client, weight) == (one["client"], one["weight"])
+        assert totals == pytest.approx(list(one["total"].values()), rel=1e-3)
+
+
+@pytest.mark.parametrize("planted", ["task.kinds={free_rider=0.2}", "task.attack={kind='sign-flip', share=0.2}"])
+def test_free_riders_and_liars_come_last(planted: str, tmp_path: Path) -> None:
+    changes = ["task.clients=5", "task.server=300", "task.partition=iid", planted, "run.rounds=4", "run.fraction=1.0"]
+    changes += ["recipe={name='fedavg', contributions=['shapley']}", "run.workers=1", "train.lr=0.1"]
+    config = load_config(None, changes)
+    run = run_config(config, tmp_path / "run")
+    liars = [place for place, name in enumerate(run.ledger.names()) if "free" in name]
+    liars += find_attackers(config.task, 5, config.run.seed).members
+    assert len(liars) == 1
+    for number in range(1, 5):
+        last = min(run.explain(number), key=lambda one: one.facts["contribution:shapley"])
+        assert last.id == liars[0], f"round {number}"
+
+
 def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) -> None:
     task = load_task("digits", server=500, clients=10, partition="dirichlet", alpha=0.3, seed=3)
     asked: dict[str, np.ndarray] = {}
     for name, most in (("exact", 12), ("sampled", 0)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fedmerit.core.contribution.MOST_EXACT", most)
-            recipe = replace(fedavg(), account=(Contribution("shapley", orders=200),))
+            recipe = replace(fedavg(), contributions=(Contribution("shapley", orders=200),))
             run = federate(task, recipe, rounds=2, fraction=1.0, seed=1)
         asked[name] = np.array([one.facts["contribution:shapley"] for one in run.explain(2)])
     assert spearmanr(asked["exact"], asked["sampled"]).statistic >= 0.98
@@ -186,15 +214,15 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="truncate"):
         Contribution(truncate=1.0)
     with pytest.raises(ConfigError, match="here each client has its own"):
-        replace(m2f(), account=(Contribution(),))
+        replace(m2f(), contributions=(Contribution(),))
     task = load_task("digits", clients=4, partition="iid")
     with pytest.raises(ConfigError, match="it has none"):
-        federate(task, replace(fedavg(), account=(Contribution(),)), rounds=1)
-    run = federate(task, replace(fedavg(), account=(Contribution("cosine"),)), rounds=1, fraction=1.0)
+        federate(task, replace(fedavg(), contributions=(Contribution(),)), rounds=1)
+    run = federate(task, replace(fedavg(), contributions=(Contribution("cosine"),)), rounds=1, fraction=1.0)
     assert all(-1 <= one.facts["contribution:cosine"] <= 1 for one in run.explain(1))
 
 
 def test_a_recipe_with_an_account_is_read_back() -> None:
-    recipe = replace(fedavg(), account=(find_contribution("contribution:banzhaf:f1"),))
+    recipe = replace(fedavg(), contributions=(find_contribution("contribution:banzhaf:f1"),))
     assert part_from_json(part_to_json(recipe)) == recipe
-    assert json.loads(part_to_json(recipe))["account"][0]["method"] == "banzhaf"
+    assert json.loads(part_to_json(recipe))["contributions"][0]["method"] == "banzhaf"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -10,8 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fedmerit.errors import DataError
-from fedmerit.store.contributions import contributions_of
+from fedmerit.store.contributions import contribution_accounts, contributions_of
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.weight_columns import WeightColumns
 from fedmerit.study.text_table import TextTable
 
 RULE = "what updates added to the round's model on the server's rows, summed over rounds; below 0: took away"
@@ -22,8 +23,8 @@ def contributions_dict(ledger: Ledger) -> dict[str, Any]:
     names, accounts = ledger.names(), contributions_of(ledger)
     if not accounts:
         raise DataError(
-            "this run measured no contributions; run it with recipe.account = ['shapley'] and task.server = 1000, or "
-            "['cosine'], which needs no rows of the server"
+            "this run measured no contributions; run it with recipe.contributions = ['shapley'] and task.server = 1000 "
+            "or with ['cosine'], which needs no rows of the server"
         )
     return {
         "rule": RULE,
@@ -31,6 +32,15 @@ def contributions_dict(ledger: Ledger) -> dict[str, Any]:
         "methods": list(accounts[0].total),
         "clients": [{**asdict(one), "name": names[one.client]} for one in accounts],
     }
+
+
+def worth_rows(rounds: Iterable[WeightColumns]) -> dict[str, Any] | None:
+    """Contributions as the page shows them beside the weights; None where the run measured none."""
+    accounts = contribution_accounts(rounds)
+    if not accounts:
+        return None
+    rows = [[one.client, one.weight, [float(f"{value:.4g}") for value in one.total.values()]] for one in accounts]
+    return {"methods": list(accounts[0].total), "rows": rows}
 
 
 def contributions_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:

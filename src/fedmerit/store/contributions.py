@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fedmerit.core.facts import CONTRIBUTION
 from fedmerit.core.types import ClientId
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.weight_columns import WeightColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,21 @@ class ClientAccount:
 
 def contributions_of(ledger: Ledger) -> list[ClientAccount]:
     """A line per client that was weighed, the largest total by the first method first; none where none was measured."""
+    return contribution_accounts([ledger.weight_columns(row["round"]) for row in ledger.rounds()])
+
+
+def contribution_accounts(rounds: Iterable[WeightColumns]) -> list[ClientAccount]:
+    """As `contributions_of`, of rounds that are read already."""
     values: dict[ClientId, dict[str, list[float]]] = {}
     weights: dict[ClientId, list[float]] = {}
-    for row in ledger.rounds():
-        for one in ledger.weights(row["round"]):
-            measured = {name: value for name, value in one.facts.items() if name.startswith(CONTRIBUTION)}
-            weights.setdefault(one.id, []).append(one.weight)
-            for name, value in measured.items():
-                values.setdefault(one.id, {}).setdefault(name.removeprefix(CONTRIBUTION), []).append(value)
+    for columns in rounds:
+        measured = {name: column for name, column in columns.facts.items() if name.startswith(CONTRIBUTION)}
+        for place, client in enumerate(columns.ids):
+            weights.setdefault(client, []).append(float(columns.weights[place]))
+            for name, column in measured.items():
+                if not np.isnan(column[place]):
+                    added = values.setdefault(client, {}).setdefault(name.removeprefix(CONTRIBUTION), [])
+                    added.append(float(column[place]))
     accounts = [
         ClientAccount(
             client,

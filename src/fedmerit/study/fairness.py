@@ -143,13 +143,13 @@ def _accounts(ledger: Ledger, level: float) -> tuple[Account, ...]:
     rounds, local = ledger.local_accuracy()
     if not rounds:
         raise UserError("the run has no evaluated round yet")
-    contributions, accounts = ledger.contributions(), []
+    work, accounts = ledger.work_done(), []
     rewards: dict[ClientId, list[Rewarded]] = {}
     for reward in ledger.rewards():
         rewards.setdefault(reward.client, []).append(reward)
     for client in range(local.shape[1]):
         received = rewards.get(client, [])
-        taken_part, trained_rows = contributions.get(client, (0, 0.0))
+        taken_part, trained_rows = work.get(client, (0, 0.0))
         accounts.append(
             Account(
                 client,
