@@ -34,7 +34,7 @@ def test_measures_are_taken_on_the_test_rows_and_compared_in_pairs(data_folder: 
     measured = measure(study)
     fedavg, fedval = measured["FedAvg"], measured["FedVal, unranked"]
     assert fedavg["accuracy"][0] == pytest.approx(float(study.metrics["accuracy"].iloc[0]))
-    assert 0 < fedavg["weight of the poisoned"][0] < 1
+    assert 0 < fedavg["weight of the planted"][0] < 1
     change = float(np.mean(fedval["accuracy"] - fedavg["accuracy"]))
     assert float(differences.rows[0][1].rstrip("*")) == pytest.approx(change, abs=5e-4)
     assert (tmp_path / "a" / "bars.svg").read_text().count("<rect") == 1 + 3 * 2

@@ -17,7 +17,8 @@ from fedmerit.papers.reproduce.reproduction import SCALES, WHOLE, duration_text,
 
 NAMES = (
     *("pmcfl-table2", "pmcfl-table4", "pmcfl-table6", "dafl-table1", "m2f-table2", "m2f-table3", "m2f-figures"),
-    *("fedval-baselines", "fedval-objectives", "fedval-ratios"),
+    *("outside-pfllib", "outside-fair", "outside-dual", "outside-heart"),
+    *("fedval-baselines", "fedval-objectives", "fedval-ratios", "fedval-kinds", "fedval-data", "fedval-server"),
 )
 RESULTS = Path(__file__).parents[2] / "docs/results"
 
@@ -43,6 +44,26 @@ def test_small_is_expected_within_a_quarter_of_an_hour_on_two_cores(name: str):
     times = [expected(one.plans(scale), one.setting(scale), jobs=2) for scale in SCALES]
     assert times[0] < 15 * 60
     assert times == sorted(times)
+
+
+def test_other_rounds_change_the_plans_and_the_time_and_are_said():
+    one = find_reproduction("pmcfl-table2")
+    short = one.with_rounds(60)
+    assert short.setting("paper").differs[-1] == "60 rounds by --rounds, not 1,000"
+    assert {short.setting(scale).rounds for scale in SCALES} == {60}
+    (plan,), (whole,) = short.plans("paper").values(), one.plans("paper").values()
+    assert plan.base["run"] == whole.base["run"] | {"rounds": 60}
+    assert expected({WHOLE: plan}, short.setting("paper")) < expected({WHOLE: whole}, one.setting("paper"))
+
+
+def test_fedvals_parts_plant_every_kind_and_its_rows_vary_the_servers_set():
+    kinds = find_reproduction("fedval-kinds").plans("small")
+    planted = {part: plan.config(plan.rows[0], 1).task.kinds for part, plan in kinds.items()}
+    assert planted == {kind: {kind: 0.4} for kind in ("imbalanced", "biased", "poor", "free_rider")}
+    (server,) = find_reproduction("fedval-server").plans("small").values()
+    assert [server.config(row, 1).task.server for row in server.rows] == [1000, 100, 300, 1000, 5000]
+    data = find_reproduction("fedval-data").plans("paper")
+    assert {plan.config(plan.rows[0], 1).task.clients for plan in data.values()} == {20}
 
 
 @pytest.mark.parametrize("number", [2, 4, 6])
@@ -143,6 +164,6 @@ def test_footnotes_name_entries_that_exist():
 def test_results_at_small_are_documented(name: str):
     """Each page names its command, its seeds and its time."""
     page = (RESULTS / f"{name}.md").read_text()
-    assert f"fedmerit reproduce {name} --scale small --seeds 5" in page
+    assert f"fedmerit reproduce {name} --scale small --seeds" in page
     assert "with the seeds 1, 2, 3, 4, 5" in page
     assert "by the clock" in page

@@ -33,6 +33,7 @@ def test_names_models_and_defaults() -> None:
         "femnist": ("femnist-cnn", None, True),
         "adult": ("adult-mlp", 20, False),
         "compas": ("compas-mlp", 10, False),
+        "german-credit": ("german-credit-mlp", 10, False),
         "heart-disease": ("heart-linear", 4, True),
         "shakespeare": ("shakespeare-lstm", None, True),
         "medpar": ("medpar-linear", 54, True),

@@ -39,6 +39,7 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
         "adult": "fedmerit.tasks.datasets.adult:ADULT",
         "compas": "fedmerit.tasks.datasets.compas:COMPAS",
+        "german-credit": "fedmerit.tasks.datasets.german_credit:GERMAN_CREDIT",
         "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
         "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
         "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",

@@ -8,11 +8,12 @@ from fedmerit.errors import UnknownName
 from fedmerit.papers.reproduce.dafl import DAFL
 from fedmerit.papers.reproduce.fedval import FEDVAL
 from fedmerit.papers.reproduce.m2f import M2F
+from fedmerit.papers.reproduce.outside import OUTSIDE
 from fedmerit.papers.reproduce.pmcfl import PMCFL
 from fedmerit.papers.reproduce.reproduction import Reproduction
 
 REPRODUCTIONS: Mapping[str, Reproduction] = {
-    reproduction.name: reproduction for reproduction in (*PMCFL, DAFL, *M2F, *FEDVAL)
+    reproduction.name: reproduction for reproduction in (*PMCFL, DAFL, *M2F, *FEDVAL, *OUTSIDE)
 }
 
 

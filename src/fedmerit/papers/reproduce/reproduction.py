@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from fedmerit.core.measures import SHARES
@@ -33,7 +33,7 @@ class Setting:
     `bases` has the configuration of each part. `targets` replace the published ones, place by place. `seconds` is the
     time of one round of one run on one core, with its share of loading the data, as measured on the machine of
     docs/results or estimated from such measurements. `rates` is the grid of learning rates that the paper searched on
-    its baseline; empty where it did not.
+    its baseline; empty where it did not. `rows` stand for the reproduction's where they go by the number of rounds.
     """
 
     bases: Mapping[str, Base]
@@ -41,11 +41,19 @@ class Setting:
     differs: tuple[str, ...] = ()
     targets: tuple[float, ...] = (0.9,)
     rates: tuple[float, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def rounds(self) -> int:
         """Rounds of every run."""
         return int(next(iter(self.bases.values()))["run"]["rounds"])
+
+    def with_rounds(self, rounds: int) -> Setting:
+        """The same with another number of rounds, which is said among what differs."""
+        bases = {part: {**base, "run": {**base["run"], "rounds": rounds}} for part, base in self.bases.items()}
+        return replace(
+            self, bases=bases, differs=(*self.differs, f"{rounds:,} rounds by --rounds, not {self.rounds:,}")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,10 @@ class Reproduction:
                 return setting
         raise UnknownName("scale", scale, self.settings)
 
+    def with_rounds(self, rounds: int) -> Reproduction:
+        """The same with another number of rounds at every scale."""
+        return replace(self, settings={scale: setting.with_rounds(rounds) for scale, setting in self.settings.items()})
+
     def plans(
         self,
         scale: str,
@@ -95,7 +107,8 @@ class Reproduction:
 
         `or_equal` counts devices at a target too; `null` adds a row that differs from the baseline by rounding or draw.
         """
-        setting, chosen = self.setting(scale), self._chosen(rows)
+        setting = self.setting(scale)
+        chosen = self._chosen(rows, setting)
         chosen += [{"name": f"{NULL} ({null})", "recipe": self.rows[0]["recipe"], "null": null}] if null else []
         return {
             part: make_plan(
@@ -112,12 +125,12 @@ class Reproduction:
             for part, base in setting.bases.items()
         }
 
-    def _chosen(self, rows: Sequence[str]) -> list[Mapping[str, Any]]:
+    def _chosen(self, rows: Sequence[str], setting: Setting) -> list[Mapping[str, Any]]:
         names = [row["name"] for row in self.rows]
         for row in rows:
             if row not in names:
                 raise UnknownName(f"row of {self.name}", row, names)
-        return [row for row in self.rows if not rows or row["name"] in (*rows, names[0])]
+        return [row for row in setting.rows or self.rows if not rows or row["name"] in (*rows, names[0])]
 
 
 def expected(plans: Mapping[str, Plan], setting: Setting, jobs: int | None = None) -> float:
