@@ -1,6 +1,6 @@
-"""A secure deployment on loopback: TLS, a key for each node, and who is refused; then a run. `make flower-secure`.
+"""A secure deployment on loopback: TLS, keys of nodes and of the operator, and who is refused; then a run.
 
-The same steps by hand, for real machines, stand in docs/flower.md.
+`make flower-secure` calls it. The same steps by hand, for real machines, stand in docs/flower.md.
 """
 
 import sys
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from fedmerit.flower.keys import make_certificates, make_node_key
-from fedmerit.flower.loopback import Loopback, loopback
+from fedmerit.flower.loopback import Loopback, loopback, write_connection
 
 NODES = 2
 APP = Path(__file__).parent / "flower-quickstart"
@@ -30,6 +30,29 @@ def strangers(made: Loopback) -> dict[str, str]:
     return {name: _end(made, name) for name in names}
 
 
+def without_the_key(made: Loopback) -> dict[str, str]:
+    """Ask for things with host, port and the authority's certificate, but without the operator's key."""
+    ours, home = made.folder, made.folder / "stranger"
+    assert made.certificates is not None
+    write_connection(home / "home", made.address, made.certificates.authority)
+    # no shims: what our starter forks has our home, and the operator's key in it
+    stranger = Loopback(home, secure=True, port=made.port, certificates=made.certificates)
+    key = make_node_key(ours / "keys", "stranger")
+    asked = {
+        "a run": ("flwr", "run", str(APP), "here"),
+        "a node of his": ("flwr", "supernode", "register", str(key.public), "here"),
+        "the list of runs": ("flwr", "list", "here"),
+    }
+    ends = {}
+    for name, command in asked.items():
+        said = stranger.call(*command)
+        ends[name] = "refused" if "uthenticat" in said or "Unauthorized" in said else f"UNCLEAR: {said[-500:]}"
+    made.start("superexec of his", "flower-superexec", *made.trust(), "--runtime-api-address", made.address)
+    made.wait_for("superlink", "SuperExec authentication failed")
+    ends["ServerApps of ours"] = "refused"
+    return ends
+
+
 def _end(made: Loopback, name: str, seconds: float = 120.0) -> str:
     """How a stranger's process ended: refused, or (which must not be) let in."""
     ends = time.monotonic() + seconds
@@ -46,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
         print(f"starting a SuperLink with TLS and {NODES} SuperNodes with registered keys", flush=True)
         with loopback(Path(scratch), NODES, secure=True) as made:
-            ends = strangers(made)
+            ends = strangers(made) | without_the_key(made)
             for name, how in ends.items():
                 print(f"  {name}: {how}", flush=True)
             print(f"running {APP.name} on the two that are admitted", flush=True)

@@ -48,9 +48,9 @@ def test_without_epochs_the_task_decides():
 def test_fedavg_on_a_schedule_counts_epochs_and_rounds():
     schedule = Schedule(10, ((0.2, 1), (1.0, 3)), (2, 2))
     run = federate(small_task(), fedavg(), rounds=10, selection=schedule)
-    contributions = run.ledger.contributions()
-    assert {client: rounds for client, (rounds, _) in contributions.items()} == {0: 2, 1: 10, 2: 10, 3: 10}
-    assert {client: rows for client, (_, rows) in contributions.items()} == {0: 20, 1: 240, 2: 400, 3: 160}
+    work = run.ledger.work_done()
+    assert {client: rounds for client, (rounds, _) in work.items()} == {0: 2, 1: 10, 2: 10, 3: 10}
+    assert {client: rows for client, (_, rows) in work.items()} == {0: 20, 1: 240, 2: 400, 3: 160}
 
 
 def test_epochs_reach_the_learner():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from flwr.common.config import parse_config_args
 
 yaml = pytest.importorskip("yaml")
 DEPLOY = Path(__file__).parents[2] / "deploy"
-PROCESSES = ("flower-superlink", "flower-superexec", "flower-supernode")
+PROCESSES = ("fedmerit.flower.superlink", "flower-superexec", "flower-supernode")
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +27,13 @@ def options(command: list[str]) -> set[str]:
 
 
 def unit_command(name: str) -> list[str]:
-    unit = (DEPLOY / "systemd" / f"{name.replace('flower', 'fedmerit')}.service").read_text()
+    unit = (DEPLOY / "systemd" / f"fedmerit-{re.split('[-.]', name)[-1]}.service").read_text()
     return shlex.split(re.findall(r"^ExecStart=\S+ (.*)$", unit, re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_units_and_containers_start_the_same_processes(process: str, services: dict[str, Any]):
-    commands = [one["command"] for one in services.values() if one["command"][0] == process]
+    commands = [one["command"] for one in services.values() if process in one["command"]]
     assert commands
     assert all(options(command) == options(unit_command(process)) for command in commands)
     assert not any("insecure" in word for command in commands for word in command)
@@ -51,9 +53,77 @@ def test_each_hospital_has_its_own_rows_and_nobody_else_has_them(services: dict[
 
 
 def test_nothing_runs_as_root_or_listens_to_the_world(services: dict[str, Any]):
-    assert re.search(r"^USER fedmerit$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert re.search(r"^USER 10001$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     for one in services.values():
         assert one["cap_drop"] == ["ALL"]
         assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
     for path in (DEPLOY / "systemd").glob("*.service"):
         assert "\nUser=fedmerit\n" in path.read_text()
+
+
+@pytest.fixture(scope="module")
+def manifests() -> list[dict[str, Any]]:
+    paths = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+
+
+def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "Deployment"]
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_kubernetes_starts_the_same_processes(process: str, manifests: list[dict[str, Any]]):
+    containers = [one for pod in pods(manifests) for one in pod["containers"] if process in one["command"]]
+    assert len(containers) == 1
+    health = {"--health-server-address"} if "readinessProbe" in containers[0] else set()
+    assert options(containers[0]["command"]) == options(unit_command(process)) | health
+
+
+def test_pods_are_locked_down_and_mount_what_they_name(manifests: list[dict[str, Any]]):
+    for pod in pods(manifests):
+        assert (pod["securityContext"]["runAsUser"], pod["automountServiceAccountToken"]) == (10001, False)
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        for one in pod["containers"]:
+            locked = {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert one["securityContext"] == locked
+            assert {mount["name"] for mount in one["volumeMounts"]} <= volumes
+            for probe in ("readinessProbe", "livenessProbe"):
+                ports = {port["containerPort"] for port in one.get("ports", ())}
+                assert probe not in one or one[probe]["grpc"]["port"] in ports
+    (service,) = [one for one in manifests if one["kind"] == "Service"]
+    (server,) = [
+        one for one in manifests if one["metadata"]["name"] == "fedmerit-server" and one["kind"] == "Deployment"
+    ]
+    assert service["spec"]["selector"] == server["spec"]["template"]["metadata"]["labels"]
+
+
+def test_manifests_fit_the_schema_of_kubernetes(manifests: list[dict[str, Any]]):
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
+    for one in manifests:
+        kubernetes_validate.validate(one, "1.37.0", strict=True)
+
+
+def linted(*command: str) -> str:
+    """What a linter says, which must be content; the test is skipped where it is not installed."""
+    program = shutil.which(command[0])
+    if program is None:
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_hadolint_has_nothing_to_say_of_the_dockerfile():
+    assert linted("hadolint", str(DEPLOY / "Dockerfile")) == ""
+
+
+def test_compose_takes_its_file(services: dict[str, Any]):
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("docker compose is not installed")
+    told = yaml.safe_load(linted("docker", "compose", "--file", str(DEPLOY / "compose.yaml"), "config"))
+    assert set(told["services"]) == set(services)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.start import on_superlink
 
-NODES, SCALES, LIES = 4, 0, 2
+NODES, SCALES, LIES, DIES, ALONE = 4, 0, 2, 2, 3
 
 
 def settings(rounds: int) -> Config:
@@ -47,12 +50,18 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
         if "fedmerit: round 1" in line:
             begun.set()
 
-    with loopback(tmp_path, NODES) as made, ThreadPoolExecutor(1) as thread:
+    with loopback(tmp_path, 0, forked=True) as made, ThreadPoolExecutor(1) as thread:
+        for place in range(NODES):
+            made.forked = place != ALONE  # that one as on a machine of its own, with a starter and a resident worker
+            made.supernode(place, NODES)
+        made.forked = True
+        made.wait_for("node1", "SuperNode ID", 120)
         made.start_supernode("again", f"partition-id=1 num-partitions={NODES}", *made.trust())  # client 1, twice
-        made.wait_for("again", "SuperNode ID", 120)
+        for name in (*(f"node{place}" for place in range(NODES)), "again"):
+            made.wait_for(name, "SuperNode ID", 120)
         submitted = thread.submit(on_superlink, config, tmp_path / "out", made.address, None, plain=True, say=say)
-        assert begun.wait(300), said
-        made.kill("node2")
+        assert begun.wait(600), said
+        made.kill(f"node{DIES}")
         submitted.result(600)  # it raises unless Flower says that the run was completed
     assert left_behind(tmp_path) == []
     theirs, ours = Run.load(tmp_path / "out"), run_config(config, tmp_path / "local")
@@ -61,7 +70,7 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
     assert [one.quality for one in theirs.ledger.candidates(1)] == [one.quality for one in ours.ledger.candidates(1)]
     assert [row["round"] for row in theirs.ledger.rounds()] == [1, 2, 3]
     named = {event.client for event in theirs.events() if event.kind == "left-out"}
-    assert named == {2}
+    assert named == {DIES}
     assert [one.id for one in theirs.explain(3)] == [0, 1, 3]
     assert np.isfinite(theirs.model).all()
     told = "\n".join(said)
@@ -81,3 +90,28 @@ def left_behind(folder: Path) -> list[str]:
         except OSError:  # it ended meanwhile
             continue
     return found
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from fedmerit.flower.loopback import loopback
+with loopback(Path(sys.argv[1]), 2, forked=True):
+    print("all are there", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_killed_parent_leaves_no_process_of_its_deployment(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        try:
+            assert parent.stdout.readline() == "all are there\n"
+            there = left_behind(tmp_path)
+            assert len(there) >= 6, there  # a starter, a SuperLink with its SuperExec, two SuperNodes with theirs
+        finally:
+            parent.kill()
+    ends = time.monotonic() + 60
+    while left_behind(tmp_path) and time.monotonic() < ends:
+        time.sleep(0.1)
+    assert left_behind(tmp_path) == []

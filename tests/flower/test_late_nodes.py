@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from flwr.app import Message
 
 from fedmerit import Run
@@ -57,3 +58,35 @@ def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
     rounds_asked = grid.asked.count((SLEEPER, TRAIN))
     assert rounds_asked == 6 - len(late) + 1  # once in vain, and not while it slept
     assert grid.asked.count((SLEEPER, HELLO)) == 1
+
+
+def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
+    run = {"rounds": 5, "fraction": 1.0, "wait": {"at_least": 0.5, "seconds": 0.4, "late": "use"}}
+    recipe = {"name": "prioritized", "priority": ["DS", "Staleness"], "normalise": "max", "score": "product"}
+    task, train = {"clients": 4, "model": "digits-linear"}, {"epochs": 1}
+    config = make_config({"task": task, "train": train, "recipe": recipe, "run": run})
+    data = make_task(config)
+    grid = SleepyGrid(make_client_app(lambda context: data.client(int(context.node_config["partition-id"]))), 4)
+    serve(grid, dump_config(config), tmp_path / "run")
+    done = Run.load(tmp_path / "run")
+    (event,) = [event for event in done.events() if event.kind == "stale"]
+    assert (event.client, event.round) == (2, 4)
+    assert event.text == "answered after its round: its update of round 2 counts here"
+    late = {one.id: one for one in done.explain(4)}[2]
+    assert (late.facts["staleness"], late.criteria["Staleness"]) == (2.0, 3**-0.5)
+    assert [one.id for one in done.explain(3)] == [0, 1, 3]
+    assert [one.id for one in done.explain(5)] == [0, 1, 2, 3]
+
+
+def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
+    run = {"rounds": 3, "fraction": 0.5, "wait": {"at_least": 0.5, "seconds": 30.0, "over": 1.5}}
+    config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
+    task = make_task(config)
+    grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)
+    serve(grid, dump_config(config), tmp_path / "run")
+    done = Run.load(tmp_path / "run")
+    assert sum(kind == TRAIN for _, kind in grid.asked) == 9
+    assert all(len(done.explain(number)) >= 2 for number in (1, 2, 3))
+    (unused,) = [event.text for event in done.events() if event.kind == "left-out"]
+    assert unused.startswith("not needed: enough others had answered after")
+    assert np.isfinite(done.local_accuracy[:, [0, 1, 3]]).all()  # who is not busy is waited for to test the model

@@ -70,7 +70,7 @@ def write_app(folder: Path, out: Path) -> None:
 
 def test_two_supernodes_are_clipped_and_accounted_for(tmp_path: Path) -> None:
     write_app(tmp_path / "app", tmp_path / "told.json")
-    with loopback(tmp_path, NODES) as made:
+    with loopback(tmp_path, NODES, forked=True) as made:
         made.run(tmp_path / "app")
         made.wait_for("run", "all is told", 600)
     told = json.loads((tmp_path / "told.json").read_text())

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from flwr.app import Context, RecordDict
+from flwr.common.constant import ACCESS_TOKEN_KEY
+from flwr.supercore import sql_mixin
+from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 
+from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
-from fedmerit.flower.keys import make_certificates, make_node_key
+from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key
 from fedmerit.flower.loopback import loopback
+from fedmerit.flower.superlink import FILE, SILENCE, main, patient_superlink, plugin_for, read_operator_key
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -48,9 +56,14 @@ def patch(folder: Path) -> None:
 
 def test_strangers_are_refused_and_the_patched_quickstart_runs(tmp_path: Path, quickstart: Path):
     patch(quickstart)
-    strangers = load(EXAMPLES / "flower_secure.py").strangers
-    with loopback(tmp_path / "link", 2, secure=True) as made:
-        ends = strangers(made)
+    example = load(EXAMPLES / "flower_secure.py")
+    with loopback(tmp_path / "link", 2, secure=True, forked=True) as made:
+        keyless = example.without_the_key(made)
+        assert set(keyless) == {"a run", "a node of his", "the list of runs", "ServerApps of ours"}
+        assert set(keyless.values()) == {"refused"}
+        listed = json.loads(made.call("flwr", "list", "here", "--format", "json"))
+        assert listed["runs"] == []  # nothing was begun, and who has the key may look
+        ends = example.strangers(made)
         assert set(ends) == {"unregistered key", "no key", "wrong authority", "plain text"}
         for name, how in ends.items():
             assert how.startswith("refused"), (name, how)
@@ -91,6 +104,62 @@ def play_quickstart() -> list[str]:
     with redirect_stdout(said):
         server_app.main(InProcessGrid(client_app.app, 3, settings), context)
     return said.getvalue().splitlines()
+
+
+def test_only_the_whole_key_is_let_in(tmp_path: Path):
+    make_operator_key(tmp_path / "operator.key")
+    key = read_operator_key(tmp_path / "operator.key")
+    plugin = plugin_for(key)()
+    for given in ("", key[:-1], key + "0", key.swapcase() + "a"):
+        assert plugin.validate_tokens_in_metadata([(ACCESS_TOKEN_KEY, given)]) == (False, None)
+    assert plugin.validate_tokens_in_metadata([]) == (False, None)
+    admitted, account = plugin.validate_tokens_in_metadata([(ACCESS_TOKEN_KEY, key)])
+    assert admitted
+    assert account is not None
+    with pytest.raises(FolderError, match="not written over"):
+        make_operator_key(tmp_path / "operator.key")
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (b"short", 0o600, "at least 32"),
+        (b"a" * 40 + b"\n", 0o600, "without a line's end"),
+        (b"a" * 600, 0o600, "512"),
+        (b"\xff" * 40, 0o600, "letters and digits"),
+        (b"a" * 40, 0o644, "chmod 600"),
+    ],
+)
+def test_keys_that_are_none_or_lie_open_are_refused(content: bytes, mode: int, words: str, tmp_path: Path):
+    path = tmp_path / "operator.key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(ConfigError, match=words):
+        read_operator_key(path)
+
+
+def test_a_superlink_that_would_ask_for_nothing_does_not_start(tmp_path: Path):
+    make_operator_key(tmp_path / "operator.key")
+    for options in ([], [FILE, str(tmp_path / "operator.key")], ["--isolation", "process"]):
+        with pytest.raises(ConfigError, match="--isolation process"):
+            main(options)
+
+
+def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: pytest.MonkeyPatch):
+    for module, name in (
+        (sql_mixin, "SQLITE_PRAGMAS"),
+        (sql_corestate, "HEARTBEAT_DEFAULT_INTERVAL"),
+        (in_memory_corestate, "HEARTBEAT_DEFAULT_INTERVAL"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))  # as they were, when this test ends
+    begun = list[int]()
+    monkeypatch.setattr("flwr.superlink.cli.flower_superlink", lambda: begun.append(1))
+    patient_superlink()
+    assert begun == [1]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        sql_mixin._set_sqlite_pragmas(connection, None)
+        assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
+    assert vars(sql_corestate)["HEARTBEAT_DEFAULT_INTERVAL"] == SILENCE
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path):

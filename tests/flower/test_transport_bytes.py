@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -35,16 +35,21 @@ def searched(**settings: object) -> Recipe:
 
 
 class CountingGrid(InProcessGrid):
-    """Counts the bytes of all vectors that go to nodes."""
+    """Counts the bytes of all vectors that go to nodes and come back."""
 
-    sent = 0
+    sent = received = 0
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        messages = list(messages)
-        for message in messages:
-            for record in message.content.array_records.values():
-                self.sent += sum(array.numpy().nbytes for array in record.values())
-        return super().push_messages(messages)
+    def deliver(self, message: Message) -> Message:
+        reply = super().deliver(message)
+        self.sent += vector_bytes(message)
+        self.received += vector_bytes(reply)
+        return reply
+
+
+def vector_bytes(message: Message) -> int:
+    """The bytes of a message's vectors; none in an error."""
+    records = message.content.array_records.values() if message.has_content() else ()
+    return sum(array.numpy().nbytes for record in records for array in record.values())
 
 
 def task() -> Task:
@@ -71,10 +76,11 @@ def played(fleet: GridFleet, recipe: Recipe, *, evaluate: bool, rounds: int = 3)
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_bytes_down_are_those_of_the_transport(name: str):
+def test_bytes_are_those_of_the_transport(name: str):
     fleet, grid = fleet_of(task())
     records = played(fleet, RECIPES[name](), evaluate=False)
     assert sum(record.bytes_down for record in records) == grid.sent
+    assert sum(record.bytes_up for record in records) == grid.received > 0
     searching = [record.aggregation.bytes_down for record in records if record.aggregation]
     assert any(searching) == (name not in ("fedavg", "m2f"))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import tomllib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
+from fedmerit.engine.logs import start_logs
 from fedmerit.engine.loop import make_selection
 from fedmerit.engine.preflight import check_server, check_validation
 from fedmerit.engine.run import run_on
@@ -32,10 +34,11 @@ from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
 SEED = "FEDMERIT_SEED"
-TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED = "fedmerit", "out", "patience", "timeout", "enrolled"
+TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED, LOG = "fedmerit", "out", "patience", "timeout", "enrolled", "log"
 SOURCE, NAME = "data", "name"
 """Of a node's own configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
+start_logs()
 CUTS = ("claim-cut", "claim-changed", "clipped")
 """Notes on clients of whom less counted than they sent: told in the log, each once."""
 
@@ -74,16 +77,17 @@ def main(grid: Grid, context: Context) -> None:
     """Wait for the clients, then play the rounds."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
-    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, _enrolment(settings.get(ENROLLED)))
+    enrolment, log_to = _enrolment(settings.get(ENROLLED)), str(settings.get(LOG, "")).splitlines()
+    serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, enrolment, log_to)
 
 
-def apps_for(text: str, out: Path) -> tuple[ServerApp, ClientApp]:
+def apps_for(text: str, out: Path, log_to: Sequence[str] = ()) -> tuple[ServerApp, ClientApp]:
     """Apps that know their configuration, for Flower's simulation: it gives none."""
     own = ServerApp()
 
     @own.main()
     def play(grid: Grid, context: Context) -> None:
-        serve(grid, text, out)
+        serve(grid, text, out, log_to=log_to)
 
     # all clients take turns in the same processes, so each of these loads the whole task once
     return own, make_client_app(lambda context: _task(text).client(int(context.node_config["partition-id"])))
@@ -101,9 +105,12 @@ def serve(
     timeout: float = 600.0,
     patience: float = 120.0,
     enrolment: Enrolment | None = None,
+    log_to: Sequence[str] = (),
 ) -> None:
-    """The ServerApp: all clients of the task on the grid, rounds into the folder `out`."""
+    """The ServerApp: all clients of the task on the grid, rounds into the folder `out` and the sinks `log_to`."""
     config = make_config(tomllib.loads(text))
+    if config.run.device != "cpu":
+        raise ConfigError("run.device is for clients of one machine, and nodes of Flower train on CPUs; leave it out")
     half = make_server(config)
     recipe, wait = recipe_of(config), config.run.wait
     check_server(half, recipe, make_selection(config.run), config.run.audit)
@@ -113,7 +120,7 @@ def serve(
     fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, with_own_seed(config), out, Told())
+    done = run_on(fleet, with_own_seed(config), out, Told(), log_to)
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
 
 

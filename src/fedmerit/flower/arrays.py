@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import Array
+from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
+
+from fedmerit.core.types import Model
 
 MAGIC = b"\x93NUMPY"
 MOST_HEADER, MOST_DIMENSIONS = 1024, 32
@@ -77,3 +79,30 @@ def _header(data: bytes, name: str) -> tuple[np.dtype[Any], tuple[int, ...], boo
 def _spelt(kind: str) -> str:
     """`float32` for "f4"."""
     return np.dtype(kind).name
+
+
+def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
+    """All arrays as one float32 row, a new one or `out`, in the order of `like`, whose names and shapes they have."""
+    names = list(arrays) if like is None else list(like)
+    if like is not None and set(arrays) != set(names):
+        raise Unfit(f"arrays are {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
+    parts: list[NDArray[Any]] = []
+    for name in names:
+        shape = None if like is None else like[name].shape
+        parts.append(read_array(arrays[name], name, shape=shape).reshape(-1))
+    out = np.empty(sum(len(part) for part in parts), np.float32) if out is None else out
+    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is infinite, and left out as such
+        return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
+
+
+def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:
+    """The row cut into arrays with the names, shapes and types of `like`."""
+    arrays, start = {}, 0
+    for name, array in like.items():
+        size = int(np.prod(array.shape))
+        part = model[start : start + size].reshape(array.shape)
+        kind = np.dtype(array.dtype)
+        whole = np.issubdtype(kind, np.integer)
+        arrays[name] = Array(np.asarray(np.rint(part) if whole else part, dtype=kind))
+        start += size
+    return ArrayRecord(arrays)

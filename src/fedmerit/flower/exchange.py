@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
@@ -16,8 +16,12 @@ from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId
 from fedmerit.flower.records import reason_of
 
-POLL = 0.2
-"""Seconds between looks for replies."""
+POLL, SPARED, LONGEST = 0.2, 4.0, 3.0
+"""Seconds between looks for replies: at least the first, as many times as long as a look took, at most the last.
+
+A look is a request for each reply that is awaited, and each of them writes to the SuperLink's database. With many nodes
+a pause of its own length keeps the SuperLink free for them; the most is what Flower itself waits.
+"""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(RecursionError, MemoryError, DecodeError),
@@ -55,6 +59,20 @@ def pull(grid: Grid, names: Sequence[str]) -> tuple[list[Message], dict[str, str
     return replies, broken
 
 
+def looks(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], dict[str, str]]]:
+    """What each look for replies brings, as `pull` has it, as long as some are awaited; whoever asks takes them away.
+
+    After a look without a reply there is a pause.
+    """
+    while waiting:
+        begun = time.monotonic()
+        replies, broken = pull(grid, list(waiting))
+        took = time.monotonic() - begun
+        yield replies, broken
+        if waiting and not replies:
+            time.sleep(min(max(POLL, SPARED * took), LONGEST))
+
+
 def send(
     grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float, wait: Wait | None = None
 ) -> Exchange:
@@ -71,8 +89,7 @@ def send(
     seconds: dict[int, float] = {}
     gone: list[int] = []
     over = False
-    while waiting:
-        replies, broken = pull(grid, list(waiting))
+    for replies, broken in looks(grid, waiting):
         for name, reason in broken.items():
             failed[waiting.pop(name)] = reason
         for reply in replies:
@@ -90,11 +107,11 @@ def send(
         over = wait is not None and wait.is_over(len(got), len(messages), passed)
         if not replies and (over or passed > timeout):
             break
-        if waiting and not replies:
-            time.sleep(POLL)
     unanswered = {key: name for name, key in waiting.items()}
     if over:
-        failed |= dict.fromkeys(unanswered, f"late: no answer within {time.monotonic() - begun:.0f} s")
+        whole = wait is not None and wait.over > 1 and len(got) >= wait.needed(len(messages))
+        text = "not needed: enough others had answered after" if whole else "late: no answer within"
+        failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
         return Exchange(got, failed, seconds, gone, unanswered=unanswered)
     failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
     return Exchange(got, failed, seconds, gone, list(unanswered))

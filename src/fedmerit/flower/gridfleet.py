@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,14 @@ from fedmerit.core.types import (
     Verdict,
 )
 from fedmerit.core.updates import Updates
-from fedmerit.errors import RunFailed
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalModels, saved_length
 from fedmerit.flower.door import Door
 from fedmerit.flower.enrolment import Enrolment, admitted, fingerprint
 from fedmerit.flower.exchange import POLL, Exchange, pull, send
+from fedmerit.flower.late import LateAnswers, LateMessage
 from fedmerit.flower.records import (
     AUDIT,
     EVALUATE,
@@ -86,13 +87,15 @@ class GridFleet:
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
     wait: Wait | None = None
     """How long an exchange waits for all; the late are not asked again before their answer is there."""
-    late: dict[ClientId, tuple[int, str]] = field(default_factory=dict)
-    """The late clients: node and message of each."""
+    late: LateAnswers = field(default_factory=LateAnswers)
     turned_away: Mapping[int, str] = field(default_factory=dict)
     """Nodes that could not say who they are when last asked, and what they said instead."""
     enrolment: Enrolment | None = None
     """Whose key is which client; without it a node is who it says it is."""
     door: Door = field(default_factory=Door)
+
+    def __post_init__(self) -> None:
+        self.late.used = self.wait is not None and self.wait.late == "use"
 
     def judges(self) -> Sequence[ClientId]:
         """The clients that are connected."""
@@ -184,12 +187,24 @@ class GridFleet:
         return answers, {**exchange.failed, **unread}
 
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """One message per client; a model goes only to who has none of its own."""
+        """One message per client; a model goes only to who has none of its own.
+
+        Answers to earlier rounds that came since count here, where they are used; their clients are not asked as well.
+        """
+        if any(download.beside is not None for download in downloads.values()):
+            raise ConfigError(
+                "models that clients keep beside the shared one (recipe ditto) are for the local fleet: on Flower the "
+                'server keeps a copy of every personal model; use `fedmerit run`, or recipe "finetuned"'
+            )
         self._ask_new_nodes()
+        self._hear_late_answers()
+        stale = self.late.take(index) if downloads else {}
         starts = {c: self._personal(c, one.model) if one.personal else one.model for c, one in downloads.items()}
         sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
+            if client in stale:
+                continue
             seeds = {"seed": train_seed(seed, index, client), "attack": attack_seed(seed, index, client)}
             config: dict[str, Any] = {"round": index, **seeds, "facts": list(facts)}
             config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
@@ -201,7 +216,9 @@ class GridFleet:
         length = len(next(iter(downloads.values())).model) if downloads else 0
         for client in contents:
             self.reported_tags.pop(client, None)  # its personal model may change now; unless it answers, we do not know
-        exchange = self._ask(contents, TRAIN)
+        exchange = self._ask(contents, TRAIN, index)
+        self._hear_late_answers()
+        stale |= self.late.take(index) if downloads else {}
         names = extra_names(self.server.learner)
         vectors_of = {"update": "update"} | {name: EXTRA + name for name in names}
 
@@ -209,13 +226,14 @@ class GridFleet:
             rows = {name: vector(content, sent_as, length) for name, sent_as in vectors_of.items()}
             return rows, setting(content, "personal", int), numbers(content)
 
-        answers, unread = read_replies(trained, exchange.contents)
+        late = {client: answer.content for client, answer in stale.items()}
+        answers, unread = read_replies(trained, {**exchange.contents, **late})
         for client, reason in self._beyond_enrolled(
             {client: facts for client, (_, _, facts) in answers.items()}
         ).items():
             unread[client] = reason
             del answers[client]
-        failed = {**exchange.failed, **unread}
+        failed = {client: why for client, why in exchange.failed.items() if client not in late} | unread
         rows = {name: {client: answer[0][name] for client, answer in answers.items()} for name in vectors_of}
         reported = {client: facts for client, (_, _, facts) in answers.items()}
         self.reported_tags |= {client: tag for client, (_, tag, _) in answers.items()}
@@ -223,19 +241,21 @@ class GridFleet:
         received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
         updates = received.pop("update")
         for client in ids:
-            if downloads[client].personal == "keep":
+            personal = downloads[client].personal if client in downloads else None
+            if personal == "keep":
                 self._book(client, starts[client] + rows["update"][client], index, TRAINED)
-            elif downloads[client].personal == "reset" and client in sent:
+            elif personal == "reset" and client in sent:
                 self._book(client, starts[client], index, TRAINED)
         return Replies(
             ids,
             updates,
             tuple(reported[client] for client in ids),
             failed,
-            exchange.seconds,
+            {**exchange.seconds, **{client: answer.seconds for client, answer in stale.items()}},
             bytes_down=down,
             bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
             extras=received,
+            started={client: stale[client].index for client in ids if client in stale},
         )
 
     def send_rewards(
@@ -337,13 +357,19 @@ class GridFleet:
         copies = self.copies
         return otherwise if copies is None or client not in copies else np.array(copies.rows.array[client])
 
-    def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str) -> Exchange:
-        """One message for each client that is connected, and not busy with an earlier one."""
+    def _ask(self, contents: Mapping[ClientId, RecordDict], kind: str, index: int | None = None) -> Exchange:
+        """One message for each client that is connected, and not busy with an earlier one; `index`: to train in it.
+
+        Only training asks more clients than it needs.
+        """
+        wait = self.wait if index is not None or self.wait is None else replace(self.wait, over=1.0)
         self._welcome_back()
         self._hear_late_answers()
         free = [client for client in contents if client in self.nodes and client not in self.late]
-        exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, self.wait)
-        self.late |= {client: (self.nodes[client], name) for client, name in exchange.unanswered.items()}
+        exchange = self._send({client: (self.nodes[client], contents[client]) for client in free}, kind, wait)
+        self.late.waiting |= {
+            client: LateMessage(self.nodes[client], name, index) for client, name in exchange.unanswered.items()
+        }
         for client in exchange.mute:
             self.door.was_mute(self.nodes[client])
         away = {client: "its node is not connected" for client in contents if client not in free}
@@ -353,15 +379,9 @@ class GridFleet:
         return Exchange(exchange.contents, {**away, **exchange.failed}, exchange.seconds)
 
     def _hear_late_answers(self) -> None:
-        """Who has answered after all, or has a new node, can be asked again; what came too late is not used."""
-        if not self.late:
-            return
-        replies, broken = pull(self.grid, [name for _, name in self.late.values()])
-        there = {*broken, *(reply.metadata.reply_to_message_id for reply in replies)}
-        for client, (node, name) in list(self.late.items()):
-            if name in there or self.nodes.get(client) != node:
-                del self.late[client]
-                log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
+        """Who has answered after all, or has a new node, can be asked again."""
+        for client in self.late.hear(self.grid, self.nodes):
+            log.info("fedmerit: %s is back, too late for what it was asked", self.server.names[client])
 
     def _send(self, contents: Mapping[int, tuple[int, RecordDict]], kind: str, wait: Wait | None = None) -> Exchange:
         return send(self.grid, contents, kind, self.timeout, wait)

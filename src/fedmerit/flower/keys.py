@@ -1,4 +1,5 @@
-"""Keys and certificates for a federation on one machine: an authority, a server that it vouches for, keys of nodes.
+"""Keys and certificates for a federation on one machine: an authority, a server that it vouches for, keys of nodes and
+of the operator.
 
 Good for a first secure deployment and for tests. For real machines, take certificates from your own authority.
 """
@@ -6,6 +7,7 @@ Good for a first secure deployment and for tests. For real machines, take certif
 from __future__ import annotations
 
 import os
+import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -94,12 +96,20 @@ def valid_until(certificate: Path) -> datetime:
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
 
 
+def is_key_of(key: Path, certificate: Path) -> bool:
+    """Whether a private key is the one that a certificate vouches for."""
+    private = serialization.load_pem_private_key(key.read_bytes(), None)
+    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    known = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+    return private.public_key().public_bytes(*form) == known.public_bytes(*form)
+
+
 def _sign_server(
     certificates: Certificates, authority_key: ec.EllipticCurvePrivateKey, issuer: x509.Name, host: str
 ) -> datetime:
     """Write a key of the server's and the authority's certificate for it."""
     server_key = ec.generate_private_key(ec.SECP384R1())
-    names = [x509.DNSName("localhost"), x509.IPAddress(ip_address(host))]
+    names = [x509.DNSName("localhost"), _host_name(host)]
     server = (
         _certificate(_name(host), issuer, server_key.public_key(), DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -124,6 +134,12 @@ def make_node_key(folder: Path, name: str) -> NodeKey:
     return pair
 
 
+def make_operator_key(path: Path) -> None:
+    """A new key of the operator's, 256 bits as letters and digits; one that exists is not replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_new(path, secrets.token_hex(32).encode(), 0o600)
+
+
 def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
     """Readable by its owner alone, from the first byte on."""
     _write_new(path, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()), 0o600)
@@ -137,6 +153,14 @@ def _write_new(path: Path, content: bytes, mode: int = 0o644) -> None:
         raise FolderError(f"{path} exists, and keys are not written over; remove it first, or choose another") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
+
+
+def _host_name(host: str) -> x509.GeneralName:
+    """An address, or a name that nodes look up."""
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _name(text: str) -> x509.Name:

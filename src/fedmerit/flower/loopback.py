@@ -1,8 +1,9 @@
 """A federation of real processes on this machine: a SuperLink, SuperNodes and runs on loopback, ended by their ids.
 
-`secure` adds TLS and a key for every node, and the SuperLink admits registered keys alone. `lasting` keeps the
-SuperLink's state in a database and its ServerApps in processes of a SuperExec, so that one that dies can be started
-again.
+`secure` adds TLS, a key for every node, of which the SuperLink admits registered ones alone, and a key of the
+operator's, without which nobody starts a run (superlink.py). `lasting` keeps the SuperLink's state in a database and
+its ServerApps in processes of a SuperExec, so that one that dies can be started again. `forked` has all of Flower's
+commands forked from one process that has imported them: many nodes then need little memory and start at once.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 
 import tomli_w
 
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import keeper
 from fedmerit.flower.keeper import end_family
-from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
+from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key, make_operator_key
+from fedmerit.flower.starter import COMMANDS, SOCKET, WHOLE, make_folder
+from fedmerit.flower.superlink import FILE, log_in, read_operator_key
 
 BIN = Path(sys.executable).parent
-HOST, LINK, NAME, EXEC = "127.0.0.1", "superlink", "here", "superexec"
+HOST, LINK, NAME, EXEC, STARTER = "127.0.0.1", "superlink", "here", "superexec", "starter"
 QUIET: Mapping[str, str] = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -43,6 +47,11 @@ class Loopback:
     folder: Path
     secure: bool = False
     lasting: bool = False
+    quick: bool = True
+    """Whether nodes fork their ClientApps from a starter; otherwise Flower starts each by itself."""
+    forked: bool = False
+    """Whether all are forked from one starter, in place of one for each node; nodes then keep no resident worker."""
+    shims: Path | None = None
     port: int = field(default_factory=lambda: free_port())
     certificates: Certificates | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -57,24 +66,37 @@ class Loopback:
         """Where the SuperLink listens."""
         return f"{HOST}:{self.port}"
 
+    @property
+    def operator_key(self) -> Path:
+        """Of a secure federation: the file with the key that starts runs."""
+        return self.folder / "keys" / "operator.key"
+
     def environment(self) -> dict[str, str]:
         """Ours, made quiet, with a home of its own for Flower."""
-        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        first = () if self.shims is None else (str(self.shims),)
+        path = os.pathsep.join([*first, str(BIN), os.environ["PATH"]])
         return dict(os.environ) | dict(QUIET) | {"FLWR_HOME": str(self.folder / "home"), "PATH": path}
 
     def superlink(self) -> None:
         """Start the SuperLink, anew on the same port and database after it was killed, and wait until it listens."""
+        if self.forked and self.shims is None:
+            self._start_starter()
         if self.secure and self.certificates is None:
             self.certificates = make_certificates(self.folder / "keys")
-        certificates = self.certificates
+            make_operator_key(self.operator_key)
+        certificates, secret = self.certificates, (FILE, str(self.operator_key)) if self.secure else ()
         write_connection(self.folder / "home", self.address, None if certificates is None else certificates.authority)
+        if self.secure:
+            log_in(self.folder / "home", self.address, read_operator_key(self.operator_key))
+        ours = ("python", "-P", "-m", "fedmerit.flower.superlink") if self.secure else ("flower-superlink",)
         tls = ("--insecure",) if certificates is None else _tls(certificates)
-        admits = ("--enable-supernode-auth",) if self.secure else ()
-        lasts = ("--database", str(self.folder / "link.db"), "--isolation", "process") if self.lasting else ()
-        self.start(LINK, "flower-superlink", *tls, *admits, *lasts, "--host", HOST, "--port", str(self.port))
-        self.wait_for(LINK, "Uvicorn running")
-        if self.lasting and EXEC not in self.processes:
-            self.start(EXEC, "flower-superexec", *self.trust(), "--runtime-api-address", self.address)
+        admits = ("--enable-supernode-auth", *secret) if self.secure else ()
+        lasts = ("--database", str(self.folder / "link.db")) if self.lasting else ()
+        apart = ("--isolation", "process") if self.lasting or self.secure else ()
+        self.start(LINK, *ours, *tls, *admits, *lasts, *apart, "--host", HOST, "--port", str(self.port))
+        self.wait_for(LINK, "Uvicorn running", 180)
+        if apart and EXEC not in self.processes:
+            self.start(EXEC, "flower-superexec", *self.trust(), *secret, "--runtime-api-address", self.address)
 
     def trust(self) -> tuple[str, ...]:
         """How others come to the SuperLink: by the authority's certificate, or in plain text."""
@@ -90,12 +112,15 @@ class Loopback:
                 self.register(self.keys[place])
             key = ("--auth-supernode-private-key", str(self.keys[place].private))
         config = config or f"partition-id={place} num-partitions={of}"
+        config += " resident=false" if self.forked else ""
         self.start_supernode(f"node{place}", config, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
         """Start any SuperNode, also one that the SuperLink will not admit."""
         where = ("--superlink", self.address, "--host", HOST, "--port", str(free_port()))
-        self.start(name, "flower-supernode", *where, "--node-config", config, *options)
+        own = self.quick and not self.forked
+        program = ("python", "-P", "-m", "fedmerit.flower.supernode") if own else ("flower-supernode",)
+        self.start(name, *program, *where, "--node-config", config, *options)
 
     def register(self, key: NodeKey) -> None:
         """Tell the SuperLink that the node with this key may come."""
@@ -112,7 +137,7 @@ class Loopback:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.begins[name] = log.tell()
             self.processes[name] = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:]],
+                self._command(*command),
                 env=self.environment(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -123,7 +148,7 @@ class Loopback:
     def call(self, *command: str) -> str:
         """Run a command to its end; what it said."""
         done = subprocess.run(
-            [str(BIN / command[0]), *command[1:]],
+            self._command(*command),
             env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -131,6 +156,22 @@ class Loopback:
             check=False,
         )
         return done.stdout
+
+    def _command(self, program: str, *words: str) -> list[str]:
+        """A program of this environment, or the shim that stands for it."""
+        folder = BIN if self.shims is None or program not in COMMANDS else self.shims
+        return [str(folder / program), *words]
+
+    def _start_starter(self) -> None:
+        """The process that all others are forked from; what is asked of it meanwhile waits."""
+        shims = make_folder(os.getpid(), COMMANDS, self.port)
+        words = ("-P", "-m", "fedmerit.flower.starter", str(shims), str(os.getpid()))
+        self.start(STARTER, "python", *words, *WHOLE)
+        self.shims, ends = shims, time.monotonic() + 60
+        while not (shims / SOCKET).exists():
+            if time.monotonic() > ends:
+                raise RunFailed(f"the starter of all processes did not begin to listen: {self.log(STARTER)[-500:]}")
+            time.sleep(0.02)
 
     def wait_for(self, name: str, text: str, seconds: float = 60.0) -> None:
         """Until the process says that; it must not end before."""
@@ -156,6 +197,9 @@ class Loopback:
         """End everything that we started."""
         for name in list(self.processes):
             self.kill(name)
+        if self.shims is not None:
+            rmtree(self.shims, ignore_errors=True)
+            self.shims = None
         if self.keeper is not None and self.keeper.stdin is not None:
             self.keeper.stdin.close()
             self.keeper.wait()
@@ -174,14 +218,21 @@ class Loopback:
 
 @contextmanager
 def loopback(
-    folder: Path, nodes: int, *, secure: bool = False, lasting: bool = False, configs: Sequence[str] = ()
+    folder: Path,
+    nodes: int,
+    *,
+    secure: bool = False,
+    lasting: bool = False,
+    quick: bool = True,
+    forked: bool = False,
+    configs: Sequence[str] = (),
 ) -> Iterator[Loopback]:
     """A SuperLink and that many SuperNodes, all connected; all of them ended at the end, also by SIGTERM.
 
     `configs` are the nodes' own configurations, where they are not partitions of one task.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    federation = Loopback(folder, secure, lasting)
+    federation = Loopback(folder, secure, lasting, quick, forked)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         federation.superlink()

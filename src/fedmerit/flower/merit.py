@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
-from numpy.typing import NDArray
 
 from fedmerit.config.account import epsilon_of, require_account
 from fedmerit.core.check import Limits
@@ -34,8 +33,9 @@ from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, S
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
-from fedmerit.flower.arrays import Unfit, read_array
+from fedmerit.flower.arrays import Unfit, flat, unflat
 from fedmerit.flower.book import Book, Names
+from fedmerit.flower.fence import FencedGrid
 from fedmerit.flower.records import alike_metrics, reason_of
 
 log = logging.getLogger("flwr")
@@ -88,9 +88,9 @@ class Merit(FedAvg):
         names: Names = (),
         **settings: Any,
     ) -> None:
-        if recipe.personal:
+        if recipe.keeps_models:
             raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
-        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.contributions)):
+        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.measured)):
             raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
@@ -125,6 +125,10 @@ class Merit(FedAvg):
         """What the log says at the start."""
         log.info("\t├──> Recipe: %s", self.recipe)
         super().summary()
+
+    def start(self, grid: Grid, *arguments: Any, **settings: Any) -> Result:
+        """FedAvg's rounds, on a grid on which a reply that cannot be read costs its node alone."""
+        return super().start(FencedGrid(grid), *arguments, **settings)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -370,30 +374,3 @@ def _between(value: Any, high: float) -> TypeGuard[float]:
 
 def _told(content: RecordDict) -> dict[str, Any]:
     return {name: value for record in content.metric_records.values() for name, value in record.items()}
-
-
-def flat(arrays: ArrayRecord, like: ArrayRecord | None = None, out: Model | None = None) -> Model:
-    """All arrays as one float32 row, a new one or `out`, in the order of `like`, whose names and shapes they have."""
-    names = list(arrays) if like is None else list(like)
-    if like is not None and set(arrays) != set(names):
-        raise Unfit(f"arrays are {sorted(arrays)[:5]!r:.200}, the model has {sorted(names)[:5]}")
-    parts: list[NDArray[Any]] = []
-    for name in names:
-        shape = None if like is None else like[name].shape
-        parts.append(read_array(arrays[name], name, shape=shape).reshape(-1))
-    out = np.empty(sum(len(part) for part in parts), np.float32) if out is None else out
-    with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is infinite, and left out as such
-        return np.concatenate([np.empty(0, np.float32), *parts], out=out, casting="unsafe")
-
-
-def unflat(model: Model, like: ArrayRecord) -> ArrayRecord:
-    """The row cut into arrays with the names, shapes and types of `like`."""
-    arrays, start = {}, 0
-    for name, array in like.items():
-        size = int(np.prod(array.shape))
-        part = model[start : start + size].reshape(array.shape)
-        kind = np.dtype(array.dtype)
-        whole = np.issubdtype(kind, np.integer)
-        arrays[name] = Array(np.asarray(np.rint(part) if whole else part, dtype=kind))
-        start += size
-    return ArrayRecord(arrays)

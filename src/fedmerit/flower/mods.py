@@ -8,7 +8,7 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedmerit.core.privacy import clip_factors
 from fedmerit.errors import ConfigError
-from fedmerit.flower.merit import flat, unflat
+from fedmerit.flower.arrays import flat, unflat
 
 
 def clip_mod(clip: float) -> Mod:

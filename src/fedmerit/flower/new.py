@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,14 +25,14 @@ ledger, checkpoints and model go to the folder `out` on the ServerApp's machine.
 """
 
 
-def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None) -> None:
+def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> None:
     """The folder with pyproject.toml and README.md."""
     if folder.exists():
         raise FolderError(f"{folder} exists; give a new folder for the app")
     folder.mkdir(parents=True)
     (folder / "README.md").write_text(README, encoding="utf-8")
     (folder / "pyproject.toml").write_text(
-        tomli_w.dumps(project(config, out, enrolled), multiline_strings=True), encoding="utf-8"
+        tomli_w.dumps(project(config, out, enrolled, log), multiline_strings=True), encoding="utf-8"
     )
 
 
@@ -49,15 +50,19 @@ def _whole(path: str) -> Path:
     return Path(path).expanduser().absolute()
 
 
-def project(config: Config, out: Path, enrolled: Path | None = None) -> dict[str, object]:
-    """pyproject.toml of the app; `enrolled` is the file on the server's machine that says whose key is which client."""
-    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
+def project(config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> dict[str, object]:
+    """pyproject.toml of the app; `enrolled` is the file on the server's machine that says whose key is which client.
+
+    `log` names the sinks of the ServerApp.
+    """
+    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.node:client"}
     settings = {
         "out": str(out.absolute()),
         "timeout": 600.0,
         "patience": 120.0,
         "fedmerit": dump_config(located(config)),
         **({} if enrolled is None else {"enrolled": str(enrolled.absolute())}),
+        **({"log": "\n".join(log)} if log else {}),
     }
     return {
         "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},

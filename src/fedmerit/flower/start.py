@@ -22,6 +22,7 @@ from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
 from fedmerit.flower.new import located, write_app
 from fedmerit.flower.scratch import scratch_folder
+from fedmerit.flower.superlink import log_in, read_operator_key
 from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
@@ -41,21 +42,31 @@ def on_superlink(
     plain: bool,
     say: Say,
     enrolled: Path | None = None,
+    key: Path | None = None,
+    log: Sequence[str] = (),
 ) -> None:
-    """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port."""
+    """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port.
+
+    `key` is the operator's, where the SuperLink asks for it.
+    """
     address = ":" in superlink
     if address and (authority is None) != plain:
         raise ConfigError(
             f"{superlink} is an address: give --root-certificates FILE for TLS, or --insecure for plain text"
         )
-    if not address and (authority or plain):
-        raise ConfigError(f"{superlink} is the name of a connection, whose certificates Flower's config.toml names")
+    if not address and (authority or plain or key):
+        raise ConfigError(
+            f"{superlink} is the name of a connection, whose certificates Flower's config.toml names, and whose key is "
+            "kept by `fedmerit flower login`"
+        )
     with scratch_folder() as scratch:
-        write_app(scratch / "app", config, out, enrolled)
+        write_app(scratch / "app", config, out, enrolled, log)
         environment = os.environ | QUIET
         if address:
             write_connection(scratch / "home", superlink, authority)
             environment["FLWR_HOME"] = str(scratch / "home")
+        if key is not None:
+            log_in(scratch / "home", superlink, read_operator_key(key))
         name = NAME if address else superlink
         started = _flwr(["run", str(scratch / "app"), name, "--format", "json"], environment)
         if not started.get("success"):
@@ -76,7 +87,9 @@ def on_superlink(
         raise RunFailed(f"{NOT_ENDED}; Flower says {status}")
 
 
-def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = ()) -> None:
+def on_loopback(
+    config: Config, out: Path, *, secure: bool, say: Say, nodes: Sequence[str] = (), log: Sequence[str] = ()
+) -> None:
     """Start a SuperLink and a SuperNode for each client on this machine, run, and end them.
 
     `nodes` are NAME=FILE, for nodes with rows of their own.
@@ -84,7 +97,7 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Seq
     own = _own_rows(config, nodes)
     clients = len(own) or _checked_clients(config)
     with scratch_folder() as folder:
-        write_app(folder / "app", config, out)
+        write_app(folder / "app", config, out, log=log)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
         with loopback(folder, clients, secure=secure, configs=own) as federation:
@@ -94,13 +107,13 @@ def on_loopback(config: Config, out: Path, *, secure: bool, say: Say, nodes: Seq
         raise RunFailed(NOT_ENDED)
 
 
-def on_simulation(config: Config, out: Path) -> None:
+def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
     """Flower's simulation: clients take turns in processes of Ray, one per core."""
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
     clients = _checked_clients(config)
-    server, client = apps_for(dump_config(located(config)), out.absolute())
+    server, client = apps_for(dump_config(located(config)), out.absolute(), log)
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():

@@ -1,0 +1,130 @@
+"""Late answers that are used, over-selection and hours of the day: by the same draws wherever they run, and resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedmerit import Run, resume, run_config
+from fedmerit.config.schema import make_config
+from fedmerit.core.state import Record
+from fedmerit.errors import ConfigError
+from fedmerit.store.model_files import read_checkpoint
+from fedmerit.store.run_folder import open_ledger
+
+USE = {"wait": {"at_least": 0.5, "seconds": 10.0, "late": "use"}}
+DELAYS = {"delays": {"share": 0.6, "seconds": 30.0, "usual": 5.0}}
+DISCOUNTED = {"name": "prioritized", "priority": ["DS", "Staleness"], "normalise": "max", "score": "product"}
+
+
+def settings(recipe: dict[str, Any] = DISCOUNTED, rounds: int = 6, **run: Any) -> Any:
+    settings = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds, **run}
+    task = {"clients": 6, "model": "digits-linear"}
+    return make_config({"task": task, "train": {"epochs": 1}, "recipe": recipe, "run": settings})
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run_config(settings(**USE, **DELAYS), tmp_path_factory.mktemp("stale") / "run")
+
+
+def test_a_late_answer_counts_in_the_round_in_which_it_comes_at_a_discount(used: Run):
+    stale = [event for event in used.events() if event.kind == "stale"]
+    assert stale
+    for event in stale:
+        weighed = {one.id: one for one in used.explain(event.round)}
+        late = weighed[event.client]
+        began = int(event.text.partition("its update of round ")[2].partition(" ")[0])
+        assert late.facts["staleness"] == event.round - began > 0
+        assert late.criteria["Staleness"] == (1 + event.round - began) ** -0.5
+        reasons = {one.round: one.text for one in used.events() if (one.client, one.kind) == (event.client, "left-out")}
+        assert reasons[began].startswith("late: it would have answered after ")
+        for between in range(began + 1, event.round):  # it is asked for nothing meanwhile
+            assert reasons[between] == f"late: still busy with round {began}"
+    here = {number: {one.id for one in used.explain(number)} for number in range(1, 7)}
+    away = {number: {e.client for e in used.ledger.events(number) if e.kind == "left-out"} for number in here}
+    assert all(here[number] | away[number] == set(range(6)) and not here[number] & away[number] for number in here)
+
+
+def test_the_bits_do_not_depend_on_workers_or_on_a_stop(used: Run, tmp_path: Path):
+    two = run_config(settings(**USE, **DELAYS, workers=2), tmp_path / "two")
+    assert np.array_equal(two.model, used.model)
+
+    class Killed(Exception):
+        pass
+
+    under_way = 0
+    for killed_after in (1, 2, 3):
+        folder = tmp_path / f"killed-{killed_after}"
+
+        def kill(record: Record, last: int = killed_after) -> None:
+            if record.index == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            run_config(settings(**USE, **DELAYS), folder, kill)
+        with open_ledger(folder) as ledger:
+            checkpoint = read_checkpoint(folder, killed_after, ledger.identity())
+        assert checkpoint is not None
+        under_way += sum(name.endswith("/update") for name in checkpoint[1])
+        again = resume(folder)
+        assert np.array_equal(again.model, used.model)
+        assert [(e.round, e.client, e.kind, e.text) for e in again.events()] == [
+            (e.round, e.client, e.kind, e.text) for e in used.events()
+        ]
+    assert under_way
+
+
+def test_who_is_in_time_is_as_where_late_answers_are_dropped_in_the_first_round(used: Run, tmp_path: Path):
+    dropped = {"wait": USE["wait"] | {"late": "drop"}}
+    other = run_config(settings({"name": "fedavg"}, 1, **dropped, **DELAYS), tmp_path / "run")
+    assert [one.id for one in other.explain(1)] == [one.id for one in used.explain(1)]
+
+
+def test_over_selection_goes_on_with_the_first(tmp_path: Path):
+    over = {"wait": {"at_least": 1.0, "seconds": 60.0, "over": 1.5}, "fraction": 0.5}
+    run = run_config(settings({"name": "fedavg"}, 4, **over, **DELAYS), tmp_path / "run")
+    for number in range(1, 5):
+        unused = [event.text for event in run.ledger.events(number) if event.kind == "left-out"]
+        assert len(run.explain(number)) == 3
+        assert len(unused) == 2
+        assert all(text.startswith(("late: it would", "not needed: 3 of the 5")) for text in unused)
+
+
+def test_clients_are_asked_in_their_hours(tmp_path: Path):
+    hours = {"hours": [[22, 6, 2], [8, 18, 1]], "start": 20.0, "minutes": 180.0}
+    run = run_config(settings({"name": "fedavg"}, 8, availability=hours), tmp_path / "run")
+    came = {number: [one.id for one in run.explain(number)] for number in range(1, 9)}
+    night, day = [0, 1, 3, 4], [2, 5]
+    # 20, 23, 2, 5, 8, 11, 14, 17 o'clock
+    assert list(came.values()) == [[], night, night, night, day, day, day, day]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wait": {"over": 1.3}}, "there are not as many: set fraction to 0.77 or less"),
+        ({"wait": {"over": 1.3}, "fraction": 0.5, "selection": "poisson"}, "goes with a fraction drawn uniformly"),
+        ({"availability": {"hours": [[0, 8, 1]]}, "schedule": {}}, "draws uniformly of those who are there"),
+        ({"availability": {"hours": [[0, 8, 1]], "clock": "server", "start": 3.0}}, "are of the simulated clock"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=message):
+        settings({"name": "fedavg"}, **changes)
+
+
+def test_runs_that_cannot_use_late_answers_are_refused(tmp_path: Path):
+    drop = {"wait": USE["wait"] | {"late": "drop"}}
+    with pytest.raises(ConfigError, match="and these are dropped"):
+        run_config(settings(**drop, **DELAYS), tmp_path / "run")
+    task = {"clients": 6, "model": "digits-linear", "validation": 0.1}
+    run = {"rounds": 1, "workers": 1, **USE, **DELAYS}
+    with pytest.raises(ConfigError, match="clients have personal models"):
+        run_config(make_config({"task": task, "recipe": {"name": "m2f"}, "run": run}), tmp_path / "run")
+    there = {"hours": [[0, 8, 1]], "clock": "server"}
+    with pytest.raises(ConfigError, match="is for clients that are elsewhere"):
+        run_config(settings({"name": "fedavg"}, availability=there), tmp_path / "run")

@@ -1,0 +1,112 @@
+"""Hostile SuperNodes on a secure deployment: each is refused or left out, and the others get the right bits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from flwr.app import Message
+
+from fedmerit import Run
+from fedmerit.config.schema import dump_config, make_config
+from fedmerit.flower import InProcessGrid, make_client_app
+from fedmerit.flower.app import serve
+from fedmerit.flower.enrolment import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
+from fedmerit.flower.keys import make_node_key
+from fedmerit.flower.loopback import Loopback, loopback
+from fedmerit.flower.records import TRAIN
+from fedmerit.flower.start import on_superlink
+from fedmerit.tasks.registry import make_task
+
+pytestmark = pytest.mark.long
+NODES, SHORT, MUTE = 5, 3, 4
+DEADLINE = 150.0
+HOSTILE = {
+    SHORT: """
+from flwr.app import Array, ArrayRecord
+import fedmerit.flower.clientapp as clientapp
+honest = clientapp.train_client
+def train_client(*asked):
+    reply = honest(*asked)
+    junk = Array(dtype="float32", shape=(3,), stype="numpy.ndarray", data=b"PK\\x03\\x04" + bytes(8))
+    reply["arrays"] = ArrayRecord({"update": junk})
+    return reply
+clientapp.train_client = train_client
+""",
+    MUTE: """
+import time
+import fedmerit.flower.clientapp as clientapp
+clientapp.train_client = lambda *asked: time.sleep(3600)
+""",
+}
+"""What a hostile node's Python runs when it starts."""
+
+
+def start_node(made: Loopback, place: int, folder: Path) -> None:
+    """A registered node; a hostile one with code of its own in it."""
+    path = os.environ.get("PYTHONPATH", "")
+    if place in HOSTILE:
+        own = folder / f"hostile{place}"
+        own.mkdir()
+        (own / "sitecustomize.py").write_text(HOSTILE[place])
+        path = f"{own}{os.pathsep}{path}"
+    with mock.patch.dict(os.environ, {"PYTHONPATH": path}):
+        made.supernode(place, NODES)
+
+
+class Leaving(InProcessGrid):
+    """The same federation in one process, on which the two hostile nodes' training gets lost."""
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        sent = list(messages)
+        names = list(super().push_messages(sent))
+        for name, message in zip(names, sent, strict=True):
+            if message.metadata.dst_node_id in (1000 + SHORT, 1000 + MUTE) and message.metadata.message_type == TRAIN:
+                self._replies.pop(name)
+        return names
+
+
+def test_the_run_ends_with_the_right_bits_for_the_others(tmp_path: Path):
+    task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "model": "digits-linear"}
+    run = {"rounds": 2, "fraction": 1.0, "workers": 1, "evaluate_every": 2}
+    config = make_config({"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run})
+    patient = config.model_copy(update={"run": config.run.model_copy(update={"deadline": DEADLINE})})
+    said: list[str] = []
+    with loopback(tmp_path / "link", 0, secure=True) as made:
+        for place in range(NODES):
+            start_node(made, place, tmp_path)
+        impostor = make_node_key(made.folder / "keys", "impostor")
+        made.register(impostor)
+        private = ("--auth-supernode-private-key", str(impostor.private))
+        made.start_supernode("impostor", f"partition-id=1 num-partitions={NODES}", *made.trust(), *private)
+        for name in [*(f"node{place}" for place in range(NODES)), "impostor"]:
+            made.wait_for(name, "SuperNode ID", 180)
+        keys = [read_fingerprint(made.keys[place].public) for place in range(NODES)]
+        enrolled = Enrolment(tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
+        write_enrolment(tmp_path / "enrolled.toml", enrolled)
+        authority = made.trust()[1]
+        on_superlink(
+            *(patient, tmp_path / "out", made.address, Path(authority)),
+            plain=False,
+            say=said.append,
+            enrolled=tmp_path / "enrolled.toml",
+            key=made.operator_key,
+        )
+    theirs, told = Run.load(tmp_path / "out"), "\n".join(said)
+    assert "is refused: its key is not enrolled" in told
+    left = {(event.round, event.client): event.text for event in theirs.events() if event.kind == "left-out"}
+    assert set(left) == {(index, client) for index in (1, 2) for client in (SHORT, MUTE)}
+    assert f"no answer within {DEADLINE:g} s" in left[1, MUTE]
+    assert left[2, MUTE] == "its node is not connected"  # it is not waited for again
+    assert all(len(text) <= 500 and text.isprintable() for text in left.values())
+    made_task = make_task(config)
+    grid = Leaving(make_client_app(lambda context: made_task.client(int(context.node_config["partition-id"]))), NODES)
+    serve(grid, dump_config(config), tmp_path / "local", timeout=0.3)
+    ours = Run.load(tmp_path / "local")
+    assert [one.id for one in theirs.explain(2)] == [0, 1, 2]
+    assert [one.weight for one in theirs.explain(2)] == [one.weight for one in ours.explain(2)]
+    assert np.array_equal(theirs.model, ours.model)
