@@ -1,0 +1,259 @@
+"""Doctor: whether this machine can run a federation, found out before a run: each check tells what it saw."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from fedmerit.config.schema import Config, dump_config, make_config
+from fedmerit.core.system import cores, instruction_set, processor
+from fedmerit.errors import UserError
+
+Status: TypeAlias = Literal["ok", "warning", "failed"]
+PACKAGES = ("fedmerit", "numpy", "scipy", "torch", "flwr", "ray", "cryptography", "safetensors", "pydantic")
+PORTS = {9092: "SuperLink", 9094: "SuperNode"}
+GIB = 1 << 30
+LEAST_MEMORY, LEAST_DISK, SOON = 2 * GIB, 2 * GIB, 14
+"""Bytes, bytes and days below which a warning is given."""
+MEMORY = Path("/proc/meminfo")
+PATIENCE = 10.0
+"""Seconds that a SuperLink has to answer."""
+SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw, and the way out where something is wrong."""
+
+    check: str
+    status: Status
+    text: str
+
+
+def examine(
+    config: Config | None = None,
+    out: Path = Path(),
+    certificates: Path | None = None,
+    superlink: str | None = None,
+    authority: Path | None = None,
+    *,
+    exchange: bool = True,
+) -> Iterator[Finding]:
+    """One finding after the other; a check that cannot be done is a finding, too."""
+    yield from check_versions()
+    yield Finding("processor", "ok", f"{processor()}, {cores()} cores, {instruction_set()}")
+    yield check_memory()
+    yield check_disk(out)
+    yield check_clock()
+    if config is not None:
+        yield _tried("data", lambda: check_data(config))
+    for port, process in PORTS.items():
+        yield check_port(port, process)
+    if certificates is not None:
+        yield from check_certificates(certificates)
+    if superlink is not None:
+        yield _tried("superlink", lambda: check_superlink(superlink, authority))
+    elif exchange:
+        yield _tried("exchange", check_exchange)
+
+
+def _tried(name: str, check: Callable[[], Finding]) -> Finding:
+    """What a check saw; what stops it is its finding."""
+    try:
+        return check()
+    except UserError as error:
+        return Finding(name, "failed", str(error))
+    except ImportError as error:
+        return Finding(name, "failed", f"{error}; pip install 'fedmerit[all]'")
+    except Exception as error:  # whatever data, a model or a network does: the other checks go on
+        return Finding(name, "failed", f"{type(error).__name__}: {error}")
+
+
+def check_versions() -> Iterator[Finding]:
+    """Versions of what results depend on, and whether they lie in the bounds that this package states."""
+    found = {name: _version(name) for name in PACKAGES}
+    shown = ", ".join(f"{name} {number}" for name, number in found.items() if number)
+    yield Finding("versions", "ok", shown)
+    if not found["flwr"]:
+        yield Finding("flower", "warning", "flwr is not installed; pip install 'fedmerit[flower]' for real federations")
+    wrong = _out_of_bounds()
+    if wrong:
+        yield Finding("bounds", "failed", f"{'; '.join(wrong)}; pip install -c constraints.txt -e '.[all]'")
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _out_of_bounds() -> list[str]:
+    """Installed packages whose version this package does not allow."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return []
+    wrong = []
+    for line in requires("fedmerit") or ():
+        wanted = Requirement(line)
+        here = _version(wanted.name)
+        if here and not wanted.specifier.contains(here, prereleases=True):
+            wrong.append(f"{wanted.name} {here} is not {wanted.specifier}")
+    return sorted(set(wrong))
+
+
+def check_memory() -> Finding:
+    """What of the memory programs can still have."""
+    size = os.sysconf("SC_PAGE_SIZE")
+    free, whole = os.sysconf("SC_AVPHYS_PAGES") * size, os.sysconf("SC_PHYS_PAGES") * size
+    if MEMORY.exists():  # Linux: what it keeps of files can be had, too
+        free = int(re.findall(r"^MemAvailable:\s+(\d+) kB$", MEMORY.read_text(), re.MULTILINE)[0]) << 10
+    text = f"{free / GIB:.1f} of {whole / GIB:.1f} GiB are free"
+    return Finding("memory", "ok" if free >= LEAST_MEMORY else "warning", text)
+
+
+def check_disk(folder: Path) -> Finding:
+    """Room where runs are kept, and whether files can be made there."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if not os.access(there, os.W_OK):
+        return Finding("disk", "failed", f"{there} cannot be written to; choose another folder for runs")
+    return Finding("disk", "ok" if free >= LEAST_DISK else "warning", f"{free / GIB:.1f} GiB free in {there}")
+
+
+def check_clock() -> Finding:
+    """The clock, by which certificates end, is not behind this package's files."""
+    now, newest = time.time(), max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.py"))
+    text = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if now < newest - 60:
+        return Finding("clock", "failed", f"{text} is before this package was installed; set the clock")
+    kept = "kept by systemd-timesyncd" if SYNCHRONISED.exists() else "whether it is synchronised is not known here"
+    return Finding("clock", "ok", f"{text}; {kept}")
+
+
+def check_data(config: Config) -> Finding:
+    """The data of a configuration can be read, and has what its recipe asks for."""
+    from fedmerit.config.recipes import make_recipe
+    from fedmerit.engine.loop import make_selection
+    from fedmerit.engine.preflight import check_server, check_task
+    from fedmerit.tasks.registry import make_server, make_task
+
+    recipe, selection = make_recipe(config.recipe), make_selection(config.run)
+    if config.task.nodes is not None:
+        check_server(make_server(config), recipe, selection, config.run.audit)
+        return Finding("data", "ok", f"the server's part is there; {len(config.task.nodes.names)} nodes have the rows")
+    task = make_task(config)
+    check_task(task, recipe, selection, config.run.audit, budget=config.run.budget_seconds)
+    rows = len(task.federation.train.y)
+    return Finding("data", "ok", f"{config.task.data}: {len(task.federation.names)} clients, {rows:,} training rows")
+
+
+def check_port(port: int, process: str) -> Finding:
+    """Whether a port that Flower listens on by default is free on this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind(("127.0.0.1", port))
+        except OSError as error:
+            text = f"in use ({error.strerror}): fine if that is your {process}, else give it another --port"
+            return Finding(f"port {port}", "warning", text)
+    return Finding(f"port {port}", "ok", f"free for a {process}")
+
+
+def check_certificates(folder: Path) -> Iterator[Finding]:
+    """When the certificates in a folder end, whether the key is the certificate's, and who can read it."""
+    try:
+        from fedmerit.flower.keys import Certificates, is_key_of, valid_until
+    except ImportError as error:
+        yield Finding("certificates", "failed", f"{error}; pip install 'fedmerit[flower]'")
+        return
+    files = Certificates.within(folder)
+    for path in (files.authority, files.server):
+        yield _tried(path.name, lambda path=path: _ends(path, valid_until(path)))  # type: ignore[misc]
+    key = files.server_key
+    if not key.exists():
+        yield Finding(key.name, "failed", f"{key} is missing: the SuperLink needs it")
+        return
+    if key.stat().st_mode & 0o077:
+        yield Finding(key.name, "failed", f"{key} can be read by others than its owner; chmod 600 {key}")
+    yield _tried(
+        key.name,
+        lambda: (
+            Finding(key.name, "ok", f"the key of {files.server.name}")
+            if is_key_of(key, files.server)
+            else Finding(key.name, "failed", f"{key} is not the key of {files.server}; fedmerit renew {folder}")
+        ),
+    )
+
+
+def _ends(path: Path, until: datetime) -> Finding:
+    days = (until - datetime.now(UTC)).days
+    text = f"valid until {until:%Y-%m-%d}, {days} days"
+    if days < 0:
+        return Finding(path.name, "failed", f"ended on {until:%Y-%m-%d}; fedmerit renew {path.parent}")
+    way_out = f"; fedmerit renew {path.parent}" if days < SOON else ""
+    return Finding(path.name, "warning" if days < SOON else "ok", text + way_out)
+
+
+def check_superlink(address: str, authority: Path | None) -> Finding:
+    """A SuperLink answers at the address, by TLS where the authority's certificate is given."""
+    import grpc  # type: ignore[import-untyped]
+
+    if authority is None:
+        channel, way = grpc.insecure_channel(address), "in plain text"
+    else:
+        channel, way = grpc.secure_channel(address, grpc.ssl_channel_credentials(authority.read_bytes())), "by TLS"
+    with channel:
+        begun = time.monotonic()
+        try:
+            grpc.channel_ready_future(channel).result(timeout=PATIENCE)
+        except grpc.FutureTimeoutError:
+            text = f"{address} does not answer {way} within {PATIENCE:g} s; check address, firewall and certificate"
+            return Finding("superlink", "failed", text)
+    return Finding("superlink", "ok", f"{address} answers {way} after {1000 * (time.monotonic() - begun):.0f} ms")
+
+
+def check_exchange() -> Finding:
+    """One round of the embedded digits over Flower's messages, on two nodes within this process."""
+    from fedmerit.engine.finished import Run
+    from fedmerit.flower.app import serve
+    from fedmerit.flower.clientapp import make_client_app
+    from fedmerit.flower.inprocess import InProcessGrid
+    from fedmerit.tasks.registry import make_task
+
+    task = {"clients": 2, "model": "digits-linear"}
+    run = {"rounds": 1, "fraction": 1.0}
+    config = make_config({"task": task, "train": {"epochs": 1}, "run": run})
+    data, begun = make_task(config), time.monotonic()
+    app = make_client_app(lambda context: data.client(int(context.node_config["partition-id"])))
+    with tempfile.TemporaryDirectory() as folder, _quiet("flwr"):
+        serve(InProcessGrid(app, 2), dump_config(config), Path(folder) / "run", timeout=60, patience=10)
+        weighed = len(Run.load(Path(folder) / "run").explain(1))
+    seconds = time.monotonic() - begun
+    status: Status = "ok" if weighed == 2 else "failed"
+    return Finding("exchange", status, f"a round with {weighed} of 2 nodes within this process, {seconds:.1f} s")
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Only warnings of a logger, for a while."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,103 @@
+"""doctor, renew and logs as JSON: what somebody who operates a federation sees."""
+
+from __future__ import annotations
+
+import json
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from typer.testing import CliRunner
+
+from fedmerit.cli.app import app
+from fedmerit.engine.logs import LOGGERS, VARIABLE
+from fedmerit.errors import ConfigError
+from fedmerit.flower.keys import make_certificates, valid_until
+from fedmerit.report import doctor
+
+
+def call(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before(monkeypatch: pytest.MonkeyPatch):
+    kept = {name: (list(logging.getLogger(name).handlers), logging.getLogger(name).propagate) for name in LOGGERS}
+    monkeypatch.setenv(VARIABLE, "")
+    yield
+    for name, (handlers, propagate) in kept.items():
+        logging.getLogger(name).handlers[:] = handlers
+        logging.getLogger(name).propagate = propagate
+
+
+def test_a_well_machine_and_its_certificates(tmp_path: Path):
+    make_certificates(tmp_path, "server.example")
+    config = Path(__file__).parents[2] / "examples/digits.toml"
+    told = call("doctor", str(config), "--certificates", str(tmp_path), "--json")
+    found = {one["check"]: one for one in json.loads(told.stdout)["checks"]}
+    assert told.exit_code == 0, told.stdout
+    wanted = {"versions", "processor", "memory", "disk", "clock", "data", "port 9092", "port 9094"}
+    assert wanted | {"ca.crt", "server.pem", "server.key", "exchange"} <= set(found)
+    assert found["data"]["text"].startswith("digits: 20 clients")
+    assert found["exchange"]["text"].startswith("a round with 2 of 2 nodes")
+
+
+def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one, other = make_certificates(tmp_path / "a"), make_certificates(tmp_path / "b")
+    one.server_key.write_bytes(other.server_key.read_bytes())
+    one.server_key.chmod(0o644)
+    texts = [found.text for found in doctor.check_certificates(tmp_path / "a") if found.status == "failed"]
+    assert texts[0].endswith(f"chmod 600 {one.server_key}")
+    assert "is not the key of" in texts[1]
+    assert call("renew", str(tmp_path / "a"), "--host", "server.example").exit_code == 0
+    assert {found.status for found in doctor.check_certificates(tmp_path / "a")} == {"ok"}
+    ends = valid_until(one.server)
+    for days, status in ((3, "warning"), (-3, "failed")):
+        then = ends - timedelta(days=days)
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, zone: Any = None) -> datetime:
+                return then  # noqa: B023 - read before the loop goes on
+
+        with monkeypatch.context() as patch:
+            patch.setattr(doctor, "datetime", Clock)
+            found = {each.check: each for each in doctor.check_certificates(tmp_path / "a")}
+        assert found["server.pem"].status == status
+        assert found["server.pem"].text.endswith(f"fedmerit renew {tmp_path / 'a'}")
+    assert ends > datetime.now(UTC)
+    monkeypatch.setattr(doctor, "PATIENCE", 0.5)
+    told = call("doctor", "--certificates", str(tmp_path / "nowhere"), "--superlink", "127.0.0.1:1", "--json")
+    assert told.exit_code == 1
+
+
+def test_a_superlink_that_answers_by_tls(tmp_path: Path):
+    files = make_certificates(tmp_path)
+    pair = (files.server_key.read_bytes(), files.server.read_bytes())
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    try:
+        found = doctor.check_superlink(f"127.0.0.1:{port}", files.authority)
+        taken = doctor.check_port(port, "SuperLink")
+    finally:
+        server.stop(None)
+    assert (found.status, taken.status) == ("ok", "warning")
+    assert "answers by TLS after" in found.text
+
+
+def test_logs_as_json(tmp_path: Path):
+    small = ["--set", "run.rounds=2", "--set", "task.clients=4", "--set", "run.workers=1"]
+    config = str(Path(__file__).parents[2] / "examples/digits.toml")
+    told = call("--log-format", "json", "run", config, "--out", str(tmp_path / "run"), *small)
+    lines = [json.loads(line) for line in told.stderr.splitlines()]
+    assert told.stdout == ""
+    rounds = [line for line in lines if line["message"] == "round"]
+    assert [line["round"] for line in rounds] == [1, 2]
+    assert all({"time", "level", "logger", "process", "run", "accuracy", "seconds"} <= line.keys() for line in rounds)
+    with pytest.raises(ConfigError, match="logs are text or json"):
+        call("--log-format", "xml", "tasks")
