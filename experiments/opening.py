@@ -10,23 +10,15 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-import numpy as np
+from large_ledger import CLIENTS, DRAWN, ROUNDS, make_run
 from playwright.sync_api import Browser, sync_playwright
 from plotly.offline import get_plotlyjs
 
-from fedmerit.config.schema import make_config
-from fedmerit.core.scores import Prioritized
-from fedmerit.core.state import Record
-from fedmerit.core.types import Evaluation
-from fedmerit.core.weights import weigh
 from fedmerit.report.html import write_report
-from fedmerit.store.ledger import Ledger
-from fedmerit.store.run_folder import LEDGER, environment
+from fedmerit.store.run_folder import environment
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "report.md"
-CLIENTS, ROUNDS, TIMES = 1000, 500, 9
-DRAWN = (100, 1000)
-PRIORITY = ("DS", "LD", "MW")
+TIMES = 9
 STAGES = ("shown", "drawn", "ready")
 BARE = (
     '<!doctype html><meta charset="utf-8"><div id="plot" style="width:900px;height:400px"></div><script>{}</script>'
@@ -103,28 +95,6 @@ def line(name: str, page: Path, took: list[dict[str, float]]) -> str:
         values = [one[stage] for one in took if stage in one]
         cells.append(f"{median(values):.0f} ({min(values):.0f} to {max(values):.0f})" if values else "")
     return f"| {name} | {page.stat().st_size / 1e6:.1f} | {' | '.join(cells)} |"
-
-
-def make_run(folder: Path, drawn: int) -> None:
-    """A run's folder without the training."""
-    folder.mkdir()
-    recipe = {"name": "prioritized", "priority": list(PRIORITY), "normalise": "max"}
-    config = make_config({"recipe": recipe, "run": {"rounds": ROUNDS}})
-    meta = environment() | {"recipe": "Recipe(...)", "config": config.model_dump_json()}
-    random = np.random.default_rng(1)
-    samples, labels = random.integers(20, 900, CLIENTS).astype(float), random.integers(1, 62, CLIENTS).astype(float)
-    sizes = random.integers(10, 60, CLIENTS)
-    with Ledger.create(folder / LEDGER, [f"hospital-{i:04d}" for i in range(CLIENTS)], meta) as ledger:
-        for index in range(1, ROUNDS + 1):
-            ids = np.sort(random.choice(CLIENTS, drawn, replace=False))
-            raw = np.column_stack([samples[ids], labels[ids], 1 / np.sqrt(1 + random.random(drawn))])
-            weights = weigh(raw, PRIORITY, Prioritized(), "max", samples[ids])
-            accuracy = np.clip(0.9 - 0.6 * np.exp(-index / 40) + random.normal(0, 0.05, CLIENTS), 0, 1)
-            evaluation = Evaluation(random.binomial(sizes, accuracy), sizes)
-            facts = {"samples": samples[ids], "labels": labels[ids]}
-            clients = tuple(int(client) for client in ids)
-            seconds = {"train": 1.5}
-            ledger.append(Record(index, PRIORITY, clients, facts, weights, {}, evaluation, 1000, 900, seconds))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from helpers import CommandLine, one_line
 from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
-from fedmerit.report import attack_page, html
-from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at_once, write_report
+from fedmerit.report import attack_page, html, watch
+from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at_once, read_plotly, write_report
 
 SECTIONS = (
     *("runs", "accuracy", "targets", "fairness", "weights", "explain"),
@@ -99,6 +99,7 @@ def test_our_scripts_write_text_never_markup() -> None:
 
 def test_every_page_file_is_used() -> None:
     used = {PAGE, *STYLES, *(f"{name}.js" for name in SCRIPTS), attack_page.PAGE, *attack_page.STYLES}
+    used |= {watch.INDEX, watch.WAITING, "index.js", *watch.INDEX_STYLES}
     assert {path.name for path in PAGE_FILES.iterdir()} == used
 
 
@@ -186,6 +187,7 @@ def test_nothing_is_left_behind_where_writing_fails(tmp_path: Path, monkeypatch:
 
 def test_plotly_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    read_plotly.cache_clear()
     with pytest.raises(ConfigError, match=r"pip install 'fedmerit\[report\]'"):
         write_report([make_run(tmp_path / "run")], tmp_path / "report.html")
 

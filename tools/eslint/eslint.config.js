@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 
 const FOLDER = "src/fedmerit/report/page";
 const BROWSER = [
-  ...["atob", "Blob", "clearTimeout", "console", "CSS", "DecompressionStream", "document", "Element", "Event"],
+  ...["atob", "Blob", "clearTimeout", "console", "CSS", "DecompressionStream", "document", "Element", "Event", "EventSource", "fetch"],
   ...["getComputedStyle", "history", "innerHeight", "innerWidth", "IntersectionObserver", "localStorage", "location"],
   ...["matchMedia", "navigator", "Node", "performance", "Plotly", "requestAnimationFrame", "ResizeObserver"],
   ...["Response", "setTimeout", "URL", "URLSearchParams", "window"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -16,10 +16,10 @@ from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
-from fedmerit.report.rows import RunResult, measure_run, row_data
+from fedmerit.report.rows import RunMetrics, RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.tuning import tuning_data
-from fedmerit.store.ledger import Ledger
+from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.run_folder import FREE_KEYS, open_ledger
 from fedmerit.store.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 
@@ -61,11 +61,18 @@ def collect(
         if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
         details[place] = encoded
+    return page_data(selection, rows, runs, details), details
+
+
+def page_data(
+    selection: Selection, rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int]
+) -> dict[str, Any]:
+    """What the page shows of all runs; `details` are the places of those whose detail can be had."""
     about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
     about |= {"tuned": tuning_data(selection.tuned)}
     page = _page(rows, runs, details)
     verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline)
-    return about | page | {"verdict": verdict, "criteria": _criteria(runs)}, details
+    return about | page | {"verdict": verdict, "criteria": _criteria(runs)}
 
 
 def _verdict(
@@ -88,7 +95,7 @@ def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
     return (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None)
 
 
-def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Mapping[int, str]) -> dict[str, Any]:
+def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int]) -> dict[str, Any]:
     config = [settings_of([toml_lines(runs[place].config) for place in row.runs]) for row in rows]
     environment = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
     row_of = {place: number for number, row in enumerate(rows) for place in row.runs}
@@ -138,38 +145,37 @@ def _reading(folder: Path) -> Iterator[Ledger]:
 
 def _read_run(folder: Path, selection: Selection) -> PageRun:
     with _reading(folder) as ledger:
-        meta, rounds = ledger.meta(), ledger.rounds()
-        config = _config(meta)
-        settings = config.get("run") or {}
-        events = ledger.events()
-        stopped = any(event.kind == "stopped" for event in events)
-        result = RunResult(
-            settings.get("seed"),
-            len(ledger.names()),
-            len(rounds) if stopped else settings.get("rounds"),
-            _costs(rounds),
-            measure_run(ledger, rounds, selection.targets, selection.shares),
-            group_events(events),
-        )
-        orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
-        scores, normalises = (
-            [*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise")
-        )
-        return PageRun(folder, config, meta, orders, scores, normalises, result, list(_panels(ledger, rounds)))
+        rounds = ledger.rounds()
+        metrics = measure_run(ledger, rounds, selection.targets, selection.shares)
+        searched = any(ledger.candidates(row["round"]) for row in rounds)
+        return make_page_run(folder, ledger.meta(), len(ledger.names()), rounds, ledger.events(), metrics, searched)
 
 
-def _config(meta: Mapping[str, str]) -> Settings:
+def make_page_run(
+    folder: Path,
+    meta: Mapping[str, str],
+    clients: int,
+    rounds: Sequence[Mapping[str, Any]],
+    events: Sequence[Event],
+    metrics: RunMetrics,
+    searched: bool,
+) -> PageRun:
+    """A run of the page from what its ledger holds; `searched`: whether some round had a search."""
+    config = config_of(meta)
+    settings = config.get("run") or {}
+    stopped = any(event.kind == "stopped" for event in events)
+    planned = len(rounds) if stopped else settings.get("rounds")
+    result = RunResult(settings.get("seed"), clients, planned, _costs(rounds), metrics, group_events(events))
+    orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
+    scores, normalises = ([*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise"))
+    panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
+    return PageRun(folder, config, meta, orders, scores, normalises, result, panels)
+
+
+def config_of(meta: Mapping[str, str]) -> Settings:
     """The settings the run was started with; empty for a ledger that keeps none."""
     config = json.loads(meta.get("config") or meta.get("settings", "{}"))
     return config if isinstance(config, dict) else {}
-
-
-def _panels(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The panels that only some runs have; groups may appear late, so all rounds are looked at."""
-    if any(ledger.candidates(row["round"]) for row in rounds):
-        yield "search"
-    if has_groups(rounds):
-        yield "groups"
 
 
 def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -19,13 +20,13 @@ from fedmerit.store.files import check_new_file, write_new_file
 PAGE = "report.html"
 DETAIL = '<script type="text/plain" id="run-{}">{}</script>'
 STYLES = (
-    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css"),
+    *("colours.css", "report.css", "tables.css", "controls.css", "explain.css", "verdict.css", "notes.css", "now.css"),
     "print.css",
 )
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("notes", "suspects", "settings", "tuning", "report"),
+    *("worth", "notes", "suspects", "settings", "tuning", "report", "growing", "now", "live"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
@@ -40,23 +41,32 @@ def write_report(folders: Sequence[Path], out: Path, *, force: bool = False) -> 
     if not folders:
         raise FolderError("a report needs at least one run folder; got none: give folders made by `fedmerit run`")
     check_new_file(out, "another --out", force=force)
-    plotly = _plotly()
+    plotly = read_plotly()
     write_new_file(out, render(*collect(folders, DETAIL_BUDGET, embed), plotly), "another --out")
 
 
-def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str) -> str:
-    """The page; its policy lets only our two scripts run and forbids every request."""
+def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str, *, live: bool = False) -> str:
+    """The page; its policy lets only our two scripts run and forbids every request, but for those to where it is live.
+
+    A page in a file has all data in it; a live one gets the details of runs, and what changes, from its server.
+    """
     script = _join(SCRIPTS)
-    hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (plotly, script))
+    hashes = script_policy(plotly, script)
     return Template(read_part(PAGE)).substitute(
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
-        f"style-src 'unsafe-inline'; script-src {hashes}",
+        f"style-src 'unsafe-inline'; script-src {hashes}" + "; connect-src 'self'" * live,
+        live=' data-live="yes"' if live else "",
         style="\n".join(map(read_part, STYLES)),
         data=embed(data),
         details="\n".join(DETAIL.format(place, text) for place, text in details.items()),
-        plotly=deflate(plotly),
+        plotly=_packed(plotly),
         script=script,
     )
+
+
+def script_policy(*scripts: str) -> str:
+    """What lets these scripts run, and no others."""
+    return " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
 
 
 def embed(data: Any) -> str:
@@ -64,12 +74,18 @@ def embed(data: Any) -> str:
     return deflate(json.dumps(data, separators=(",", ":"), allow_nan=False))
 
 
+@cache
+def _packed(plotly: str) -> str:
+    return deflate(plotly)
+
+
 def deflate(text: str) -> str:
     """Deflated and in base64: a third of the size, with no character that could end the element around it."""
     return b64encode(compress(text.encode(), LEVEL)).decode()
 
 
-def _plotly() -> str:
+@cache
+def read_plotly() -> str:
     """Plotly's JavaScript, from the installed wheel."""
     try:
         from plotly.offline import get_plotlyjs

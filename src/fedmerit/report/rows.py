@@ -12,7 +12,7 @@ import numpy as np
 
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import worst_value
-from fedmerit.core.types import Vector
+from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.validation import SERVER
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
@@ -23,6 +23,8 @@ DIGITS = 6
 STEPS = 50
 """The clients' final accuracies are kept as this many quantiles: each stands for 2 % of the clients."""
 
+AuditRow: TypeAlias = tuple[int, int, str, float | None]
+"""(round, client, objective, value); client -1 is the server."""
 ByRound: TypeAlias = Mapping[int, float | None]
 Band: TypeAlias = list[Number]
 """Mean, lowest and highest over the seeds; a single value where there is one run."""
@@ -74,7 +76,18 @@ def measure_run(
     ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float]
 ) -> RunMetrics:
     """The metrics of a run, read from its ledger."""
-    tested, local = ledger.local_accuracy()
+    return make_metrics(rounds, *ledger.local_accuracy(), ledger.audits(), targets, shares)
+
+
+def make_metrics(
+    rounds: Sequence[Mapping[str, Any]],
+    tested: Sequence[int],
+    local: Matrix,
+    audits: Sequence[AuditRow],
+    targets: Sequence[float],
+    shares: Sequence[float],
+) -> RunMetrics:
+    """The metrics of a run from its rounds, the clients' accuracies in the rounds that were tested, and its audits."""
     evaluated = [row for row in rounds if row["accuracy"] is not None]
     if not tested or not evaluated:
         return RunMetrics({}, [], [])
@@ -82,7 +95,7 @@ def measure_run(
         **{Metric(name): {row["round"]: row[name] for row in evaluated} for name in (ACCURACY.name, *PERCENTILES)},
         Metric("worst"): _by_round(tested, [worst_mean(row) for row in local]),
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
-        **dict(_audit_curves(ledger)),
+        **dict(_audit_curves(audits)),
     }
     for metric in OF_PRIVACY:
         if all(row[metric.name] is not None for row in evaluated):
@@ -102,10 +115,10 @@ def _by_round(rounds: Sequence[int], values: Sequence[float]) -> dict[int, float
     return {index: None if np.isnan(value) else value for index, value in zip(rounds, values, strict=True)}
 
 
-def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
+def _audit_curves(rows: Sequence[AuditRow]) -> Iterator[tuple[Metric, ByRound]]:
     """Each objective at the server, at the median client and at the worst client, where anybody could measure it."""
     audits: dict[str, dict[int, dict[int, float | None]]] = {}
-    for index, client, objective, value in ledger.audits():
+    for index, client, objective, value in rows:
         audits.setdefault(objective, {}).setdefault(index, {})[client] = value
     for objective, by_round in audits.items():
         clients = {index: _known_of_clients(values) for index, values in by_round.items()}

@@ -15,6 +15,7 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.types import ClientId
 from fedmerit.core.validation import SERVER
+from fedmerit.report.contributions import worth_rows
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.report.suspects import suspects_dict
 from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
@@ -29,18 +30,40 @@ MOST_AUDITS = 200_000
 
 def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Everything that the page shows of a run when a reader selects it."""
-    weights, names = [ledger.weight_columns(row["round"]) for row in rounds], ledger.names()
+    weights = [ledger.weight_columns(row["round"]) for row in rounds]
+    grouped = lineages([groups_of(rows) for rows in weights]) if has_groups(rounds) else None
     return {
-        "names": names,
+        **run_head(ledger),
+        **rounds_detail(ledger, rounds, weights),
+        "lineages": grouped,
+        **run_sums(ledger, rounds, weights),
+    }
+
+
+def run_head(ledger: Ledger) -> dict[str, Any]:
+    """What no round changes: the names, and what reasons need to know of the recipe."""
+    return {"names": ledger.names(), **_rules(kept_recipe(ledger))}
+
+
+def rounds_detail(
+    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[WeightColumns], after: int = -1
+) -> dict[str, Any]:
+    """What the rounds after one add, each by itself: a page that has the earlier ones appends it."""
+    return {
         "rounds": pack_rounds(rounds, weights),
-        "events": group_events(ledger.events()),
+        "events": group_events(ledger.events(after=after)),
         "search": _search(ledger, rounds),
-        "lineages": lineages([_groups(rows) for rows in weights]) if has_groups(rounds) else None,
-        "rewards": _rewards(ledger.rewards()),
+        "rewards": _rewards(ledger.rewards(after=after)),
+        "audits": _audits(ledger, len(ledger.names()), after),
+    }
+
+
+def run_sums(ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[WeightColumns]) -> dict[str, Any]:
+    """What only all rounds together tell: the clients' accounts, and who stands out."""
+    return {
         "accounts": _accounts(ledger, rounds, weights),
-        "audits": _audits(ledger, len(names)),
+        "worth": worth_rows(weights),
         "suspects": _suspects(ledger, dict(zip((row["round"] for row in rounds), weights, strict=True))),
-        **_rules(kept_recipe(ledger)),
     }
 
 
@@ -66,7 +89,8 @@ def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:
     return any(row["groups"] > 1 or row["cut"] is not None for row in rounds)
 
 
-def _groups(rows: WeightColumns) -> dict[ClientId, int]:
+def groups_of(rows: WeightColumns) -> dict[ClientId, int]:
+    """The group of each client of a round."""
     return dict(zip(rows.ids, rows.groups.tolist(), strict=True))
 
 
@@ -151,8 +175,8 @@ def _rewards(rewards: Sequence[Rewarded]) -> dict[str, Any] | None:
         "taken": [pack([int(reward.accepted) for reward in of_round], 1) for of_round in rounds],
         "before": [pack([reward.before for reward in of_round], WEIGHT_DIGITS) for of_round in rounds],
         "after": [pack([reward.after for reward in of_round], WEIGHT_DIGITS) for of_round in rounds],
-        "bytes": sum(reward.bytes for reward in rewards),
-        "refused": sum(bool(reward.reason) for reward in rewards),
+        "bytes": [sum(reward.bytes for reward in of_round) for of_round in rounds],
+        "refused": [sum(bool(reward.reason) for reward in of_round) for of_round in rounds],
     }
 
 
@@ -194,13 +218,13 @@ def _account_columns(accounts: Sequence[Account]) -> dict[str, Any]:
     }
 
 
-def _audits(ledger: Ledger, clients: int) -> list[list[Any]] | None:
+def _audits(ledger: Ledger, clients: int, after: int = -1) -> list[list[Any]] | None:
     """Each objective, the rounds in which clients were audited, and for each a value per client (None: unknown).
 
     None where there are too many for a page.
     """
     audits: dict[str, dict[int, list[float | None]]] = {}
-    rows = [row for row in ledger.audits() if row[1] != SERVER]
+    rows = [row for row in ledger.audits(after=after) if row[1] != SERVER]
     if len(rows) > MOST_AUDITS:
         return None
     for index, client, objective, value in rows:

@@ -5,20 +5,25 @@ const OUT = -1; // stands in the grid for the weight of a client that was left o
 // weight[client][round place] is null where the client was not drawn; marks are [client, round] of those left out.
 function cellsOf(run) {
   const weight = run.names.map(() => new Array(numbersOf(run).length).fill(null));
-  const [values, marks] = [[], []];
-  numbersOf(run).forEach((round, place) => {
-    const ids = idsOf(run, place);
-    const column = weightsOf(run, place);
-    ids.forEach((id, k) => (weight[id][place] = column[k]));
-    values.push(column);
-    for (const { client } of leftOut(run, round)) {
-      weight[client][place] = OUT;
-      marks.push([client, round]);
-    }
-  });
-  const mean = weight.map((row) => average(row.filter((value) => value !== null && value !== OUT)));
-  return { weight, marks, mean, ...topWeight(values.flat()) };
+  const grid = { weight, marks: [], sized: numbersOf(run).length };
+  const values = numbersOf(run).map((_, place) => fillColumn(run, grid, place));
+  return { ...grid, ...topWeight(values.flat()) };
 }
+
+// A round into its column; its weights.
+function fillColumn(run, { weight, marks }, place) {
+  const [round, column] = [numbersOf(run)[place], weightsOf(run, place)];
+  idsOf(run, place).forEach((id, k) => (weight[id][place] = column[k]));
+  for (const { client } of leftOut(run, round)) {
+    weight[client][place] = OUT;
+    marks.push([client, round]);
+  }
+  return column;
+}
+
+// The mean weight of each client over the rounds that it was weighed in.
+const meanWeights = (run) =>
+  (run.means ??= cells(run).weight.map((row) => average(row.filter((value) => value !== null && value !== OUT))));
 
 const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : -1);
 

@@ -13,6 +13,8 @@ function bandOf(row, measure) {
   return { low: mark("p10"), high: mark("p90"), of: "10–90 % of clients" };
 }
 
+const CURVES = new Map(); // panel -> what shows it again
+
 const formatted = (value, format) => (format === "%" ? accuracyText(value) : fourText(value));
 
 function curvesPanel(id, measures) {
@@ -92,7 +94,8 @@ function curvesPanel(id, measures) {
 
   if (ROWS.length > 4) ROWS.forEach((row) => off.add(`band ${row.index}`)); // too many bands hide the lines
   $(`${id}-measure`).replaceChildren(...measures.map(({ title }, place) => option(place, title, 0)));
-  $(`${id}-measure`).addEventListener("change", show);
+  $(`${id}-measure`).onchange = show; // one, though the panel may be made again
   chart(`${id}-plot`, drawing);
+  CURVES.set(id, show);
   show();
 }

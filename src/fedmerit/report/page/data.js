@@ -1,5 +1,6 @@
 // Data: rows and runs as the page embeds them, unpacked when looked at; Maps, never objects, for names and ids.
 
+const LIVE = document.documentElement.dataset.live === "yes"; // from a server, while runs go on
 const DATA = JSON.parse(await inflated("data"));
 const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
 const RUNS = DATA.runs.map((run, index) => ({ ...run, index, ...called(run, index) }));
@@ -12,10 +13,15 @@ function called(run, index) {
   return { seed, label: row.runs.length > 1 ? `${row.label}, seed ${known(seed, String)}` : row.label };
 }
 
-// The detail of a run, read from the page the first time that it is wanted.
+// The detail of a run, read from the page, or fetched, the first time that it is wanted; a live one may be behind.
 async function unfold(run) {
+  if (run.names && run.behind) await grow(run);
   if (run.names) return run;
-  const detail = JSON.parse(await inflated(`run-${run.index}`));
+  return unpackDetail(run, LIVE ? await fetchDetail(run) : JSON.parse(await inflated(`run-${run.index}`)));
+}
+
+function unpackDetail(run, detail) {
+  Object.assign(run, { cells: undefined, grouped: undefined, inOrder: undefined, means: undefined });
   const places = new Map(detail.rounds.round.map((round, place) => [round, place]));
   return Object.assign(run, detail, { names: distinct(detail.names), places, said: said(detail), unpacked: new Map() });
 }

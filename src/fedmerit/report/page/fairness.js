@@ -29,9 +29,15 @@ function showFairness() {
   const audits = auditMeasures();
   $("fairness-how").textContent = APART + (audits.length ? AUDITED : NO_AUDIT);
   curvesPanel("fairness", [...audits, ...SPREAD]); // who audited wants to see that first
+  showFinal();
+}
+
+function showFinal() {
+  const audits = auditMeasures();
   const some = ROWS.filter((row) => row.final.length);
   $("final").hidden = !some.length;
   chart("final-plot", () => drawFinal(some));
+  refresh("final-plot");
   const tables = [spreadTable(some), ...(audits.length ? [auditTable(some, audits)] : [])];
   $("fairness-tables").replaceChildren(...(some.length ? tables : []).map(([name, found]) => scrollBox(name, found)));
 }

@@ -18,6 +18,7 @@ const KINDS = new Map([
   ["clipped", "updates that were shortened for privacy"],
   ["privacy-void", "noise from the run's seed: no privacy"],
   ["stranger", "nodes that are none of the names"],
+  ["stale", "answers that came after their round"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 

@@ -3,7 +3,11 @@
 const ALIKE = 1e-9; // weights nearer than this are the same
 const KEPT_DIGITS = 6e-4; // weights are kept with four digits: what differs by more was changed after the score
 const ORDERED = new Set(["Prioritized", "PrioritizedAnd", "PrioritizedMean"]);
-const CRITERIA = new Map(DATA.criteria.map(([name, words, about]) => [name, { words, about }]));
+const CRITERIA = new Map();
+function takeCriteria() {
+  for (const [name, words, about] of DATA.criteria) CRITERIA.set(name, { words, about });
+}
+takeCriteria();
 const spelt = (name) => clean(CRITERIA.get(name)?.words ?? name);
 
 const sharesOf = (values) => {

@@ -16,13 +16,15 @@ async function choose(wanted) {
   keepAddress();
   if (another) showRun();
   else showChoice();
+  AFTER_CHOICE.forEach((show) => show());
 }
+const AFTER_CHOICE = []; // what else must hear of it
 
 // All that belongs to the chosen run.
 function showRun() {
   fillSelects();
-  const panels = [showWeights, showExplanation, showSearch, showGroups, showRewards, showSuspects, showNotes];
-  panels.forEach((show) => show());
+  const panels = [showWeights, showWorth, showExplanation, showSearch, showGroups, showRewards];
+  [...panels, showSuspects, showNotes].forEach((show) => show());
 }
 
 // What changes when another round or client of the same run is chosen.

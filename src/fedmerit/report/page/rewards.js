@@ -118,8 +118,9 @@ function takenText({ ids, taken, refused, bytes }) {
   const sum = (values) => values.reduce((all, value) => all + value, 0);
   const all = sum(ids.map((clients) => clients.length));
   const took = sum(taken.map((column, i) => sum(spreadOut(column, ids[i].length))));
-  const could = refused ? `, ${refused.toLocaleString("en")} could not be` : "";
-  return `${took.toLocaleString("en")} of ${plural(all, "reward")} were taken${could}; ${bytesText(bytes)} went out.`;
+  const [unable, sent] = [sum(refused), bytesText(sum(bytes))];
+  const could = unable ? `, ${unable.toLocaleString("en")} could not be` : "";
+  return `${took.toLocaleString("en")} of ${plural(all, "reward")} were taken${could}; ${sent} went out.`;
 }
 
 function sayAccount() {

@@ -2,6 +2,8 @@
 
 function showSuspects() {
   const run = RUNS[state.run];
+  const later = el("p", "Being counted; this comes with the next rounds.");
+  if (!run.suspects) return $("suspects-list").replaceChildren(later);
   const { rule, suspects, planted, clients } = run.suspects;
   $("suspects-rule").textContent = `${rule[0].toUpperCase()}${rule.slice(1)}.`;
   const lines = suspects.map((one) => [

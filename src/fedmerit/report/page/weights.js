@@ -1,6 +1,6 @@
 // Weights: the heat map of clients by rounds; choosing a cell explains it.
 
-const weightOrder = (run) => inOrder(run, $("weights-order").value === "mean" ? cells(run).mean : null);
+const weightOrder = (run) => inOrder(run, $("weights-order").value === "mean" ? meanWeights(run) : null);
 
 function weightTraces(run, order) {
   const { weight, marks, top } = cells(run);
