@@ -1,0 +1,112 @@
+"""`fedmerit init`: four answers become a file that loads; completion and the groups of --help."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from fedmerit.cli import app
+from fedmerit.cli.app import PANELS
+from fedmerit.config.schema import load_config
+from fedmerit.engine.run import run_config
+from fedmerit.errors import ConfigError, FolderError, UnknownName
+from fedmerit.study.plan import load_plan
+from fedmerit.tasks.registry import TASKS
+from fedmerit.tasks.starter import MATTERS, Starter
+
+TABLE = "hospital,age,smoker,sex,died\n" + "".join(
+    f"H{place % 3},{40 + place % 37},{'yes' if place % 4 else 'no'},{'fm'[place % 2]},{place % 5 % 2}\n"
+    for place in range(60)
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    (tmp_path / "hospitals.csv").write_text(TABLE)
+    return str(tmp_path / "hospitals.csv")
+
+
+def ask(*args: str, typed: str = "") -> str:
+    done = CliRunner().invoke(app, ["init", *args], input=typed, catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+@pytest.mark.parametrize("data", TASKS)
+@pytest.mark.parametrize("matters", MATTERS)
+def test_every_answer_makes_a_file_that_loads(data: str, matters: str, tmp_path: Path) -> None:
+    for where in ("here", "flower"):
+        file = tmp_path / f"{where}.toml"
+        file.write_text(Starter(data, matters=matters, where=where, attribute="sex").text())
+        assert load_config(file).task.data == data
+    file = tmp_path / "study.toml"
+    file.write_text(Starter(data, matters=matters, where="study", attribute="sex").text())
+    assert [row.name for row in load_plan(file).rows] == ["FedAvg", matters]
+
+
+@pytest.mark.parametrize("matters", ["priority", "validation", "rounds"])
+def test_what_is_written_runs(matters: str, tmp_path: Path) -> None:
+    file = tmp_path / "first.toml"
+    ask(str(file), "--yes", "--matters", matters)
+    changes = ["run.rounds=1", "run.workers=1", "task.clients=4"]
+    assert run_config(load_config(file, changes), tmp_path / "run").ledger.last_round() == 1
+
+
+def test_a_table_is_asked_for_its_columns_and_runs(table: str, tmp_path: Path) -> None:
+    file = tmp_path / "table.toml"
+    text = ask(str(file), typed=f"{table}\n\n\nlinear\n4\n1\n")
+    assert "Which column is predicted?" in text
+    assert f"next: fedmerit run {file}" in text.replace("\n", " ")
+    config = load_config(file, ["run.rounds=1", "run.workers=1"])
+    assert (config.task.client, config.task.label, config.task.model) == ("hospital", "died", "linear")
+    assert config.task.server == 6
+    assert run_config(config, tmp_path / "run").ledger.names() == ["H0", "H1", "H2"]
+
+
+def test_nodes_agree_on_the_layout_of_an_example(table: str, tmp_path: Path) -> None:
+    file = tmp_path / "nodes.toml"
+    ask(str(file), "-y", "--data", table, "--where", "nodes", "--matters", "size")
+    nodes = load_config(file).task.nodes
+    assert nodes is not None
+    assert (nodes.names, nodes.classes) == (("H0", "H1", "H2"), 2)
+    assert nodes.columns == {"age": "number", "smoker": ("no", "yes"), "sex": ("f", "m")}
+
+
+def test_nothing_is_written_over_and_mistakes_are_named(table: str, tmp_path: Path) -> None:
+    file = tmp_path / "first.toml"
+    ask(str(file), "--yes")
+    for wrong, error, words in (
+        ([str(file), "--yes"], FolderError, "exists"),
+        ([str(tmp_path / "a.toml"), "--yes", "--data", "digitz"], UnknownName, "did you mean 'digits'"),
+        ([str(tmp_path / "a.toml"), "--yes", "--matters", "money"], UnknownName, "valid: fairness, honesty"),
+        ([str(tmp_path / "a.toml"), "--yes", "--model", "resnet"], UnknownName, "digits-mlp"),
+        ([str(tmp_path / "a.toml"), "--yes", "--where", "nodes"], ConfigError, "need an example"),
+        ([str(tmp_path / "a.toml"), "--yes", "--matters", "fairness"], ConfigError, "name the attribute"),
+        ([str(tmp_path / "a.toml")], ConfigError, "--yes"),
+    ):
+        with pytest.raises(error, match=words):
+            CliRunner().invoke(app, ["init", *wrong], input="", catch_exceptions=False)
+    assert not (tmp_path / "a.toml").exists()
+    ask(str(file), "--yes", "--force", "--where", "study")
+
+
+def test_every_command_has_its_panel() -> None:
+    named = {name for names in PANELS.values() for name in names}
+    assert set(get_command(app).commands) <= named  # type: ignore[attr-defined]
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    assert [panel for panel in PANELS if f"─ {panel} ─" in shown] == list(PANELS)
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    def complete(words: str) -> str:
+        env = {**os.environ, "_FEDMERIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "1"}
+        run = [sys.executable, "-c", "import sys; sys.argv[0] = 'fedmerit'; from fedmerit.cli import main; main()"]
+        return subprocess.run(run, env=env, capture_output=True, text=True, check=False).stdout
+
+    assert complete("fedmerit exp").split() == ["explain", "export"]
