@@ -52,7 +52,7 @@ def train_batched(
     draws = [torch.Generator().manual_seed(seed) for seed in seeds]
     x, y, starts = _side_by_side(samples)
     tails = values[:, len(flat.values) :].unsqueeze(1)  # what each client's inputs are centred by, if by anything
-    for number, (rows, scale) in enumerate(_steps(batches, starts)):
+    for number, (rows, scale) in enumerate(zip(*steps_of(batches, starts), strict=True)):
         sizes = [len(own[number]) if number < len(own) else 0 for own in batches] if by_size else ()
         _step(layers, centre(x[rows], tails), y[rows], scale, sizes, draws)
     return list(values.numpy())
@@ -169,7 +169,7 @@ def _side_by_side(samples: Sequence[Samples]) -> tuple[Tensor, Tensor, list[int]
     return x, y, [0, *np.cumsum([len(part) for part in samples])[:-1].tolist()]
 
 
-def _steps(batches: Sequence[Sequence[Tensor]], starts: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+def steps_of(batches: Sequence[Sequence[Tensor]], starts: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Per step the rows of every client's batch, and 1 / its size for them; 0 for rows that only fill up."""
     steps, width = max(map(len, batches)), max(len(batch) for own in batches for batch in own)
     rows = torch.zeros((steps, len(batches), width), dtype=torch.int64)
@@ -178,4 +178,4 @@ def _steps(batches: Sequence[Sequence[Tensor]], starts: Sequence[int]) -> list[t
         for step, batch in enumerate(own):
             rows[step, client, : len(batch)] = batch + start
             scale[step, client, : len(batch)] = 1 / len(batch)
-    return list(zip(rows, scale, strict=True))
+    return rows, scale

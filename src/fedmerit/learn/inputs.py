@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedmerit.core.centring import Centring
 from fedmerit.core.types import Model
@@ -46,7 +46,7 @@ class Inputs:
     """Rows, and the tail of the model that looks at them."""
 
     x: Tensor
-    tail: Model
+    tail: Tensor
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         """uint8 images to floats in 0..1, centred, channels first as torch wants them and channels last in memory."""
@@ -56,7 +56,7 @@ class Inputs:
         elif x.is_floating_point():
             x = x.float()  # as modules are; whole numbers stay, for embeddings
         if len(self.tail):
-            x = centre(x.flatten(1), torch.from_numpy(self.tail)).view(x.shape)
+            x = centre(x.flatten(1), self.tail).view(x.shape)
         return x.permute(0, 3, 1, 2) if x.dim() == 4 else x
 
 
@@ -96,7 +96,7 @@ class Parts:
         return {name: column.reshape(len(batch), *shape) for (name, shape), column in named}
 
 
-def call(module: nn.Module, arguments: Arguments | None, batch: Tensor) -> Any:
+def call(module: Callable[..., Any], arguments: Arguments | None, batch: Tensor) -> Any:
     """The module's outputs for a batch, as one argument or as those that are made of it."""
     if arguments is None:
         return module(batch)

@@ -88,6 +88,8 @@ MODELS: Mapping[str, Build] = MappingProxyType(
         "adult-linear": partial(dense, 91, 2),
         "compas-mlp": partial(dense, 15, 10, 2),
         "compas-linear": partial(dense, 15, 2),
+        "german-credit-mlp": partial(dense, 63, 16, 2),
+        "german-credit-linear": partial(dense, 63, 2),
         "heart-linear": partial(dense, 13, 1),
         "heart-mlp": partial(dense, 13, 16, 2),
         "medpar-linear": partial(dense, 6, 1),

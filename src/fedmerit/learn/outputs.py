@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -103,6 +104,15 @@ def output_of(target: Target) -> Output:
     if isinstance(target, Number):
         return NumberOutput(target)
     return LabelOutput() if target.kind == "labels" else ClassOutput()
+
+
+def logits(outputs: Any) -> Tensor:
+    """What is predicted from: the outputs, or `logits` where the module returns a mapping."""
+    if not isinstance(outputs, Mapping):
+        return cast(Tensor, outputs)
+    if "logits" not in outputs:
+        raise ValueError(f"a module that returns a mapping has the key 'logits'; got {', '.join(map(str, outputs))}")
+    return cast(Tensor, outputs["logits"])
 
 
 def _single(outputs: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -21,11 +21,13 @@ from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched
+from fedmerit.learn.devices import CPU, Device, DeviceSums, Precision, find_devices
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Arguments, Inputs, call, centring_tail
 from fedmerit.learn.optimizers import make_optimizer
-from fedmerit.learn.outputs import Output, output_of
+from fedmerit.learn.outputs import Output, logits, output_of
 from fedmerit.learn.stack import Stack
+from fedmerit.learn.together import Together
 
 T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
@@ -35,7 +37,6 @@ CENTRED_BY = "fedmerit.centring"
 """The name of what inputs are centred by, in files of models that carry it."""
 GROUP = 10  # clients trained at once where the model is tiny
 MODELS = 64  # asked about the same rows at once
-PART_ROWS = 100  # rows per pass: fits the cache; mnist-cnn on 600 rows made 68 GFLOP/s so, 57 in one piece
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class TorchLearner:
     error, of several labels one logit each. `inputs` makes a module's arguments of a batch, a tuple or a mapping by
     name, for modules that take several: `learn.inputs.Parts`.
     A model is the module's values; one that is `centred` has the mean of the inputs after them.
+    All is done on the first of the `devices`; `at` gives a worker its own of them.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -66,6 +68,34 @@ class TorchLearner:
     loss: Loss | None = None
     target: Target = CLASSES
     inputs: Arguments | None = None
+    devices: tuple[Device, ...] = (CPU,)
+
+    @property
+    def device(self) -> Device:
+        """Where this learner trains."""
+        return self.devices[0]
+
+    def on(self, devices: str | Sequence[str], precision: Precision = "32") -> TorchLearner:
+        """The same learner on these devices of this machine."""
+        return replace(self, devices=find_devices(devices, precision))
+
+    @property
+    def accelerators(self) -> int:
+        """How many of its devices are not the CPU."""
+        return sum(not device.is_cpu for device in self.devices)
+
+    @property
+    def described(self) -> str:
+        """Kind and make of its devices."""
+        return ", ".join(dict.fromkeys(device.describe() for device in self.devices))
+
+    def at(self, worker: int) -> TorchLearner:
+        """The learner of the worker with this number: devices are dealt in turn."""
+        return replace(self, devices=(self.devices[worker % len(self.devices)],)) if len(self.devices) > 1 else self
+
+    @property
+    def _flat(self) -> FlatModule:
+        return _flat(self.build, self.device)
 
     def start(self, seed: int) -> Model:
         """The module as `build` initialises it under this seed."""
@@ -87,19 +117,29 @@ class TorchLearner:
     ) -> tuple[Model, int]:
         """The trained model, and how many steps were taken."""
         steps = 0
-        with _quiet_torch(seed):
-            flat = _flat(self.build)
+        with _quiet_torch(seed), self.device.working():
+            flat = self._flat
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
             output = output_of(self.target)
             stack = flat.stack if self._is_common else None
-            total = _Total(partial(call, flat.module, self.inputs), output, self.loss)
-            step = _Step(flat, stack, total, self.config, inputs, output.prepare(samples.y), correction)
-            for rows in _batches(len(samples), epochs or self.config.epochs, self.config.batch, seed):
+            forward = self.device.forward(partial(call, flat.module, self.inputs))
+            total, y = _Total(forward, output, self.loss), self.device.put(output.prepare(samples.y).numpy())
+            step = _Step(flat, stack, total, self.config, inputs, y, correction)
+            for rows in self._batches(samples, seed, epochs, self.device):
                 step(rows)
                 steps += 1
-            return np.concatenate([flat.values.numpy(), model[len(flat.values) :]]), steps
+            return np.concatenate([self.device.fetch(flat.values), model[len(flat.values) :]]), steps
+
+    def _batches(self, samples: Samples, seed: int, epochs: int | None, device: Device = CPU) -> Iterator[Tensor]:
+        """The rows of each batch."""
+        config, rows = self.config, len(samples)
+        size = rows if config.batch == "full" else min(config.batch, rows)
+        random = np.random.default_rng(seed)
+        for _ in range(epochs or config.epochs):
+            order = device.put(random.permutation(rows) if size < rows else np.arange(rows))
+            yield from (order[start : start + size] for start in range(0, rows, size))
 
     @property
     def control(self) -> Control | None:
@@ -127,9 +167,17 @@ class TorchLearner:
         if not self.extras:
             return trained, {}
         slope = (model - trained) / np.float32(self.config.lr * steps)
-        learned = len(_flat(self.build).trained)
+        learned = len(self._flat.trained)
         slope[learned:] = 0  # buffers move, and not down a gradient
         return trained, {SLOPE: slope}
+
+    def train_pulled(
+        self, model: Model, towards: Model, pull: float, samples: Samples, seed: int, epochs: int | None
+    ) -> Model:
+        """As `train`, with pull * (w - towards) in place of FedProx's pull: that to the start, and a fixed rest."""
+        config = self.config.model_copy(update={"prox": pull, "algorithm": "sgd"})
+        rest = np.float32(pull) * (model - towards)
+        return replace(self, config=config)._train(model, samples, seed, epochs, rest)[0]
 
     def rate(self, index: int, rounds: int | None) -> float | None:
         """`train.lr` times what `train.schedule` says of the round."""
@@ -143,9 +191,12 @@ class TorchLearner:
     @property
     def clients_at_once(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under SGD."""
+        flat = self._flat
+        if not self.device.is_cpu:
+            alone = self.loss is not None or self.config.algorithm != "sgd" or not flat.rows_are_independent
+            return 1 if alone else self.device.clients_at_once(len(flat.values))
         plain = is_plain(self.config.model_copy(update={"momentum": 0.0}))
-        batched = self._is_common and plain and is_dense_stack(_flat(self.build))
-        return GROUP if batched else 1
+        return GROUP if self._is_common and plain and is_dense_stack(flat) else 1
 
     @property
     def _is_common(self) -> bool:
@@ -156,13 +207,13 @@ class TorchLearner:
     def layers(self) -> Sequence[int]:
         """The lengths of the module's parameters and buffers, as they lie in the vector."""
         with _quiet_torch(0):
-            return _flat(self.build).lengths
+            return self._flat.lengths
 
     def name_tensors(self, model: Model) -> NamedTensors:
         """The module's `state_dict`, as torch names it."""
         with _quiet_torch(0):
-            flat = _flat(self.build)
-            flat.load(torch.from_numpy(model[: len(flat.values)]))
+            flat = self._flat
+            flat.load(self.device.put(model[: len(flat.values)]))
             named, tail = flat.name_tensors(), model[len(flat.values) :]
         if not len(tail):
             return named
@@ -178,23 +229,28 @@ class TorchLearner:
         epochs: Sequence[int | None],
     ) -> list[Model]:
         """`train` of several clients at once; equal up to rounding."""
+        each = list(zip(samples, seeds, epochs, strict=True))
+        if not self.device.is_cpu:
+            together = Together(self._flat, output_of(self.target), self.inputs)
+            with _quiet_torch(0), self.device.working():
+                self._flat.module.train()
+                if together.works_for(samples[0], models[0]):
+                    return together.train(self.config, models, samples, [list(self._batches(*one)) for one in each])
+            return [self.train(model, *one) for model, one in zip(models, each, strict=True)]
         with _quiet_torch(0):
-            batches = [
-                list(_batches(len(part), passes or self.config.epochs, self.config.batch, seed))
-                for part, seed, passes in zip(samples, seeds, epochs, strict=True)
-            ]
-            return train_batched(_flat(self.build), self.config, models, samples, batches, seeds)
+            batches = [list(self._batches(*one)) for one in each]
+            return train_batched(self._flat, self.config, models, samples, batches, seeds)
 
     @property
     def models_at_once(self) -> int:
         """How many models are best asked at once: many for a small stack of dense layers."""
-        return MODELS if self._is_common and is_dense_stack(_flat(self.build)) else 1
+        return MODELS if self._is_common and is_dense_stack(self._flat) else 1
 
     def predict_each(self, models: NDArray[np.float32], x: NDArray[Any]) -> NDArray[np.float32]:
         """Many models' probabilities for the same rows, by few and large products; on all cores."""
-        flat = _flat(self.build)
+        flat = self._flat
         with torch.inference_mode():
-            rows = Inputs(torch.from_numpy(x), models[0, len(flat.values) :])[slice(None)].flatten(1)
+            rows = Inputs(torch.from_numpy(x), torch.from_numpy(models[0, len(flat.values) :]))[slice(None)].flatten(1)
             return outputs_batched(flat, models, rows).softmax(dim=2).numpy()
 
     def centred(self, model: Model, centring: Centring) -> Model:
@@ -204,7 +260,7 @@ class TorchLearner:
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
         """argmax of the outputs; for a single output, whether its logit is positive. Else as the target has it."""
         decided = self._outputs(model, x, output_of(self.target).decide)
-        return torch.cat(decided).numpy() if decided else np.empty(0, dtype=np.int64)
+        return self.device.fetch(torch.cat(decided)) if decided else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
@@ -212,7 +268,7 @@ class TorchLearner:
         Of several labels each has its own p; a number has none.
         """
         parts = self._outputs(model, x, output_of(self.target).probabilities)
-        return torch.cat(parts).numpy() if parts else np.empty((0, 2), dtype=np.float32)
+        return self.device.fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
 
     def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """`predict` and `predict_proba` in one pass."""
@@ -221,19 +277,23 @@ class TorchLearner:
         if not parts:
             return np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.float32)
         classes, probabilities = zip(*parts, strict=True)
-        return torch.cat(classes).numpy(), torch.cat(probabilities).numpy()
+        return self.device.fetch(torch.cat(classes)), self.device.fetch(torch.cat(probabilities))
 
     def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
         """Something of the outputs, part by part."""
         with _quiet_torch(0):
-            flat = _flat(self.build)  # outside inference mode: a module made inside could never be trained
-        with _quiet_torch(0), torch.inference_mode():
+            flat = self._flat  # outside inference mode: a module made inside could never be trained
+        with _quiet_torch(0), self.device.working(), torch.inference_mode():
             inputs = _load(flat, model, x)
             flat.module.eval()
             stack = None if self.inputs else flat.stack
-            forward = stack.forward if stack else partial(call, flat.module, self.inputs)
-            starts = range(0, len(x), PART_ROWS)
-            return [of(_logits(forward(inputs[slice(start, start + PART_ROWS)]))) for start in starts]
+            forward = stack.forward if stack else self.device.forward(partial(call, flat.module, self.inputs))
+            part = self.device.part_rows
+            return [of(logits(forward(inputs[slice(start, start + part)]))) for start in range(0, len(x), part)]
+
+    def sums(self, rows: NDArray[np.float32], budget: int | None) -> DeviceSums | None:
+        """What makes weighted sums of updates on the device; None on the CPU."""
+        return None if self.device.is_cpu else DeviceSums(self.device, rows, budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +306,7 @@ class _Total:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         outputs = self.module(x)
-        return self.output.loss(_logits(outputs), y) if self.own is None else self.own(outputs, y) * len(y)
+        return self.output.loss(logits(outputs), y) if self.own is None else self.own(outputs, y) * len(y)
 
 
 class _Step:
@@ -269,12 +329,12 @@ class _Step:
     ) -> None:
         self.flat, self.stack, self.total, self.config, self.x, self.y = flat, stack, total, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
-        cut = batch > PART_ROWS and flat.rows_are_independent and total.own is None
-        self.part = PART_ROWS if cut else batch
+        rows = flat.device.part_rows
+        self.part = rows if batch > rows and flat.rows_are_independent and total.own is None else batch
         self.at_once = self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
         self.anchor = flat.trained.clone() if self.pull else None
-        self.correction = None if correction is None else torch.from_numpy(correction[: len(flat.trained)])
+        self.correction = None if correction is None else flat.device.put(correction[: len(flat.trained)])
         self.move = make_optimizer(config, flat.gradient)
 
     def __call__(self, rows: Tensor) -> None:
@@ -315,32 +375,16 @@ def is_plain(config: TrainConfig) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _flat(build: Callable[[], nn.Module]) -> FlatModule:
-    """One module per process and kind, reused by every client: its values are overwritten each time."""
-    return FlatModule(build())
+def _flat(build: Callable[[], nn.Module], device: Device) -> FlatModule:
+    """One module per process, kind and device, reused by every client: its values are overwritten each time."""
+    return FlatModule(build(), device)
 
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
     """Take over a model; the rows as it wants to see them."""
-    flat.load(torch.from_numpy(model[: len(flat.values)]))
-    return Inputs(torch.from_numpy(x), model[len(flat.values) :])
-
-
-def _batches(rows: int, epochs: int, batch: int | Literal["full"], seed: int) -> Iterator[Tensor]:
-    size = rows if batch == "full" else min(batch, rows)
-    random = np.random.default_rng(seed)
-    for _ in range(epochs):
-        order = torch.from_numpy(random.permutation(rows)) if size < rows else torch.arange(rows)
-        yield from (order[start : start + size] for start in range(0, rows, size))
-
-
-def _logits(outputs: Any) -> Tensor:
-    """What is predicted from: the outputs, or `logits` where the module returns a mapping."""
-    if not isinstance(outputs, Mapping):
-        return cast(Tensor, outputs)
-    if "logits" not in outputs:
-        raise ValueError(f"a module that returns a mapping has the key 'logits'; got {', '.join(map(str, outputs))}")
-    return cast(Tensor, outputs["logits"])
+    there = flat.device.put(model)
+    flat.load(there[: len(flat.values)])
+    return Inputs(flat.device.put(x), there[len(flat.values) :])
 
 
 @contextmanager
