@@ -2,11 +2,13 @@
 
 .venv/bin/python benchmarks/bench.py --works W1,W3 --only ours,flower --repeats 3
 .venv/bin/python benchmarks/bench.py --quick          # tiny works, to see whether everything runs
+.venv/bin/python benchmarks/bench.py --isa avx2       # an AVX-512 machine plays one that has AVX2 alone
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -30,11 +32,13 @@ def main() -> None:
     names = chosen(options.only)
     folder = WORK / ("quick" if options.quick else "results")
     results: list[Result] = []
-    for group, works in groups(options.works, options.quick).items():
-        result = begin(group, works, options.quick)
+    everything = ((isa, *named) for isa in options.isa for named in groups(options.works, options.quick).items())
+    for isa, group, works in everything:
+        os.environ.update(machine.AVX2 if isa == "avx2" else {})
         entries = list(participants(works, names))
         if not entries:
             continue
+        result = begin(group, works, options.quick)
         for repeat in range(options.repeats):
             result.busy.append(machine.others_busy())
             if result.disturbed:
@@ -50,13 +54,16 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--works", default="W1,W1f,W2,W3,W4,W5,W6", help="which works, for example W1,W3")
+    parser.add_argument("--works", default=",".join(groups("", quick=False)), help="which works, for example W1,W3")
     parser.add_argument("--only", default="", help="which contenders of W1 to W3, for example ours,bare,flower")
     parser.add_argument("--repeats", type=int, default=3, help="how often the series is run (default 3)")
+    both = ("native", "avx2")
+    parser.add_argument("--isa", choices=both, help="instruction set (default: native, then avx2 if that differs)")
     parser.add_argument("--quick", action="store_true", help="tiny works, written to benchmarks/.work/quick.md")
     parser.add_argument("--merge", action="store_true", help="keep the sections of earlier runs for works not run now")
     parser.add_argument("--out", type=Path, help="the report (default docs/results/bench.md)")
     options = parser.parse_args()
+    options.isa = [options.isa] if options.isa else both[: 1 + machine.has_avx512()]
     options.out = options.out or (WORK / "quick.md" if options.quick else OUT)
     if options.repeats < 1:
         parser.error("--repeats is 1 or more")
@@ -64,12 +71,16 @@ def arguments() -> argparse.Namespace:
 
 
 def groups(names: str, quick: bool) -> dict[str, list[Work]]:
-    """The works by name; the sizes of W6 belong together."""
+    """The works by name, all if none is named; the sizes of W6 belong together."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     known = dict.fromkeys(work.name.partition("-")[0] for work in WORKS)
     if unknown := set(wanted) - set(known):
         raise SystemExit(f"--works: unknown {', '.join(sorted(unknown))}; valid: {', '.join(known)}")
-    found = {name: [work for work in WORKS if work.name.partition("-")[0] == name] for name in known if name in wanted}
+    found = {
+        name: [work for work in WORKS if work.name.partition("-")[0] == name]
+        for name in known
+        if name in wanted or not wanted
+    }
     return {name: [work.quick() for work in works] if quick else works for name, works in found.items()}
 
 
@@ -78,10 +89,13 @@ def begin(group: str, works: Sequence[Work], quick: bool) -> Result:
     title = works[0].title if len(works) == 1 else "scaling: registered clients, 100 per round, linear model"
     command = "benchmarks/bench.py " + " ".join(sys.argv[1:])
     result = Result(group, title, works[0].kind, quick, f"{datetime.now():%Y-%m-%d %H:%M}", command.strip())
+    result.commit = machine.commit()
     for threads in (1, 2):
-        outcome = run("ours", "machine", ["quick"] if quick else [], threads, 120)
+        short = quick or result.kind == "parts"  # which are not held against the machine's limits
+        outcome = run("ours", "machine", ["quick"] if short else [], threads, 120)
         if not outcome.error:
-            result.limits[str(threads)] = dict(outcome.values)
+            result.limits[str(threads)] = values = dict(outcome.values)
+            result.isa = values.pop("isa")
     return result
 
 
@@ -126,6 +140,9 @@ def start(work: Work, name: str, threads: int | None) -> Outcome:
     if work.kind == "aggregation":
         job = {"rows": work.per_round, "length": work.parameters, "times": work.rounds}
         return run("ours", "ours.aggregation", [write_job(job)], threads, work.limit)
+    if work.kind == "parts":
+        job = {"times": work.rounds, "quick": work.is_quick, "folder": str(WORK), "variant": work.model}
+        return run("ours", work.module, [write_job(job)], None, work.limit)
     data = make_data(work, WORK / "data")
     if work.kind == "evaluation":
         return run("ours", "ours.evaluation", [write_job(work.job(data, "", None))], None, work.limit)
@@ -144,10 +161,10 @@ def tell(work: Work, name: str, threads: int | None, repeat: int, outcome: Outco
 
 def merged(results: Sequence[Result], folder: Path) -> list[Result]:
     """These results, and earlier ones for the works that were not run now, in the works' order."""
-    now = {result.work: result for result in results}
-    names = dict.fromkeys(work.name.partition("-")[0] for work in WORKS)
-    before = {name: Result.load(path) for name in names if (path := folder / f"{name}.json").is_file()}
-    return [now.get(name) or before[name] for name in names if name in now or name in before]
+    found = {(result.work, result.isa): result for result in map(Result.load, folder.glob("*.json"))}
+    found |= {(result.work, result.isa): result for result in results}
+    names = list(dict.fromkeys(work.name.partition("-")[0] for work in WORKS))
+    return [found[key] for key in sorted(found, key=lambda key: (names.index(key[0]), key[1]))]
 
 
 if __name__ == "__main__":

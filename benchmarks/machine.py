@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,6 +18,8 @@ from peers.common import answer
 
 SIDE = 2048
 BYTES = 1 << 30
+AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell"}
+"""With these variables oneDNN, torch and numpy's BLAS work on an AVX-512 machine as on one that has AVX2 alone."""
 STREAMS = 64  # rows read side by side: memory is read faster in several streams than in one
 
 
@@ -33,6 +36,23 @@ def facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "versions": ", ".join(f"{name} {version(name)}" for name in ("fedmerit", "torch", "numpy")),
     }
+
+
+def has_avx512() -> bool:
+    """Whether this machine can play both instruction sets."""
+    return any("avx512f" in line.split() for line in _lines("/proc/cpuinfo") if line.startswith("flags"))
+
+
+def commit() -> str:
+    """The commit that is measured, with a sign where files differ from it."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude", "*"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip() or "unknown commit"
 
 
 def others_busy(seconds: float = 3.0) -> float:
@@ -82,7 +102,10 @@ def main() -> None:
     times, size = (3, BYTES // 8) if quick else (10, BYTES)
     square, values = torch.randn(SIDE, SIDE), torch.ones(size // 4)
     gflops = 2 * SIDE**3 / best(lambda: square @ square, times) / 1e9
-    answer({"gflops": gflops, "read": max(size / best(read, times) for read in readers(values).values()) / 1e9})
+    isa = torch.backends.cpu.get_cpu_capability()
+    answer(
+        {"isa": isa, "gflops": gflops, "read": max(size / best(read, times) for read in readers(values).values()) / 1e9}
+    )
 
 
 if __name__ == "__main__":

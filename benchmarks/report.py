@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from itertools import product
 from pathlib import Path
 
 from results import Result
@@ -16,11 +17,13 @@ HEADS = {
     "what": "",
     "seconds": "seconds",
     "spread": "spread",
+    "cpu": "CPU seconds",
     "rate": "rate",
     "start": "start, s",
     "memory": "peak memory",
     "compute": "GFLOP/s (of peak)",
     "ratio": "ratio",
+    "cpu_ratio": "of CPU seconds",
     "target": "target",
     "verdict": "",
 }
@@ -28,15 +31,19 @@ ABOUT = """\
 Written by `make bench` (`benchmarks/bench.py`). Every contender runs in a process of its own, one after the other, the
 whole series repeated; seconds are medians over the repeats with the least and the largest beside them, ratios are taken
 within each repeat before their median. `ratio` is their seconds divided by ours where nothing else is said: above 1 we
-are faster. Peak memory is the PSS of all of a contender's processes together, so shared pages count once. GFLOP/s count
-three forward passes per image and step. `start` is the time from starting the process to the first round. Peers with
-one process were tried with torch's default threads (2) and with 1; the faster setting is the one shown.
+are faster. `of CPU seconds` is the same ratio of the CPU seconds of all of a contender's processes together: it bears a
+machine that others use as well, and is what is judged there. W7 to W12 are always judged by CPU seconds. Peak memory is
+the PSS of all of a contender's processes together, so shared pages count once. GFLOP/s count three forward passes per
+image and step. `start` is the time from starting the process to the first round. Peers with one process were tried with
+torch's default threads (2) and with 1; the faster setting is the one shown. Titles name the instruction set; an AVX-512
+machine plays AVX2 as well (`--isa avx2`).
 """
 
 
-def peak(results: Sequence[Result]) -> float:
-    """The best matrix product seen with two threads."""
-    return max((result.limits["2"]["gflops"] for result in results if "2" in result.limits), default=float("nan"))
+def peak(results: Sequence[Result], isa: str) -> float:
+    """The best matrix product seen with two threads and this instruction set."""
+    limits = [result.limits["2"] for result in results if "2" in result.limits and result.isa == isa]
+    return max((limit["gflops"] for limit in limits), default=float("nan"))
 
 
 def write(path: Path, machine: Mapping[str, str], results: Sequence[Result]) -> None:
@@ -44,7 +51,7 @@ def write(path: Path, machine: Mapping[str, str], results: Sequence[Result]) -> 
     parts = ["# Speed and memory", ABOUT, _machine(machine, results)]
     if any(result.quick for result in results):
         parts.insert(1, "**A quick look with tiny works: these figures mean nothing.**")
-    parts += [_section(result, peak(results)) for result in results]
+    parts += [_section(result, peak(results, result.isa)) for result in results]
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "\n\n".join(part.strip() for part in parts) + f"\n\n## Notes\n\n{NOTES}\n{_notes(path)}"
     part = path.with_suffix(".part")
@@ -58,32 +65,34 @@ def show(results: Sequence[Result]) -> None:
     for head in ("work", *HEADS.values()):
         table.add_column(head, overflow="fold")
     for result in results:
-        for row in rows(result, peak(results)):
+        for row in rows(result, peak(results, result.isa)):
             colour = {"met": "green", "not met": "red"}.get(row.verdict)
-            table.add_row(result.work, *_cells(row), style=colour)
+            table.add_row(f"{result.work} {result.isa}", *_cells(row), style=colour)
         table.add_section()
     Console(width=200).print(table)
 
 
 def _machine(machine: Mapping[str, str], results: Sequence[Result]) -> str:
     lines = [f"- {name}: {value}" for name, value in machine.items()]
-    for threads in ("1", "2"):
-        limits = [result.limits[threads] for result in results if threads in result.limits]
+    for isa, threads in product(dict.fromkeys(result.isa for result in results), ("1", "2")):
+        limits = [one.limits[threads] for one in results if threads in one.limits and one.isa == isa]
         if limits:
             gflops, read = (max(limit[key] for limit in limits) for key in ("gflops", "read"))
             name = "thread" if threads == "1" else "threads"
-            lines.append(f"- at most, {threads} {name}: matrix product {gflops:.1f} GFLOP/s, reading {read:.1f} GB/s")
+            told = f"matrix product {gflops:.1f} GFLOP/s, reading {read:.1f} GB/s"
+            lines.append(f"- at most, {isa}, {threads} {name}: {told}")
     commands = dict.fromkeys(result.command for result in results)
     return "## Machine\n\n" + "\n".join([*lines, *(f"- command: `{command}`" for command in commands)])
 
 
 def _section(result: Result, at_most: float) -> str:
     made = rows(result, at_most)
+    repeats = max((len(result.good(name)) for name in result.runs), default=0)
     used = [name for name in HEADS if any(getattr(row, name) for row in made)]
     lines = [
-        f"## {result.work}: {result.title}",
+        f"## {result.work}: {result.title} ({result.isa})",
         "",
-        f"{result.date}; {max((len(result.good(name)) for name in result.runs), default=0)} repeats.{_stages(result)}",
+        f"{result.date}; commit {result.commit}; {repeats} repeats.{_stages(result)}",
         *_disturbed(result),
         "",
         "| " + " | ".join(HEADS[name] for name in used) + " |",
@@ -98,7 +107,7 @@ def _disturbed(result: Result) -> list[str]:
     if not result.disturbed:
         return []
     used = f"{min(result.busy):.0%} to {max(result.busy):.0%}"
-    return ["", f"**Others used {used} of the cores meanwhile: nothing here is held against a target.**"]
+    return ["", f"**Others used {used} of the cores before the repeats: judged by CPU seconds, or not at all.**"]
 
 
 def _stages(result: Result) -> str:

@@ -27,6 +27,11 @@ class Run:
         times = self.values["seconds"]
         return median(times if part is None else times[part])
 
+    def cpu(self, part: str | None = None) -> float:
+        """CPU seconds of all its processes, likewise."""
+        times = self.values["cpu"]
+        return float(times if part is None else median(times[part]))
+
 
 @dataclass
 class Result:
@@ -38,6 +43,8 @@ class Result:
     quick: bool
     date: str
     command: str
+    commit: str = ""
+    isa: str = ""  # the instruction set, as torch names it
     busy: list[float] = field(default_factory=list)  # the share of the cores that others used, before each repeat
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     flops: dict[str, float] = field(default_factory=dict)
@@ -72,7 +79,7 @@ class Result:
     def save(self, folder: Path) -> None:
         """Keep it as JSON."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.work}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        (folder / f"{self.work}-{self.isa}.json").write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Result:

@@ -44,7 +44,10 @@ class Outcome:
 
 
 def run(environment: str, module: str, arguments: Sequence[str], threads: int | None, limit: float) -> Outcome:
-    """Run `python -m module` in an environment; never raises for what goes wrong in there."""
+    """Run `python -m module` in an environment; never raises for what goes wrong in there.
+
+    Variables of this process, such as those that choose an instruction set, hold there too.
+    """
     try:
         python = envs.python(environment)
     except (envs.NotInstalled, OSError, subprocess.SubprocessError) as error:
@@ -81,7 +84,8 @@ def write_job(job: Mapping[str, Any]) -> str:
 
 def _environment(mark: str, threads: int | None) -> dict[str, str]:
     count = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS")} if threads else {}
-    started = {FAMILY: mark, STARTED: repr(perf_counter()), "PYTHONPATH": str(HERE)}
+    paths = os.pathsep.join([str(HERE), str(HERE.parent / "src")])  # what lies beside the bench is what it measures
+    started = {FAMILY: mark, STARTED: repr(perf_counter()), "PYTHONPATH": paths}
     return {**os.environ, **QUIET, **count, **started}
 
 

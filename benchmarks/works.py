@@ -8,33 +8,38 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["rounds", "aggregation", "evaluation", "scaling"]
+Kind = Literal["rounds", "aggregation", "evaluation", "scaling", "parts"]
 PEERS = ("flower", "pfl", "fluke", "fedlab")
-BARE = ("best-2x1", "plain-2x1", "plain-1x2")
+BARE = ("best-2x1", "last-2x1", "plain-2x1", "plain-1x2")
 ALL = ("ours", *BARE, *PEERS)
 FEATURES = 4  # of W6's tabular rows
 
 
 @dataclass(frozen=True)
 class Work:
-    """One work; `batch` 0 means a client's rows all at once, `limit` is the most seconds one runner may take."""
+    """One work; `batch` 0 means a client's rows all at once, `limit` is the most seconds one runner may take.
+
+    A work of `parts` has no rounds: `module` times the parts, each `rounds` times, in the way that `model` names.
+    """
 
     name: str
     title: str
     kind: Kind
-    network: str
-    hidden: int
-    outputs: int
-    clients: int
-    per_round: int
-    rows: int
+    network: str = ""
+    hidden: int = 0
+    outputs: int = 0
+    clients: int = 0
+    per_round: int = 0
+    rows: int = 0
     batch: int = 10
     epochs: int = 5
     warmup: int = 1
     rounds: int = 1
     limit: int = 1200
     model: str = ""
+    module: str = ""
     contenders: tuple[str, ...] = ("ours",)
+    is_quick: bool = False
 
     @property
     def flops(self) -> float:
@@ -49,6 +54,8 @@ class Work:
             return 2 * FEATURES * self.outputs
         if self.network == "mlp":
             return 2 * (784 * self.hidden + self.hidden * self.outputs)
+        if not self.network:
+            return 0.0
         convolutions = 28 * 28 * 25 * 32 + 14 * 14 * 25 * 32 * 64
         return 2 * (convolutions + 64 * 7 * 7 * self.hidden + self.hidden * self.outputs)
 
@@ -77,6 +84,7 @@ class Work:
             rounds=min(2, self.rounds),
             hidden=min(self.hidden, 2048 if self.kind != "aggregation" else 64),
             limit=150,
+            is_quick=True,
         )
 
 
@@ -100,6 +108,14 @@ WORKS = (
     *(Work(f"W6-{clients}", f"{clients:,} registered clients, 100 per round, linear model", "scaling",
            network="linear", hidden=0, outputs=2, model="linear", clients=clients, per_round=100, rows=1,
            epochs=1, warmup=3, rounds=20, limit=600) for clients in (10**3, 10**4, 10**5, 10**6)),
+    Work("W7", "modules that go through autograd, one client, batch 10, one thread", "parts",
+         module="ours.autograd", rounds=5, limit=900),
+    Work("W8", "start-up", "parts", module="ours.commands", model="start-up", limit=300),
+    Work("W9", "a table of many clients weighed", "parts", module="ours.commands", model="weigh", limit=300),
+    Work("W10", "files: a ledger of 500 rounds x 1,000 clients", "parts", module="ours.files", limit=900),
+    Work("W11", "a short study, all cores", "parts", module="ours.study", limit=300),
+    Work("W12", "one client of W1, W1f and W2 trained: 600 images, in one process, one thread", "parts",
+         module="ours.client", rounds=5, limit=900),
 )  # fmt: skip
 
 

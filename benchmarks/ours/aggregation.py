@@ -9,14 +9,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import torch
 from machine import readers
+from ours.timed import Timed
 
 from fedmerit.core.updates import Updates
-from peers.common import answer
 
 CANDIDATES = 6
 
@@ -48,6 +47,7 @@ def torch_stack(rows: np.ndarray, weights: np.ndarray) -> torch.Tensor:
 def operations(rows: np.ndarray) -> dict[str, Callable[[], object]]:
     """What is timed, by name."""
     updates = Updates(rows)
+    others = np.delete(np.arange(len(rows)), len(rows) // 3)
     one = np.full(len(rows), 1 / len(rows))
     six = np.random.default_rng(1).dirichlet(np.ones(len(rows)), CANDIDATES)
     as_torch = torch.from_numpy(rows)
@@ -55,6 +55,7 @@ def operations(rows: np.ndarray) -> dict[str, Callable[[], object]]:
         **{f"read: {name}": read for name, read in readers(as_torch).items()},
         "norms": lambda: Updates(rows).norms,  # asked anew: an object keeps what it found
         "combine, one weighting": lambda: updates.combine(one),
+        "combine, one weighting, one client left out": lambda: updates.keep(others).combine(one[others]),
         "combine, six weightings": lambda: updates.combine(six),
         "numpy loop": lambda: numpy_loop(rows, one),
         "torch weights @ rows": lambda: torch.from_numpy(one.astype(np.float32)) @ as_torch,
@@ -67,13 +68,9 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     rows = matrix(job["rows"], job["length"])
     named = operations(rows)
-    seconds: dict[str, list[float]] = {name: [] for name in named}
-    for _ in range(job["times"] + 1):
-        for name, operation in named.items():
-            start = perf_counter()
-            operation()
-            seconds[name].append(perf_counter() - start)
-    answer({"seconds": {name: times[1:] for name, times in seconds.items()}, "bytes": rows.nbytes})
+    timed = Timed(job["times"])
+    timed.interleaved(named)
+    timed.answer(bytes=rows.nbytes)
 
 
 if __name__ == "__main__":

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import torch
+from memory import family_cpu
 from ours.rounds import WORKERS
 from ours.task import learner, load
+from ours.timed import Timed
 
 from fedmerit import Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.fleet.local import LocalFleet
-from peers.common import Data, Job, answer, network
+from peers.common import Data, Job, network
 
 SIX = 6
 
@@ -51,13 +52,9 @@ def main() -> None:
             "six models": partial(fleet.evaluate, models),
             "loop over clients, one model": partial(loop_over_clients, job, Data.open(job), network(job).eval()),
         }
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
-        for _ in range(job.total):
-            for name, way in ways.items():
-                start = perf_counter()
-                way()
-                seconds[name].append(perf_counter() - start)
-    answer({"seconds": {name: times[job.warmup :] for name, times in seconds.items()}, "folder": Path(job.data).name})
+        timed = Timed(job.rounds)
+        timed.interleaved(ways, job.warmup, family_cpu)
+    timed.answer(folder=Path(job.data).name)
 
 
 if __name__ == "__main__":

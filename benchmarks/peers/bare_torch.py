@@ -1,7 +1,7 @@
 """Bare PyTorch: the same clients trained from the same model and averaged, and nothing else.
 
-Variants: `plain` is the network and loop that everybody writes; `best` is hand_arranged.py. A variant ends in how many
-processes with how many threads: plain-1x2, plain-2x1, best-2x1.
+Variants: `plain` is the network and loop that everybody writes; `best` is hand_arranged.py, and `last` the same with
+channels last and kept columns. A variant ends in how many processes with how many threads: plain-1x2, best-2x1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Best:
 
     def __init__(self, job: Job) -> None:
         keep_memory()
-        self.job, self.data, self.network = job, Data.open(job), HandArranged(job)
+        self.job, self.data, self.network = job, Data.open(job), HandArranged(job, job.variant.startswith("last"))
 
     def start(self) -> Tensor:
         """Small normal weights."""
@@ -70,6 +70,7 @@ class Best:
         self.network.values.copy_(model)
         rows = slice(self.data.offsets[client], self.data.offsets[client + 1])
         x, y = (torch.from_numpy(np.array(column[rows])) for column in (self.data.x, self.data.y))
+        x = self.network.prepare(x)
         for chosen in batches(self.job, len(y)):
             self.network.step(x[chosen], y[chosen], self.job.lr)
         out.copy_(self.network.values)
@@ -83,7 +84,7 @@ def batches(job: Job, rows: int) -> Iterable[Tensor]:
 
 def trainer(job: Job) -> Trainer:
     """The variant's trainer."""
-    return Best(job) if job.variant.startswith("best") else Plain(job)
+    return Plain(job) if job.variant.startswith("plain") else Best(job)
 
 
 def serve(job: Job, model: Tensor, rows: Tensor, pipe: Connection) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from memory import family_cpu
 from torch import Tensor, nn
 
 MARK = "BENCH "
@@ -111,10 +112,15 @@ class Watch:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.ends: list[float] = []
+        self.cpu = 0.0
 
     def lap(self) -> None:
-        """A round has ended."""
+        """A round has ended; CPU seconds are asked for, which takes a moment, outside of the timed rounds."""
+        if len(self.ends) + 1 == self.job.warmup:
+            self.cpu -= family_cpu()
         self.ends.append(perf_counter())
+        if len(self.ends) == self.job.total:
+            self.cpu += family_cpu()
 
     def answer(self, **more: Any) -> None:
         """Print the result; startup is all that came before the first round (its end minus a usual round)."""
@@ -123,7 +129,8 @@ class Watch:
             raise SystemExit(f"{len(ends)} rounds ended, {self.job.total} were asked for")
         seconds = np.diff(ends)[-self.job.rounds :].tolist()
         startup = ends[0] - float(os.environ.get(STARTED, ends[0])) - median(seconds)
-        answer({"seconds": seconds, "startup": max(startup, 0.0), "torch": torch.__version__, **more})
+        cpu = self.cpu / self.job.rounds
+        answer({"seconds": seconds, "cpu": cpu, "startup": max(startup, 0.0), "torch": torch.__version__, **more})
 
 
 def answer(values: dict[str, Any]) -> None:
