@@ -20,7 +20,7 @@ from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.facts import FactsConfig
 from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.recipes import RECIPES
-from fedmerit.config.run import DelaysConfig, WaitConfig
+from fedmerit.config.run import AvailabilityConfig, DelaysConfig, WaitConfig
 from fedmerit.config.schema import (
     ClipConfig,
     GroupsConfig,
@@ -189,7 +189,7 @@ def test_every_key_is_documented_with_its_default() -> None:
     before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
-    sections |= {"run.wait": WaitConfig, "run.delays": DelaysConfig}
+    sections |= {"run.wait": WaitConfig, "run.delays": DelaysConfig, "run.availability": AvailabilityConfig}
     sections |= {"run.stop": StopConfig}
     sections |= {
         "task.attack": AttackConfig,
@@ -328,3 +328,52 @@ def test_formulas_stand_where_the_papers_page_says() -> None:
         owners = [*modules, *(kind for module in modules for kind in vars(module).values() if isinstance(kind, type))]
         for name in re.findall(r"`[\w.]*?(\w+)`", names):
             assert any(hasattr(owner, name) for owner in owners), f"{name} is not in {files}"
+
+
+SITE_PAGES = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and page.parent.name != "results"]
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    notebooks = sorted((ROOT / "docs").rglob("*.ipynb"))
+    names = [str(page.relative_to(ROOT / "docs")) for page in [*SITE_PAGES, *notebooks]]
+    assert [name for name in names if name not in navigation] == [], "add the page to `nav` in mkdocs.yml"
+
+
+def test_notebooks_are_kept_without_outputs() -> None:
+    notebooks = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+    assert len(notebooks) == 8
+    for notebook in notebooks:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        assert cells[0]["source"][0].startswith("# ")
+        assert [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")] == [], notebook.name
+
+
+MADE = (
+    "attacks",
+    "bench",
+    "dafl-",
+    "fedval-",
+    "m2f-",
+    "outside-",
+    "pmcfl-table2",
+    "pmcfl-table4.",
+    "pmcfl-table6",
+    "scale",
+)
+"""Pages of results that a command writes in lines of its own."""
+FOLDED = [page for page in PAGES if page.is_relative_to(ROOT / "docs") and not page.name.startswith(MADE)]
+
+
+@pytest.mark.parametrize("page", FOLDED, ids=lambda page: page.name)
+def test_lines_have_at_most_120_characters(page: Path) -> None:
+    """But for rows of tables, pictures, headings and commands, which Markdown cannot fold: tools/site/fold.py does."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    long = [f"{place}: {line}" for place, line in enumerate(lines, 1) if len(line) > 120]
+    assert [line for line in long if not re.match(r"\d+: (\||!\[|#|    )", line)] == []
+
+
+def test_pictures_of_the_documents_have_words() -> None:
+    for page in SITE_PAGES:
+        for words in re.findall(r"!\[([^\]]*)\]\(", page.read_text(encoding="utf-8")):
+            assert len(words.split()) >= 3, f"{page.name}: a picture needs words that say what it shows"
