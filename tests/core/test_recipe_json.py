@@ -18,13 +18,20 @@ from fedmerit import (
     TopShare,
     WeightedMean,
     agnostic,
+    cfl,
+    cgsv,
     criterion,
     device_aware,
+    ditto,
+    fedamp,
     fedavg,
     fedval,
+    finetuned,
     m2f,
     prioritized,
     qffl,
+    rffl,
+    standalone,
 )
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.capacity import Capacity
@@ -48,6 +55,13 @@ RECIPES = {
     "fedval": fedval("accuracy", Gated(find_objective("parity:sex"), 0.6), gamma=(2, 1), rank="top", rho="1/K"),
     "qffl": qffl(2.0),
     "agnostic": agnostic(0.3),
+    "cgsv": cgsv(2.0, until=3),
+    "rffl": rffl(0.2),
+    "standalone": standalone(),
+    "finetuned": finetuned(5),
+    "fedamp": fedamp(3.0, until=4),
+    "cfl": cfl(0.4),
+    "ditto": ditto(0.5),
 }
 
 

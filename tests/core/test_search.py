@@ -259,3 +259,45 @@ def test_how_sure_judges_are_by_hand():
     assert not_worse(after, before, 0.5, 2 * norm.cdf(reach) - 1 - 1e-9) is True
     assert not_worse(after, before, 0.5, 2 * norm.cdf(reach + 0.01) - 1) is None
     assert not_worse(before, after, 0.5, 0.95) is False
+
+
+def test_judges_without_rows_decide_nothing_until_everybody_was_asked():
+    nobody = Evaluation(np.zeros(2, np.int64), np.zeros(2, np.int64))
+    assert not_worse(nobody, nobody, 0.5, 0.95) is None
+    assert not_worse(nobody, nobody, 1.0, 0.95) is False
+
+
+def test_a_single_judge_of_several_decides_nothing():
+    """One answer has no spread."""
+    one, better = (Evaluation(np.array([right, 0]), np.array([10, 0])) for right in (5, 9))
+    assert not_worse(better, one, 0.5, 0.95) is None
+    assert not_worse(better, one, 1.0, 0.95) is True
+
+
+def test_a_choice_by_judges_knows_no_accuracy_of_all():
+    """Two of the clients are asked, and the answer of two is not what the next round is held against."""
+    panel = Panel(
+        Sure(),  # type: ignore[arg-type]
+        "test",
+        np.zeros(2, np.float32),
+        np.eye(2),
+        lambda rows: np.asarray(rows, np.float32),
+        np.random.default_rng(0),
+    )
+    assert Backtracking(judges=2).choose(panel, SearchState()) == Choice(0, None)
+    assert (panel.exchanges, panel.models_sent, panel.tests) == (1, 2, 4)
+    assert panel.before is not None
+
+
+class Sure:
+    """Eight judges of ten rows: every candidate gains two of them on each."""
+
+    def judges(self) -> list[int]:
+        return list(range(8))
+
+    def evaluate(
+        self, models: Sequence[Model], on: str = "test", clients: Sequence[int] | None = None, *, losses: bool = False
+    ) -> list[Evaluation]:
+        sizes = np.zeros(8, np.int64)
+        sizes[list(range(8)) if clients is None else list(clients)] = 10
+        return [Evaluation((0.7 if model.any() else 0.5) * sizes, sizes) for model in models]

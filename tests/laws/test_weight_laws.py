@@ -85,3 +85,10 @@ def test_weighing_leaves_the_callers_table_alone(data, raw, normalise):
     result = weigh(raw, names(raw), data.draw(operators(raw.shape[1])), normalise)
     assert (raw == before).all()
     assert (result.raw == before).all()
+
+
+def test_a_notebook_counts_criteria_from_one():
+    shown = weigh(np.array([[1.0, 3.0], [3.0, 1.0]]), ("DS", "LD"), Prioritized())._repr_html_()
+    assert "criterion 1" in shown
+    assert "criterion 2" in shown
+    assert "criterion 0" not in shown

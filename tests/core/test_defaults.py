@@ -1,0 +1,124 @@
+"""Defaults of parts: the documents name them, and a default that moves changes results of runs that never named it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from inspect import signature
+from typing import Any
+
+import pytest
+
+from fedmerit.core import aggregators, attacks, criteria, recipes, robust_criteria, schedules, steps
+from fedmerit.core.adaptive_clip import AdaptiveClip
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
+from fedmerit.core.computation import Computation
+from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
+from fedmerit.core.controls import FedDyn, Scaffold
+from fedmerit.core.facts import Fact
+from fedmerit.core.lateness import Delays, Staleness, Wait
+from fedmerit.core.own_facts import OwnFact
+from fedmerit.core.privacy import Privacy
+from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.private_search import SearchNoise
+from fedmerit.core.ranking import Ranked
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.reputation import Reputation
+from fedmerit.core.rewards import Acceptance, TopShare
+from fedmerit.core.search import Fixed
+from fedmerit.core.selection import Poisson, Schedule, Uniform
+from fedmerit.core.targets import Number
+
+DEFAULTS: dict[type, dict[str, Any]] = {
+    AdaptiveClip: {"start": 0.1, "quantile": 0.5, "rate": 0.2},
+    aggregators.TrimmedMean: {"share": 0.2},
+    aggregators.GeometricMedian: {"smoothing": 1e-6, "iterations": 32},
+    aggregators.MultiKrum: {"share": 0.2},
+    aggregators.NNM: {"share": 0.2},
+    aggregators.Bucketing: {"size": 2},
+    aggregators.Early: {"rounds": 10},
+    attacks.Scale: {"strength": 10.0},
+    attacks.SignFlip: {"strength": 1.0},
+    attacks.Gauss: {"strength": 10.0},
+    attacks.LittleIsEnough: {"strength": 1.5},
+    attacks.InnerProduct: {"strength": 0.5},
+    attacks.LabelFlip: {"strength": 1.0},
+    attacks.Backdoor: {"strength": 0.5, "target": 0},
+    attacks.Coalition: {"from_round": 1},
+    Backtracking: {"tolerance": 0.01, "confidence": 0.95, "judges": None},
+    BoldestFirst: {"accept": 0.5, "tolerance": 0.01, "majority": 0.0},
+    Claims: {"k": 3.0, "change": 1.2, "anchor": True},
+    Clip: {"times": 1.0},
+    Company: {"degree": True},
+    Computation: {"degree": False},
+    Consistency: {"degree": True},
+    Contribution: {"orders": 64, "truncate": 0.0, "degree": True},
+    Scaffold: {"moves_model": False},
+    FedDyn: {"alpha": 0.01, "moves_model": True},
+    criteria.Measured: {"degree": False},
+    criteria.Attribute: {"degree": True},
+    criteria.Validated: {"degree": True, "marginal": False},
+    criteria.LossPower: {"q": 1.0, "degree": False},
+    criteria.Agnostic: {"eta": 0.1, "degree": True},
+    Fact: {"low": 0.0, "high": None},
+    Wait: {"over": 1.0},
+    Delays: {"usual": 0.0},
+    Staleness: {"power": 0.5, "degree": True},
+    OwnFact: {"by": 0.0, "less": False},
+    Privacy: {"delta": 1e-5, "reproducible": False},
+    CentreNoise: {"clip": 10.0},
+    SearchNoise: {"share": 0.1, "clip": 1.0},
+    Ranked: {"how": "borda", "top": 0.5},
+    Recipe: {"initial": 0.0, "rho": 0.5},
+    Reputation: {"half_life": 10.0, "power": 1.0, "least": 0.0},
+    TopShare: {"exclude_own": False, "floor": 0.0, "temperature": 1.0, "beta": 1.0},
+    Acceptance: {"sigma": 0.05},
+    robust_criteria.Alignment: {"degree": True},
+    robust_criteria.Nearness: {"share": 0.4, "degree": True},
+    robust_criteria.Typical: {"degree": True},
+    robust_criteria.Agreement: {"degree": True},
+    robust_criteria.Distinct: {"degree": True},
+    robust_criteria.NormShare: {"degree": True},
+    robust_criteria.Usual: {"degree": True},
+    robust_criteria.Conduct: {"degree": True},
+    schedules.StepDecay: {"every": 10, "factor": 0.5},
+    schedules.Cosine: {"least": 0.0},
+    schedules.WarmUp: {"rounds": 5},
+    Fixed: {"tolerance": 0.0},
+    Uniform: {"fraction": 0.1, "over": 1.0},
+    Poisson: {"fraction": 0.1},
+    Schedule: {"rates": ((1.0, 1),)},
+    steps.Momentum: {"carry": 0.9, "length": 1.0, "nesterov": False},
+    steps.HeavyBall: {"length": 1.0, "carry": 0.0},
+    steps.Adam: {"length": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 0.001, "correct": True},
+    steps.Yogi: {"length": 0.1, "beta1": 0.9, "beta2": 0.99, "tau": 0.001},
+    steps.Adagrad: {"length": 0.1, "beta1": 0.0, "tau": 0.001},
+    steps.Extrapolated: {"epsilon": 0.001},
+    Number: {"centre": 0.0, "scale": 1.0},
+}
+
+
+@pytest.mark.parametrize("part", DEFAULTS, ids=lambda part: part.__name__)
+def test_defaults_are_those_of_the_documents(part: type):
+    found = {field.name: field.default for field in fields(part)}
+    assert {name: found[name] for name in DEFAULTS[part]} == DEFAULTS[part]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "defaults"),
+    [
+        (recipes.m2f, {"initial": 0.1}),
+        (recipes.cgsv, {"beta": 1.0, "half_life": 13.5}),
+        (recipes.rffl, {"least": 1 / 3, "half_life": 13.5}),
+        (recipes.fedval, {"top": 0.5, "rho": 0.5}),
+        (recipes.qffl, {"q": 1.0}),
+        (recipes.agnostic, {"eta": 0.1}),
+    ],
+)
+def test_recipes_have_the_defaults_of_the_documents(recipe: Any, defaults: dict[str, float]):
+    found = signature(recipe).parameters
+    assert {name: found[name].default for name in defaults} == defaults

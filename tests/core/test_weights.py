@@ -1,0 +1,191 @@
+"""Weights by hand: normalising, shares, notes, groups put together, how weights show themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedmerit.core.scores import Prioritized, Product
+from fedmerit.core.types import Normalise
+from fedmerit.core.weights import (
+    ClientWeight,
+    Note,
+    Weights,
+    by_client,
+    check_table,
+    concat_groups,
+    normalised,
+    shares,
+    total_variation,
+    weigh,
+)
+from fedmerit.errors import TableError, UnknownName
+
+RAW = np.array([[1.0, 0.0, 4.0], [3.0, 0.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("how", "table"),
+    [
+        ("sum", [[0.25, 0.5, 0.5], [0.75, 0.5, 0.5]]),
+        ("max", [[1 / 3, 1.0, 1.0], [1.0, 1.0, 1.0]]),
+        ("minmax", [[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]]),
+        ("none", [[1.0, 0.0, 4.0], [3.0, 0.0, 4.0]]),
+    ],
+)
+def test_columns_on_one_scale(how: Normalise, table: list[list[float]]):
+    assert normalised(RAW, how) == pytest.approx(np.array(table))
+
+
+def test_small_spans_are_spans():
+    assert normalised(np.array([[0.0], [0.5]]), "minmax").tolist() == [[0.0], [1.0]]
+    assert normalised(np.array([[0.25], [0.5]]), "max").tolist() == [[0.5], [1.0]]
+
+
+def test_scale_needs_a_bound_per_column():
+    assert normalised(RAW, "scale", [2.0, 1.0, 4.0]).tolist() == [[0.5, 0.0, 1.0], [1.0, 0.0, 1.0]]
+    for bounds in (None, [1.0, 2.0]):
+        with pytest.raises(TableError, match="a bound for each of 3 columns"):
+            normalised(RAW, "scale", bounds)
+
+
+def test_shares_of_nothing_are_nothing():
+    assert shares(np.zeros(3)).tolist() == [0, 0, 0]
+    assert shares(np.array([1e308, 1e308])).tolist() == [0.5, 0.5]
+    assert shares(np.array([0.2, 0.6])) == pytest.approx(np.array([0.25, 0.75]))
+
+
+def test_half_the_difference_changes_hands():
+    assert total_variation(np.array([0.5, 0.5]), np.array([0.75, 0.25])) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("raw", "normalise", "said"),
+    [
+        (np.zeros((0, 1)), "sum", "one row per client"),
+        (np.ones((2, 2)), "sum", "one row per client"),
+        (np.ones(2), "sum", "one row per client"),
+        (np.array([[1.0], [-0.1]]), "sum", "row 1 has -0.1"),
+        (np.array([[np.inf], [1.0]]), "sum", "row 0 has inf"),
+        (np.array([[0.5], [1.5]]), "none", "row 1 has 1.5"),
+    ],
+)
+def test_tables_that_are_refused(raw: np.ndarray, normalise: Normalise, said: str):
+    with pytest.raises(TableError, match=said):
+        check_table(raw, ["DS"], normalise)
+
+
+def test_degrees_up_to_one_need_no_normalising():
+    check_table(np.array([[0.0], [1.0]]), ["DS"], "none")
+    check_table(np.array([[5.0]]), ["DS"], "sum")
+    with pytest.raises(UnknownName):
+        check_table(np.ones((1, 1)), ["DS"], "loudest")  # type: ignore[arg-type]
+
+
+def kinds(result: Weights) -> dict[str, str]:
+    return {note.kind: note.text for note in result.notes}
+
+
+def test_all_scores_zero_follow_the_fallback():
+    raw = np.array([[1.0, 0.0], [0.0, 1.0]])
+    even = weigh(raw, ["A", "B"], Product(), "max")
+    assert even.weights.tolist() == [0.5, 0.5]
+    assert kinds(even)["zero-scores"] == "every score is 0; fallback weights used"
+    by_rows = weigh(raw, ["A", "B"], Product(), "max", fallback=np.array([1.0, 3.0]))
+    assert by_rows.weights.tolist() == [0.25, 0.75]
+    kept = weigh(raw, ["A", "B"], Product(), "max", fallback=np.zeros(2))
+    assert kept.weights.tolist() == [0, 0]
+    assert kinds(kept)["zero-weights"] == "every score is 0; model kept"
+
+
+def test_updates_that_are_thrown_away_are_counted():
+    result = weigh(np.array([[0.0], [1.0], [3.0]]), ["DS"], Prioritized())
+    assert kinds(result) == {"zero-weights": "1 of 3 updates have weight 0 and are thrown away"}
+
+
+def test_one_client_is_not_told_that_nothing_separates_it():
+    assert weigh(np.array([[3.0, 2.0]]), ["DS", "LD"], Prioritized()).notes == ()
+
+
+def test_what_separates_nobody_is_said():
+    flat = kinds(weigh(np.array([[100.0], [101.0]]), ["DS"], Prioritized()))
+    assert flat == {"flat-criterion": "criterion DS does not separate the clients of the round (spread 0.25%)"}
+    assert "empty-criterion" in kinds(weigh(np.array([[1.0, 0.0], [2.0, 0.0]]), ["DS", "CB"], Prioritized()))
+    assert kinds(weigh(np.array([[0.48], [0.52]]), ["DS"], Prioritized())) == {}
+
+
+def test_a_priority_that_does_nothing_is_said_where_there_is_one():
+    raw = np.array([[1.0, 1.0], [3.0, 1.1]])
+    said = kinds(weigh(np.tile(raw, (20, 1)), ["DS", "LD"], Prioritized()))["idle-priority"]
+    assert said.startswith("the criteria after DS move 0.0")
+    assert said.endswith('normalise = "max" makes priorities count')
+    assert "idle-priority" not in kinds(weigh(np.array([[1.0], [3.0]]), ["DS"], Prioritized()))
+    alike = kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Prioritized(), "max"))
+    assert alike["idle-priority"].endswith("does nothing here")
+    assert "idle-priority" not in kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Product(), "max"))
+
+
+def test_values_above_their_scale_are_counted():
+    raw = np.array([[100.0, 5.0], [900.0, 5.0], [500.0, 5.0]])
+    said = kinds(weigh(raw, ["DS", "LD"], Prioritized(), "scale", scales=[500.0, 10.0]))["scaled"]
+    assert said == "1 of 3 values of DS are above its scale 500 and count as 500; the largest is 900"
+
+
+@pytest.mark.parametrize("values", [[1.0], [-1.0, 1.0], [np.nan, 1.0], [[1.0], [1.0]]])
+def test_a_score_of_ones_own_is_checked(values: list[float]):
+    with pytest.raises(TableError, match="one finite number >= 0 per client"):
+        weigh(np.ones((2, 1)), ["DS"], lambda table: np.array(values))
+
+
+def weights_of(*values: float, uncapped: bool = False) -> Weights:
+    column = np.array(values)
+    note = Note("nobody", "all", "text")
+    return Weights(
+        column[:, None],
+        column[:, None] / 10,
+        column,
+        column / column.sum(),
+        (note,),
+        column / 100 if uncapped else None,
+    )
+
+
+def test_groups_are_put_together_in_client_order():
+    both = concat_groups([weights_of(1, 3), weights_of(5)], [np.array([0, 2]), np.array([1])])
+    assert both.scores.tolist() == [1, 5, 3]
+    assert both.weights.tolist() == [0.25, 1.0, 0.75]
+    assert both.uncapped is None
+    assert [note.text for note in both.notes] == ["group 1 of 2: text", "group 2 of 2: text"]
+    capped = concat_groups(
+        [weights_of(1, 3, uncapped=True), weights_of(5, uncapped=True)], [np.array([0, 2]), np.array([1])]
+    )
+    assert capped.uncapped is not None
+    assert capped.uncapped.tolist() == [0.01, 0.05, 0.03]
+
+
+def test_some_clients_alone():
+    assert weights_of(1, 3).take([1]).scores.tolist() == [3]
+    taken = weights_of(1, 3, uncapped=True).take([1])
+    assert taken.uncapped is not None
+    assert taken.uncapped.tolist() == [0.03]
+
+
+def test_a_terminal_shows_eight_weights():
+    assert repr(weights_of(*[1] * 8)).endswith("12.50%>")
+    assert repr(weights_of(*[1] * 9)).endswith("11.11%, ...>")
+    assert repr(weights_of(*[1] * 9)).count("11.11%") == 8
+
+
+def test_a_notebook_shows_all():
+    page = weights_of(1, 3)._repr_html_()
+    assert "<th>criterion 1</th>" in page
+    assert "<td>25.00%</td>" in page
+    assert page.endswith("<p>text</p>")
+
+
+def test_weights_are_told_client_by_client():
+    first, second = by_client(weights_of(1, 3), ["DS"], [7, 9], {"samples": np.array([10, 30])})
+    assert second == ClientWeight(9, {"samples": 30.0}, {"DS": 3.0}, {"DS": 0.3}, 3.0, 0.75, 0, None)
+    assert (first.earned, first.group) == (0.25, 0)
+    capped = by_client(weights_of(1, 3, uncapped=True), ["DS"], [7, 9], {}, np.array([4, 5]))
+    assert [(one.group, one.earned, one.facts) for one in capped] == [(4, 0.01, {}), (5, 0.03, {})]
