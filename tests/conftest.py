@@ -1,4 +1,4 @@
-"""What all tests share: patience on a busy machine, the data folder, the command line."""
+"""What all tests share: a thread each, patience on a busy machine, the data folder, the command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+
+# before torch and BLAS are loaded: two test processes with a pool of two threads each wait for one another on two cores
+os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
 
 import pytest
 from helpers import CommandLine

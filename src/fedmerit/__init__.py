@@ -34,13 +34,20 @@ if TYPE_CHECKING:
     from fedmerit.core.recipe import Recipe as Recipe
     from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
+    from fedmerit.core.recipes import cfl as cfl
+    from fedmerit.core.recipes import cgsv as cgsv
     from fedmerit.core.recipes import device_aware as device_aware
+    from fedmerit.core.recipes import ditto as ditto
+    from fedmerit.core.recipes import fedamp as fedamp
     from fedmerit.core.recipes import fedavg as fedavg
     from fedmerit.core.recipes import fedval as fedval
+    from fedmerit.core.recipes import finetuned as finetuned
     from fedmerit.core.recipes import guarded as guarded
     from fedmerit.core.recipes import m2f as m2f
     from fedmerit.core.recipes import prioritized as prioritized
     from fedmerit.core.recipes import qffl as qffl
+    from fedmerit.core.recipes import rffl as rffl
+    from fedmerit.core.recipes import standalone as standalone
     from fedmerit.core.rewards import TopShare as TopShare
     from fedmerit.core.scores import OWA as OWA
     from fedmerit.core.scores import Choquet as Choquet
@@ -56,7 +63,7 @@ if TYPE_CHECKING:
     from fedmerit.core.steps import Yogi as Yogi
     from fedmerit.core.types import Samples as Samples
     from fedmerit.core.weights import weigh as weigh
-    from fedmerit.engine.run import Run as Run
+    from fedmerit.engine.finished import Run as Run
     from fedmerit.engine.run import federate as federate
     from fedmerit.engine.run import resume as resume
     from fedmerit.engine.run import run_config as run_config
@@ -88,6 +95,7 @@ _ROOMS = {
     "core.recipes": (
         "adaptive",
         "agnostic",
+        "cgsv",
         "device_aware",
         "fedavg",
         "fedval",
@@ -95,13 +103,20 @@ _ROOMS = {
         "m2f",
         "prioritized",
         "qffl",
+        "rffl",
+        "standalone",
+        "finetuned",
+        "fedamp",
+        "cfl",
+        "ditto",
     ),
     "core.rewards": ("TopShare",),
     "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
     "core.steps": ("Adagrad", "Adam", "Extrapolated", "Momentum", "Plain", "Yogi"),
     "core.types": ("Samples",),
     "core.weights": ("weigh",),
-    "engine.run": ("Run", "federate", "resume", "run_config", "run_on"),
+    "engine.finished": ("Run",),
+    "engine.run": ("federate", "resume", "run_config", "run_on"),
     "errors": ("FedmeritError", "UserError"),
     "learn.sgd": ("TorchLearner",),
     "study.study": ("Study", "compare"),

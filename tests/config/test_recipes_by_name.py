@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedmerit import Backtracking, BoldestFirst, UserError
+from fedmerit import Backtracking, BoldestFirst, TopShare, UserError
 from fedmerit.config.recipes import RECIPES, make_recipe
 from fedmerit.config.schema import load_config, make_config
 from fedmerit.core import recipes
@@ -80,6 +80,17 @@ def test_names_make_the_same_recipes_as_python():
     )
     assert made(name="qffl", strength=2) == recipes.qffl(2)
     assert made(name="agnostic", strength=0.5) == recipes.agnostic(0.5)
+    assert made(name="cgsv", beta=2, until=8) == recipes.cgsv(2, until=8)
+    assert made(name="rffl", least=0.5, half_life=3) == recipes.rffl(0.5, 3)
+    assert made(name="standalone") == recipes.standalone()
+    assert made(name="finetuned", until=3) == recipes.finetuned(3)
+    assert made(name="fedamp", sharpness=4, until=3) == recipes.fedamp(4, 3)
+    assert made(name="cfl", at=0.4) == recipes.cfl(0.4)
+    assert made(name="ditto", pull=1) == recipes.ditto(1)
+    tempered = {"share": "tanh", "beta": 3, "floor": 0.1, "temperature": 2, "until": 4}
+    assert made(name="m2f", reward=tempered) == recipes.m2f(
+        reward=TopShare("tanh", floor=0.1, temperature=2, beta=3), until=4
+    )
 
 
 FILE = """
@@ -140,10 +151,12 @@ def test_a_wrong_key_that_is_overridden_is_refused(file: Path, overrides: list[s
     ("recipe", "message"),
     [
         ({"name": "m2f", "groups": {"by": "none", "cut": "quantile"}}, "recipe.groups: cut has no effect with by"),
+        ({"name": "m2f", "reward": {"beta": 2}}, "recipe.reward: beta has no effect with share"),
+        ({"name": "m2f", "reward": {"kind": "whole", "floor": 0.1}}, "recipe.reward: floor has no effect with kind"),
         ({"name": "m2f", "reward": {"kind": "whole", "share": "max"}}, "recipe.reward: share has no effect with kind"),
         ({"name": "device_aware", "search": {"confidence": 0.9}}, "recipe.search: confidence has no effect without"),
     ],
-    ids=["groups", "reward", "search"],
+    ids=["groups", "altruism", "floor", "reward", "search"],
 )
 def test_a_key_that_another_makes_idle_is_refused(recipe: dict[str, Any], message: str):
     with pytest.raises(UserError, match=message):

@@ -19,20 +19,28 @@ from fedmerit import (
     Recipe,
     Samples,
     Task,
+    TopShare,
     Validated,
     adaptive,
+    cfl,
+    cgsv,
     device_aware,
+    fedamp,
     fedavg,
     fedval,
+    finetuned,
     guarded,
     m2f,
     prioritized,
+    rffl,
+    standalone,
 )
 from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
+from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, Early, GeometricMedian, TrimmedMean
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
@@ -62,6 +70,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
     "robust criteria": lambda: prioritized(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), Conduct()),
     "guarded": guarded,
+    "company": lambda: replace(prioritized(Company(fewest=4), DS), aggregate=Early(TrimmedMean(), 1)),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "adaptive": lambda: adaptive(LD, DS),
@@ -71,6 +80,13 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
     "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
     "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
+    "cgsv, finished alone": lambda: cgsv(beta=2.0, until=3),
+    "rffl": lambda: rffl(least=0.9, half_life=2),
+    "standalone": standalone,
+    "finetuned": lambda: finetuned(until=2),
+    "fedamp": lambda: fedamp(sharpness=3.0, until=3),
+    "cfl": lambda: cfl(at=0.9),
+    "m2f, tempered": lambda: m2f(DATA_RATIO, reward=TopShare("max", floor=0.2, temperature=2), until=2, initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
     "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
     "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),

@@ -123,7 +123,7 @@ def test_a_private_run_in_python_needs_a_selection_that_fits() -> None:
     recipe = replace(prioritized(DS, normalise="scale", scales={"DS": 20}), privacy=Privacy(1.0, 1.0, 0.5, delta=0.01))
     run = federate(small_task(), recipe, rounds=2, selection=Poisson(0.5))
     assert [row["epsilon"] is not None for row in run.ledger.rounds()] == [True, True]
-    with pytest.raises(ConfigError, match=r"Uniform\(fraction=0.5\) draws; set run.selection = \"poisson\""):
+    with pytest.raises(ConfigError, match=r"Uniform\(fraction=0.5, over=1.0\) draws; set run.selection = \"poisson\""):
         federate(small_task(), recipe, rounds=2, selection=Uniform(0.5))
     with pytest.raises(ConfigError, match=r"account is for a fraction of 0.5, and 0.1 of the clients are drawn"):
         federate(small_task(), recipe, rounds=2, selection=Poisson(0.1))

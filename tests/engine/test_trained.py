@@ -238,4 +238,4 @@ def test_rows_worked_through_count_the_epochs():
     task = odd_task()
     trained = Task(task.federation, TorchLearner(Odd, make_config({"train": {"epochs": 3}}).train))
     run = federate(trained, fedavg(), rounds=2, fraction=1.0)
-    assert run.ledger.contributions()[0] == (2, 2 * 3 * 20)
+    assert run.ledger.work_done()[0] == (2, 2 * 3 * 20)

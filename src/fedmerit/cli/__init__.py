@@ -1,18 +1,31 @@
 """The command line: parse, call, print."""
 
+from fedmerit.cli import (
+    attacks,
+    contributions,
+    doctor,
+    facts,
+    flower,
+    init,
+    lists,
+    models,
+    privacy,
+    runs,
+    studies,
+    tuning,
+    watch,
+    weigh,
+)
 from fedmerit.cli.app import app, main
-
-# --help lists the commands in the order of these imports
-# isort: off
-from fedmerit.cli import runs, facts, weigh, models, privacy, studies, tuning, attacks, contributions, flower, lists
-# isort: on
 
 __all__ = [
     "app",
     "attacks",
     "contributions",
+    "doctor",
     "facts",
     "flower",
+    "init",
     "lists",
     "main",
     "models",
@@ -20,5 +33,6 @@ __all__ = [
     "runs",
     "studies",
     "tuning",
+    "watch",
     "weigh",
 ]

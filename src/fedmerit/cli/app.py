@@ -7,27 +7,59 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
+import click
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
-from fedmerit.errors import RunStopped, UserError
+from fedmerit.errors import NoteWarning, RunStopped, UserError
+
+PANELS = {
+    "Run": ("init", "run", "weigh", "flower", "enroll", "doctor", "renew", "demo"),
+    "Look": (
+        *("watch", "explain", "show", "report", "suspects", "contribution", "fairness", "what-if", "facts", "privacy"),
+        *("predict", "export", "metrics", "verify"),
+    ),
+    "Compare": ("compare", "tune", "attack", "reproduce", "errata"),
+    "Parts": ("tasks", "recipes", "criteria", "scores", "objectives"),
+}
+"""The commands as `--help` groups them, in its order."""
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class Grouped(TyperGroup):
+    """Commands in the order of `PANELS`, each in its panel."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """By their place in the table."""
+        places = {name: place for place, name in enumerate(_PANEL_OF)}
+        return sorted(super().list_commands(ctx), key=lambda name: places.get(name, len(places)))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, told its panel."""
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, TyperCommand | TyperGroup):
+            command.rich_help_panel = _PANEL_OF.get(cmd_name)
+        return command
+
 
 app = typer.Typer(
     name="fedmerit",
+    cls=Grouped,
     help="Federated learning in which a client's weight is earned, and explained.",
-    epilog="Start with:  fedmerit demo",
+    epilog="Start with:  fedmerit demo, then  fedmerit init",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    add_completion=False,
 )
 
 
@@ -45,6 +77,15 @@ err_console = SafeConsole(stderr=True, highlight=False)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over the file if it exists.")]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        metavar="NAME:WHERE",
+        help="Log every round there, too, e.g. tensorboard:runs/tb; csv, jsonl, tensorboard, mlflow, wandb, trackio.",
+        show_default=False,
+    ),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedmerit run`.", show_default=False)]
 
 
@@ -77,8 +118,18 @@ def _root(
     show: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            help="text, or json: a line per event on standard error. Default: FEDMERIT_LOG.", metavar="FORMAT"
+        ),
+    ] = None,
 ) -> None:
-    pass
+    if log_format or os.environ.get("FEDMERIT_LOG"):
+        from fedmerit.engine.logs import VARIABLE, start_logs
+
+        start_logs(log_format)
+        os.environ[VARIABLE] = log_format or os.environ[VARIABLE]  # for the processes that this one starts
 
 
 @contextmanager
@@ -93,3 +144,17 @@ def stoppable(again: str) -> Iterator[None]:
             soft_wrap=True,
         )
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def notes_told() -> Iterator[None]:
+    """What is to be known of a run that goes on, such as a log that failed, is one line, not Python's two."""
+
+    def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
+        if issubclass(category, NoteWarning):
+            err_console.print(f"note: {message}", style="yellow", markup=False, soft_wrap=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NoteWarning)
+        warnings.showwarning = show
+        yield

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from fedmerit.cli.app import app, out_console
+from fedmerit.cli.app import Logs, app, out_console
 from fedmerit.errors import ConfigError
 
 RUN = "run"
@@ -77,6 +77,9 @@ def run(
         Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the authority's certificate.")
     ] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: plain text.")] = False,
+    key: Annotated[
+        Path | None, typer.Option("--operator-key", help="With HOST:PORT: the operator's key, where it is asked for.")
+    ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="With --loopback and [task.nodes]: a node and its rows; repeatable."),
@@ -84,6 +87,7 @@ def run(
     enrolled: Annotated[
         Path | None, typer.Option(help="With --superlink: the file of `fedmerit enroll`, on the ServerApp's machine.")
     ] = None,
+    log: Logs = None,
     overrides: Overrides = None,
 ) -> None:
     """Run a configuration on Flower: the same recipe on SuperNodes, one for each client of the task.
@@ -92,23 +96,66 @@ def run(
     CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
     """
     from fedmerit.config.schema import load_config
+    from fedmerit.engine.sinks import located_logs
 
     with _needing_flower():
         from fedmerit.flower.start import on_loopback, on_simulation, on_superlink
     if sum((superlink is not None, here, simulation)) != 1:
         raise ConfigError("give one of --superlink NAME, --loopback and --simulation")
-    if ((secure or node) and not here) or ((authority or insecure or enrolled) and not superlink):
+    if ((secure or node) and not here) or ((authority or insecure or enrolled or key) and not superlink):
         raise ConfigError(
-            "--secure goes with --loopback, as does --node; --root-certificates and --insecure go with --superlink "
-            "HOST:PORT, --enrolled with --superlink"
+            "--secure goes with --loopback, as does --node; --root-certificates, --insecure and --operator-key go "
+            "with --superlink HOST:PORT, --enrolled with --superlink"
         )
+    logs = located_logs(log or [])  # Flower's processes run in folders of their own
     settings, say = load_config(config, overrides or []), partial(out_console.print, markup=False, soft_wrap=True)
     if superlink:
-        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled)
+        on_superlink(settings, out, superlink, authority, plain=insecure, say=say, enrolled=enrolled, key=key, log=logs)
     elif here:
-        on_loopback(settings, out, secure=secure, say=say, nodes=node or ())
+        on_loopback(settings, out, secure=secure, say=say, nodes=node or (), log=logs)
     else:
-        on_simulation(settings, out)
+        on_simulation(settings, out, logs)
+
+
+@flower.command("key", epilog="Example:  fedmerit flower key /etc/fedmerit/operator.key")
+def make_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file; readable by its owner alone.")],
+) -> None:
+    """Make a key of the operator's: who has it may start runs and register nodes.
+
+    The SuperLink asks for it when it is started by `python -m fedmerit.flower.superlink`. See docs/flower.md.
+    """
+    with _needing_flower():
+        from fedmerit.flower.keys import make_operator_key
+    make_operator_key(file)
+    out_console.print(f"key: {file}", markup=False, soft_wrap=True)
+
+
+@flower.command(epilog="Example:  fedmerit flower login server.example:9092 --operator-key operator.key")
+def login(
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="As the connection in Flower's config.toml has it.")
+    ],
+    key: Annotated[Path, typer.Option("--operator-key", help="The operator's key.")],
+) -> None:
+    """Keep the operator's key where `flwr` finds it: for named connections, and for `flwr supernode register`."""
+    with _needing_flower():
+        from flwr.supercore.utils import get_flwr_home
+
+        from fedmerit.flower.superlink import log_in, read_operator_key
+    log_in(get_flwr_home(), address, read_operator_key(key))
+    out_console.print(f"kept for {address} in {get_flwr_home()}", markup=False, soft_wrap=True)
+
+
+@flower.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog="Example:  fedmerit flower node --superlink HOST:PORT --root-certificates ca.crt --node-config ...",
+)
+def node(context: typer.Context) -> None:
+    """Start a SuperNode that answers quickly: the words of `flower-supernode`, with a starter for its ClientApps."""
+    with _needing_flower():
+        from fedmerit.flower.supernode import become_supernode
+    become_supernode(context.args)
 
 
 @app.command(epilog="Example:  fedmerit enroll enrolled.toml --client 3 --key hospital3.pub --samples 1200")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Json, RunFolder, app, err_console, out_console, stoppable
+from fedmerit.cli.app import Json, Logs, RunFolder, app, err_console, notes_told, out_console, stoppable
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -30,6 +30,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
     ] = None,
+    log: Logs = None,
     as_json: Json = False,
 ) -> None:
     """Run a federation and keep everything it did in a folder.
@@ -40,6 +41,7 @@ def run(
     """
     from fedmerit.config.schema import load_config
     from fedmerit.core.system import cores
+    from fedmerit.engine.logs import RoundLog, log_format
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
@@ -55,12 +57,16 @@ def run(
             done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
-    start = partial(run_config, settings, folder) if out else partial(go_on, folder, settings)
+    logs = log or []
+    start = partial(run_config, settings, folder, log=logs) if out else partial(go_on, folder, settings, log=logs)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")
-    with stoppable(f"fedmerit run --resume {folder}"):
+    with stoppable(" ".join([f"fedmerit run --resume {folder}", *(f"--log '{one}'" for one in logs)])), notes_told():
         if as_json:
             start(lambda record: typer.echo(json_line(record)))
+            return
+        if log_format() == "json":
+            start(RoundLog(run=str(folder)))
             return
         with progress(out_console, settings.run.rounds, done=done) as on_record:
             ended = start(on_record)
@@ -180,20 +186,29 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
 def fairness(
     folder: RunFolder,
     level: Annotated[float, typer.Option(help="Local accuracy that counts as converged, in 0..1.")] = 0.9,
+    standalone: Annotated[
+        Path | None, typer.Option(help="A run of recipe standalone; in a study its own row is taken.")
+    ] = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="A run that measured contributions, for example FedAvg's; default: DIR itself.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare what clients put in with what came of it: speed, accuracy, rewards.
+    """Compare what clients put in with what came of it: speed, accuracy, rewards, gains over training alone.
 
-    DIR is a folder made by `fedmerit run`.
+    DIR is a folder made by `fedmerit run`, or a run of a study.
     """
     from fedmerit.report.fairness import fairness_dict, fairness_tables
+    from fedmerit.report.gains import gains_dict, gains_tables, read_gains
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.fairness import fairness_of
 
     with open_ledger(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()
+        gains = read_gains(folder, ledger, standalone, measured)
     if as_json:
-        typer.echo(dump_json(fairness_dict(found, names)))
+        typer.echo(dump_json(fairness_dict(found, names) | ({"gains": gains_dict(gains)} if gains else {})))
         return
-    for part in fairness_tables(found, names, level):
+    parts = [*fairness_tables(found, names, level), *(gains_tables(gains, names) if gains else ())]
+    for part in parts:
         out_console.print(part)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Force, Json, app, out_console, stoppable
+from fedmerit.cli.app import Force, Json, Logs, app, out_console, stoppable
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -44,6 +44,7 @@ def compare(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base, e.g. train.lr=0.05."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    log: Logs = None,
     as_json: Json = False,
 ) -> None:
     """Run rows x seeds, paired, and say which differences are real.
@@ -53,16 +54,20 @@ def compare(
     clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
     also with more seeds or rows.
     """
+    from fedmerit.fleet.pool import begin_preload
+
+    begin_preload(("fedmerit.study.worker", "fedmerit.learn.sgd"))  # takes as long as the imports below
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import load_plan
     from fedmerit.study.study import compare as run_study
 
     plan = load_plan(study, overrides or [])
-    command = " ".join([f"fedmerit compare {study}", *(f"--set '{one}'" for one in overrides or []), f"--out {out}"])
+    options = [*(f"--set '{one}'" for one in overrides or []), *(f"--log '{one}'" for one in log or [])]
+    command = " ".join([f"fedmerit compare {study}", *options, f"--out {out}"])
     with stoppable(command), ExitStack() as stack:
         on_step = None if as_json else stack.enter_context(progress(out_console, *to_play(plan, out)))
-        done = run_study(plan, out, jobs=jobs, on_step=on_step)
+        done = run_study(plan, out, jobs=jobs, on_step=on_step, log=log or [])
     if as_json:
         typer.echo(study_json(done))
     else:
@@ -81,6 +86,9 @@ def reproduce(
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of every row: 1, 2, ...")] = 5,
     rows: Annotated[
         list[str] | None, typer.Option(help="Some rows only, and the baseline; repeatable.", show_default=False)
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of every run; default: those of the scale.", show_default=False)
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the result as Markdown to this new file.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
@@ -116,9 +124,12 @@ def reproduce(
     if name is None or out is None:
         raise ConfigError("give NAME and --out DIR, or --list, which has the names")
     reproduction = find_reproduction(name)
+    if rounds is not None:
+        reproduction = reproduction.with_rounds(rounds)
     if page is not None:
         check_new_file(page, "another --page")
     options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
+    options += [f"--rounds {rounds}"] * (rounds is not None)
     options += ["--or-equal"] * or_equal + [f"--null {null}"] * bool(null) + ["--tune-rate"] * tune_rate
     command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
     lr = None
@@ -178,7 +189,7 @@ def export(
     needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
     weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
     """
-    from fedmerit.engine.run import Run
+    from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
     from fedmerit.report.figures import write_figure
     from fedmerit.store.leaf import write_leaf_metrics

@@ -23,9 +23,17 @@ class ClipConfig(Section):
         "median", description="the longest that an update counts: a length, or the `median` of the round's"
     )
 
+    times: Positive = Field(1.0, description="how many medians, where norm is the `median`")
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.norm != "median":
+            refuse_idle(self, ("times",), 'with a length of your own; use norm = "median"')
+        return self
+
     def make(self) -> Clip:
         """The part of the recipe."""
-        return Clip(self.norm)
+        return Clip(self.norm, self.times)
 
 
 class AggregateConfig(Section):
@@ -61,6 +69,8 @@ class _Robust(AggregateConfig):
     )
     bucket: Count = Field(2, description="how many updates `bucketing` puts into one")
 
+    until: Count | None = Field(None, description="the last round with it, then the mean; default: all rounds")
+
     cuts: ClassVar[bool] = False
     """Whether the aggregator itself cuts a share."""
 
@@ -78,7 +88,10 @@ class _Robust(AggregateConfig):
         """The aggregator without mixing."""
 
     def make(self) -> aggregators.Aggregator:
-        """The aggregator, after mixing where that is set."""
+        """The aggregator, after mixing where that is set, in the rounds that are set."""
+        return self._mixed() if self.until is None else aggregators.Early(self._mixed(), self.until)
+
+    def _mixed(self) -> aggregators.Aggregator:
         match self.mix:
             case "nnm":
                 return aggregators.NNM(self.plain(), self.share)

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from fedmerit.config.aggregators import AnyAggregate, BelowHalf, ClipConfig
-from fedmerit.config.claims import AnyClaims
+from fedmerit.config.baselines import (
+    AgnosticConfig,
+    CFLConfig,
+    CGSVConfig,
+    DittoConfig,
+    FedAMPConfig,
+    FinetunedConfig,
+    QFFLConfig,
+    RFFLConfig,
+    StandaloneConfig,
+)
 from fedmerit.config.groups import GroupsConfig, RewardConfig
 from fedmerit.config.own import call_own, criteria_by_name, import_own
+from fedmerit.config.recipe_keys import OneModelConfig, RecipeConfig
 from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_score
 from fedmerit.config.search import Names, SearchConfig, WeightingConfig
-from fedmerit.config.sections import OWN, NotNegative, Positive, Section, name_of, named, one_of, refuse_idle
-from fedmerit.config.steps import AnyStep
+from fedmerit.config.sections import OWN, Positive, Section, name_of, named, one_of
 from fedmerit.core import recipes
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import OUR_CAP
-from fedmerit.core.contribution import find_contribution
 from fedmerit.core.criteria import Criterion, Validated
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipe import Recipe, WhenZero
@@ -49,52 +56,6 @@ class ServerConfig(Section):
         """The criterion with this gate, where one is set, and by its gain, where that counts."""
         objective = Gated(criterion.objective, self.gate) if self.gate else criterion.objective
         return Validated(objective, marginal=self.marginal)
-
-
-class RecipeConfig(Section):
-    """A recipe by name, with the keys that have an effect in it."""
-
-    name: str
-    about: ClassVar[str]
-    cap: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
-        None, description="the most equal shares that one client may hold: 2.0; what is cut goes to the others"
-    )
-    cap_group: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="the share of the weight that all clients of one site may hold together, see task.sites"
-    )
-    claims: AnyClaims | None = Field(
-        None, description="how far clients are believed, by name or as a table, see [recipe.claims]; default: `as-told`"
-    )
-
-    account: tuple[str, ...] | None = Field(
-        None, description="contributions to measure beside the weights: `shapley`, `banzhaf`, `leave-one-out`, `cosine`"
-    )
-
-    @abstractmethod
-    def make(self) -> Recipe:
-        """The recipe itself."""
-
-    def guarded(self, made: Recipe) -> Recipe:
-        """The recipe with the caps, the bounds of claims and the account that were set in place of its own."""
-        return replace(
-            made,
-            cap=made.cap if self.cap is None else self.cap,
-            cap_group=made.cap_group if self.cap_group is None else self.cap_group,
-            claims=made.claims if self.claims is None else self.claims.make(),
-            account=made.account if self.account is None else tuple(map(find_contribution, self.account)),
-        )
-
-
-class OneModelConfig(RecipeConfig):
-    """The keys of recipes in which all clients train one model."""
-
-    step: AnyStep | None = Field(
-        None, description="how the server moves the model, by name or as a table, see [recipe.step]; default: `plain`"
-    )
-    aggregate: AnyAggregate | None = Field(
-        None, description="how updates become one, by name or as a table, see [recipe.aggregate]; default: `mean`"
-    )
-    clip: ClipConfig | None = Field(None, description="cut long updates, see [recipe.clip]; default: none are")
 
 
 class FedAvgConfig(OneModelConfig):
@@ -227,6 +188,7 @@ class M2FConfig(RecipeConfig):
             personal=reward.training,
             acceptance=Acceptance(reward.sigma),
             initial=reward.initial,
+            until=reward.until,
         )
 
 
@@ -279,43 +241,12 @@ class GuardedConfig(OneModelConfig):
     """[recipe] against attackers."""
 
     name: Literal["guarded"] = "guarded"
-    about = "ours against attackers: a name for good conduct, trimmed mean, clip, cap, claims; no rows of the server"
+    about = "ours against attackers: dataset size, nothing for who is set apart, clip, cap, claims; no server rows"
     priority: Names = Field((), description="more criteria, multiplied into the score; default: none")
-    share: BelowHalf = Field(0.3, description="the share of the weight that is cut at each end of every coordinate")
-
-    @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        if self.aggregate is not None:
-            refuse_idle(self, ("share",), "with an aggregate of your own; set recipe.aggregate.share, or leave it out")
-        return self
 
     def make(self) -> Recipe:
-        """Weights by size and reputation."""
-        return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()), share=self.share)
-
-
-class QFFLConfig(OneModelConfig):
-    """[recipe] of q-FFL's weights."""
-
-    name: Literal["qffl"] = "qffl"
-    about = "baseline q-FFL: weights by the loss to the power recipe.strength"
-    strength: NotNegative = Field(1.0, description="q: the power of a client's loss")
-
-    def make(self) -> Recipe:
-        """Weights by the loss."""
-        return recipes.qffl(self.strength)
-
-
-class AgnosticConfig(OneModelConfig):
-    """[recipe] of agnostic weights."""
-
-    name: Literal["agnostic"] = "agnostic"
-    about = "baseline agnostic FL: who fares worst is raised round by round"
-    strength: NotNegative = Field(1.0, description="eta: how fast the worst are raised")
-
-    def make(self) -> Recipe:
-        """Weights that follow the worst."""
-        return recipes.agnostic(self.strength)
+        """Weights by size and company."""
+        return recipes.guarded(*(criteria_by_name(self.priority) if self.priority else ()))
 
 
 class OwnRecipe(RecipeConfig):
@@ -335,7 +266,8 @@ class OwnRecipe(RecipeConfig):
 
 _RECIPES: tuple[type[RecipeConfig], ...] = (
     *(FedAvgConfig, PrioritizedConfig, DeviceAwareConfig, AdaptiveConfig, M2FConfig, FedValConfig, GuardedConfig),
-    *(QFFLConfig, AgnosticConfig),
+    *(QFFLConfig, AgnosticConfig, CGSVConfig, RFFLConfig, StandaloneConfig),
+    *(FinetunedConfig, FedAMPConfig, CFLConfig, DittoConfig),
 )
 RECIPES: Mapping[str, type[RecipeConfig]] = {name_of(section): section for section in _RECIPES}
 """Add a class here, and it can be configured, listed and documented."""

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
-from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.lateness import Delays, LateAnswers, Wait
+
+
+def _device(value: Any) -> Any:
+    """One device, or several of cuda, each once."""
+    several = isinstance(value, list | tuple)
+    names = list(value) if several else [value]
+    form = r"cuda:\d+" if several else r"auto|cpu|mps|cuda(:\d+)?"
+    if not names or len(set(map(str, names))) < len(names) or not all(re.fullmatch(form, str(name)) for name in names):
+        raise ValueError("device is cpu, cuda, cuda:1, mps, auto, or a list of different ones such as cuda:0, cuda:1")
+    return tuple(names) if several else value
 
 
 def _twice(value: Any) -> Any:
@@ -33,10 +44,16 @@ class WaitConfig(Section):
         0.8, description="share of the clients asked that a round cannot do without"
     )
     seconds: Positive = Field(60.0, description="how long all are waited for")
+    over: Annotated[float, Field(ge=1, le=10)] = Field(
+        1.0, description="so many times the clients that a round needs are asked, and it goes on with the first"
+    )
+    late: LateAnswers = Field(
+        "drop", description="answers that come later: `drop`, or `use` them in the round in which they come"
+    )
 
     def make(self) -> Wait:
         """As the fleets take it."""
-        return Wait(self.at_least, self.seconds)
+        return Wait(self.at_least, self.seconds, self.over, self.late)
 
 
 class DelaysConfig(Section):
@@ -46,6 +63,32 @@ class DelaysConfig(Section):
         0.2, description="the chance that a client is delayed in a round, drawn anew for each"
     )
     seconds: Positive = Field(120.0, description="the mean delay; delays are drawn from an exponential distribution")
+    usual: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="seconds after which a client answers that is not delayed"
+    )
+
+
+Hour = Annotated[float, Field(ge=0, le=24)]
+
+
+class AvailabilityConfig(Section):
+    """[run.availability]: hours of the day in which clients can be asked."""
+
+    hours: Annotated[tuple[tuple[Hour, Hour, Count], ...], Field(min_length=1)] = Field(
+        description="[from, to, clients], dealt in client order and again until all have some; 22 to 6 is over midnight"
+    )
+    clock: Literal["simulated", "server"] = Field(
+        "simulated",
+        description="`simulated`: rounds begin at `start` and then every `minutes`; `server`: its clock, UTC",
+    )
+    start: Hour = Field(0.0, description="simulated: the hour at which round 1 begins")
+    minutes: Positive = Field(60.0, description="simulated: from the beginning of a round to that of the next")
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        if self.clock == "server" and {"start", "minutes"} & self.model_fields_set:
+            raise ValueError("start and minutes are of the simulated clock; leave them out, or clock")
+        return self
 
 
 class StopConfig(Section):
@@ -72,6 +115,9 @@ class RunConfig(Section):
     )
     wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
     delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
+    availability: AvailabilityConfig | None = Field(
+        None, description="hours in which clients can be asked, see [run.availability]"
+    )
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     null: Literal["", "rounding", "draw"] = Field(
@@ -79,7 +125,20 @@ class RunConfig(Section):
         description="for null rows of studies: the first model moved by one unit in the last place (`rounding`), or "
         "other clients and batches with the same data and first model (`draw`)",
     )
-    workers: Count | None = Field(None, description="worker processes; default: one per core")
+    workers: Count | None = Field(
+        None, description="worker processes; default: one per core. With `device`: so many for each, default one"
+    )
+    device: Annotated[str | tuple[str, ...], BeforeValidator(_device)] = Field(
+        "cpu",
+        description="where clients train: `cpu`, `cuda`, `cuda:1`, `mps`, a list of several of cuda, or `auto`: all "
+        "accelerators of the best kind, else the CPU",
+    )
+    precision: Literal["32", "bf16-mixed"] = Field(
+        "32", description="`bf16-mixed`: products on a device in bfloat16, all values in single precision"
+    )
+    device_memory: Positive | None = Field(
+        None, description="GiB of a device for updates while they are summed; default: half of what is free"
+    )
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
     )
@@ -92,6 +151,12 @@ class RunConfig(Section):
     )
 
     @model_validator(mode="after")
+    def _nothing_for_no_device(self) -> Self:
+        if self.device == "cpu" and (self.precision != "32" or self.device_memory is not None):
+            raise ValueError("precision and device_memory have no effect on the CPU; set run.device, or leave them out")
+        return self
+
+    @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
@@ -101,6 +166,12 @@ class RunConfig(Section):
             raise ValueError(
                 "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
             )
+        if self.availability is not None and (self.schedule is not None or self.selection != "uniform"):
+            raise ValueError(
+                "availability draws uniformly of those who are there; leave schedule and selection out, or availability"
+            )
+        if self.wait is not None and self.wait.over > 1:
+            self._check_over(self.wait.over)
         if self.delays is not None and self.wait is None:
             raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
@@ -111,4 +182,15 @@ class RunConfig(Section):
         """The simulated delays; None where there are none."""
         if self.delays is None or self.wait is None:
             return None
-        return Delays(self.delays.share, self.delays.seconds, self.wait.make())
+        return Delays(self.delays.share, self.delays.seconds, self.wait.make(), self.delays.usual)
+
+    def _check_over(self, over: float) -> None:
+        if self.schedule is not None or self.selection != "uniform":
+            raise ValueError(
+                "wait.over goes with a fraction drawn uniformly; leave schedule and selection out, or over"
+            )
+        if over * self.fraction > 1:
+            raise ValueError(
+                f"wait.over asks {over:g} times as many clients as a round needs, and there are not as many: set "
+                f"fraction to {1 / over:.2g} or less"
+            )

@@ -16,13 +16,13 @@ from fedmerit.config.facts import FactsConfig
 from fedmerit.config.groups import GroupsConfig, RewardConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
+from fedmerit.config.recipe_keys import RecipeConfig
 from fedmerit.config.recipes import (
     RECIPES,
     AnyRecipe,
     FedAvgConfig,
     OwnRecipe,
     PrioritizedConfig,
-    RecipeConfig,
     ServerConfig,
 )
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig

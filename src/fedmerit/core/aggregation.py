@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.aggregators import at_round
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import apply_caps
 from fedmerit.core.clip import clipped
@@ -167,7 +168,7 @@ def aggregate(
     if recipe.privacy is not None:
         return _private(recipe, cohort, candidates, model, parts, state, judges, random, seed, clients)
     search, updates = recipe.search, clipped(cohort)
-    combine = partial(recipe.aggregate, updates, seed=seed)
+    combine = partial(at_round(recipe.aggregate, cohort.index), updates, seed=seed)
     if not candidates:
         return Aggregation(None, model, state, parts=parts)
 

@@ -228,6 +228,35 @@ class Bucketing:
         return _each(weights, mixed, updates.length, np.float32)
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """An aggregator for the first `rounds` rounds, when nobody has a name yet; the mean in all later ones.
+
+    >>> Early(CoordinateMedian(), rounds=3).at(3), Early(CoordinateMedian(), rounds=3).at(4)
+    (CoordinateMedian(), Mean())
+    """
+
+    of: Aggregator
+    rounds: int = 10
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ConfigError(f"until is the last round with this aggregate, 1 or more; got {self.rounds}")
+
+    def at(self, index: int) -> Aggregator:
+        """The aggregator of a round."""
+        return self.of if index <= self.rounds else Mean()
+
+    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+        """As in an early round."""
+        return self.of(updates, weights, seed)
+
+
+def at_round(aggregator: Aggregator, index: int) -> Aggregator:
+    """The aggregator of a round: most are the same in all."""
+    return aggregator.at(index) if isinstance(aggregator, Early) else aggregator
+
+
 def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
     """For each row the weight of its nearest, itself first, up to 1 - share of all; by their distances."""
     ranked = apart.copy()

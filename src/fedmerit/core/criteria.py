@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.company import Company
 from fedmerit.core.computation import BUDGET_COMPUTATION as BUDGET_COMPUTATION
 from fedmerit.core.computation import COMPUTATION as COMPUTATION
 from fedmerit.core.computation import REPORTED_COMPUTATION as REPORTED_COMPUTATION
@@ -33,10 +34,21 @@ from fedmerit.core.facts import (
     VALIDATED,
     WITHOUT,
 )
+from fedmerit.core.lateness import Staleness as Staleness
 from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, check_rising, find_objective
 from fedmerit.core.own_facts import parse_own_fact
 from fedmerit.core.reputation import REPUTATION, Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
+from fedmerit.core.robust_criteria import (
+    Agreement,
+    Alignment,
+    Common,
+    Conduct,
+    Distinct,
+    Nearness,
+    NormShare,
+    Typical,
+    Usual,
+)
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.types import Family as Family
 from fedmerit.errors import ConfigError, UnknownName, UserError
@@ -317,8 +329,10 @@ _ALL: tuple[Criterion, ...] = (
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
     *(Connection, Energy),
+    Staleness(),
     Consistency(),
-    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Conduct()),
+    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Usual(), Common(), Conduct()),
+    Company(),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

@@ -37,7 +37,8 @@ SPEED, DONE = "speed", "done"
 """A column of [facts]: rows per second, for run.budget_seconds; and the epochs that a client did within it."""
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
-CLIP, ALIGNMENT = "clip", "alignment"
+CLIP, ALIGNMENT, LENGTH, COMPANY = "clip", "alignment", "length", "Company"
+STALENESS = "staleness"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -135,9 +136,11 @@ _ALL = (
     Fact(LINK, "megabytes per second between server and client: measured, or a column of [facts]", source="server"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
+    Fact(STALENESS, "rounds since the one that the update answers; 0: this one, see run.wait.late", source="server"),
     Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
     Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
     Fact(CLIP, "what recipe.clip left of the update's length; 1: all of it", high=1, source="server"),
+    Fact(LENGTH, "Euclidean length of the update as it came, where earlier rounds' count", source="server"),
     Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,38 @@ class BatchedLearner(Learner, Protocol):
         epochs: Sequence[int | None],
     ) -> list[Model]:
         """`train` of each client, in order; equal up to rounding."""
+
+
+class Sums(Protocol):
+    """Makes weighted sums of a round's updates somewhere else than here: on an accelerator, which may keep the rows."""
+
+    def __call__(self, weights: NDArray[np.float32], places: NDArray[np.intp]) -> NDArray[np.float32]:
+        """weights (n,) or (k, n) times the rows at n places."""
+
+    def renewed(self) -> Sums:
+        """The same, with nothing kept of the rows: somebody wrote to them."""
+
+
+@runtime_checkable
+class DeviceLearner(Learner, Protocol):
+    """A learner that can train on accelerators of this machine."""
+
+    @property
+    def accelerators(self) -> int:
+        """How many it trains on, with as many workers or a multiple of that; 0 on the CPU."""
+
+    @property
+    def described(self) -> str:
+        """Kind and make of where it trains, for the ledger; a resume compares it."""
+
+    def on(self, devices: str | Sequence[str], precision: Literal["32", "bf16-mixed"] = "32") -> DeviceLearner:
+        """The same learner on other devices, as `run.device` names them."""
+
+    def at(self, worker: int) -> Learner:
+        """The learner of the worker with this number."""
+
+    def sums(self, rows: NDArray[np.float32], budget: int | None) -> Sums | None:
+        """Sums of these rows on the device, within so many bytes of it; None where that is this machine's CPU."""
 
 
 @runtime_checkable
@@ -165,6 +197,16 @@ class ControlledLearner(ExtrasLearner, Protocol):
     @property
     def control(self) -> Control | None:
         """What the server does for it; None where it does nothing."""
+
+
+@runtime_checkable
+class PulledLearner(Learner, Protocol):
+    """A learner that trains a model while another one pulls it: for models that clients keep beside the shared one."""
+
+    def train_pulled(
+        self, model: Model, towards: Model, pull: float, samples: Samples, seed: int, epochs: int | None
+    ) -> Model:
+        """As `train`, with pull * (model - towards) added to every gradient."""
 
 
 @runtime_checkable

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from fedmerit.core.aggregators import Aggregator, Mean
+from fedmerit.core.attention import ByAttention
+from fedmerit.core.beside import Beside
 from fedmerit.core.caps import check_caps
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     Criterion,
     Validated,
 )
-from fedmerit.core.facts import ALIGNMENT, SAMPLES, SITE, find_fact
+from fedmerit.core.facts import ALIGNMENT, LENGTH, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import Grouping, OneGroup
 from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Reward, Whole
+from fedmerit.core.rewards import Acceptance, Nothing, Reward, Whole
 from fedmerit.core.scales import Scales, check_scales
 from fedmerit.core.scores import Prioritized, Score
 from fedmerit.core.search import Fixed, Search, Weighting
@@ -34,6 +38,7 @@ PRIORITIZED = Prioritized()
 FIXED = Fixed()
 ONE_GROUP = OneGroup()
 WHOLE = Whole()
+NO_REWARD = Nothing()
 ACCEPTANCE = Acceptance()
 PLAIN_STEP = Plain()
 MEAN = Mean()
@@ -52,6 +57,8 @@ class Recipe:
     personal    None: all train one model. `keep`, `reset`: each client has a personal model and is rewarded with a part
                 of its group's aggregate; its own training is kept, or reset before
     reward      what part that is; `acceptance` is the client's test of it
+    beside      a personal model that each client keeps beside the shared one and is tested on; None: none
+    until       the last round with rewards: afterwards clients finish their personal models alone; None: all have
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
     step        how the server moves the model by the aggregate: plainly, with momentum, adaptively
@@ -62,7 +69,7 @@ class Recipe:
     clip        updates longer than this are cut to it before; None: none are
     scales      for `scale`: pairs of a criterion and the public bound that its values are divided by; degrees need none
     privacy     the aggregate as a bounded sum with noise, see `core.privacy`; `cap` is then in expected equal shares
-    account     contributions that are measured and kept beside the weights, and do not count in them
+    contributions   what updates add to the model, measured and kept beside the weights; it does not count in them
 
     >>> from fedmerit import CB, DS, Recipe
     >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
@@ -88,7 +95,9 @@ class Recipe:
     clip: Clip | None = None
     scales: Scales = ()
     privacy: Privacy | None = None
-    account: tuple[Contribution, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    until: int | None = None
+    beside: Beside | None = None
     __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
@@ -113,8 +122,23 @@ class Recipe:
             raise ConfigError(f"the initial phase takes a share of the clients, 0..1; got {self.initial}")
         if self.rho != "1/K" and not (isinstance(self.rho, float | int) and 0 < self.rho <= 1):
             raise ConfigError(f'rho lies above 0 and up to 1, or is "1/K"; got {self.rho!r}')
-        if self.personal and self.contributions:
-            raise ConfigError("contributions are what updates add to one model, and here each client has its own")
+        if self.personal and any(one.method != "cosine" for one in self.measured):
+            raise ConfigError(
+                "contributions are what updates add to one model, and here each client has its own; `cosine` goes"
+            )
+        if self.personal and self.beside:
+            raise ConfigError(
+                "a personal model is trained and rewarded itself, or kept beside the shared one: set personal or beside"
+            )
+        if isinstance(self.grouping, ByAttention) and self.reward != WHOLE and self.until is None:
+            raise ConfigError(
+                f"with attention each client has an aggregate of its own, and gets all of it; got {self.reward!r}"
+            )
+        if self.until is not None and (self.personal is None or self.until < 0):
+            raise ConfigError(
+                f"until is the last round in which clients with personal models are rewarded, 0 or more; "
+                f"got until = {self.until}, personal = {self.personal!r}"
+            )
         if self.personal and self.validated:
             raise ConfigError("the server scores models merged with the global one, and here each client has its own")
         if self.personal and ALIGNMENT in self.required_facts:
@@ -156,6 +180,22 @@ class Recipe:
         scaled = [one.normalise == "scale" for one in self.weightings.values()]
         check_scales(self.scales, self.priority, any(scaled), counts if weighting.normalise == "scale" else ())
 
+    def in_round(self, index: int) -> Recipe:
+        """The recipe as it stands in a round: after the last one with rewards clients train on alone.
+
+        >>> from fedmerit import m2f
+        >>> replace(m2f(personal="reset"), until=5).in_round(6).personal
+        'keep'
+        """
+        if self.until is None or index <= self.until:
+            return self
+        return replace(self, personal="keep", reward=NO_REWARD)
+
+    @property
+    def keeps_models(self) -> bool:
+        """Whether clients have personal models, rewarded or beside the shared one; they are tested on these."""
+        return self.personal is not None or self.beside is not None
+
     @property
     def weighting(self) -> Weighting:
         """The weighting in which the recipe weighs where its search finds no better one."""
@@ -182,8 +222,8 @@ class Recipe:
     @property
     def remembered_facts(self) -> tuple[str, ...]:
         """The facts that the history keeps of each client."""
-        reputations = tuple(one.name for one in self.criteria if isinstance(one, Reputation))
-        return (*(self.client_facts if self.claims else ()), *reputations)
+        reputations = tuple(one.name for one in self._inner if isinstance(one, Reputation))
+        return (*(self.client_facts if self.claims else ()), *reputations, *((LENGTH,) if self.meets else ()))
 
     @property
     def validated(self) -> tuple[Validated, ...]:
@@ -191,28 +231,39 @@ class Recipe:
         return tuple(criterion for criterion in self._inner if isinstance(criterion, Validated))
 
     @property
-    def contributions(self) -> tuple[Contribution, ...]:
-        """What is measured of the updates' worth: for its criteria, and for the account."""
+    def measured(self) -> tuple[Contribution, ...]:
+        """The contributions to measure: those that its criteria go by, and those that are kept beside the weights."""
         found = [one for one in self._inner if isinstance(one, Contribution)]
-        return tuple({one.name: one for one in (*found, *self.account)}.values())
+        return tuple({one.name: one for one in (*found, *self.contributions)}.values())
 
     @property
-    def observed(self) -> tuple[Consistency | Reputation, ...]:
+    def observed(self) -> tuple[Consistency | Reputation | Company, ...]:
         """The criteria whose values are facts of the round, kept with it; each after what it is made of."""
-        return tuple(criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation))
+        return tuple(
+            criterion for criterion in self._inner if isinstance(criterion, Consistency | Reputation | Company)
+        )
+
+    @property
+    def meets(self) -> bool:
+        """Whether a criterion goes by who met whom: the cosines of all pairs of clients are then kept."""
+        return any(isinstance(criterion, Company) for criterion in self._inner)
 
     @property
     def _inner(self) -> tuple[Criterion, ...]:
         """The criteria and those that they are made of, innermost first, each once."""
-        found: dict[str, Criterion] = {}
-        for criterion in self.criteria:
-            layers = [criterion]
-            while isinstance(layers[0], Reputation):
-                layers.insert(0, layers[0].of)
-            found |= {one.name: one for one in layers if one.name not in found}
-        return tuple(found.values())
+        return tuple({one.name: one for criterion in self.criteria for one in _layers(criterion)}.values())
 
     @property
     def client_facts(self) -> tuple[str, ...]:
         """Those of them that clients are asked for."""
         return tuple(name for name in self.required_facts if find_fact(name).source == "client")
+
+
+def _layers(criterion: Criterion) -> Iterator[Criterion]:
+    """The criterion after those that it is made of."""
+    if isinstance(criterion, Company):
+        yield from _layers(criterion.of)
+        yield from _layers(criterion.common)
+    if isinstance(criterion, Reputation):
+        yield from _layers(criterion.of)
+    yield criterion

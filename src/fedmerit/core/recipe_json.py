@@ -13,12 +13,24 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, Mean, MultiKrum, TrimmedMean
+from fedmerit.core.aggregators import (
+    NNM,
+    Bucketing,
+    CoordinateMedian,
+    Early,
+    GeometricMedian,
+    Mean,
+    MultiKrum,
+    TrimmedMean,
+)
+from fedmerit.core.attention import ByAttention
 from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.beside import Beside
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
@@ -28,6 +40,7 @@ from fedmerit.core.criteria import (
     Family,
     LossPower,
     Measured,
+    Staleness,
     Validated,
     find_criterion,
 )
@@ -40,10 +53,21 @@ from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, TopShare, Whole
-from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, NormShare, Typical
+from fedmerit.core.rewards import Acceptance, Nothing, TopShare, Whole
+from fedmerit.core.robust_criteria import (
+    Agreement,
+    Alignment,
+    Common,
+    Conduct,
+    Distinct,
+    Nearness,
+    NormShare,
+    Typical,
+    Usual,
+)
 from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.core.search import Fixed, Weighting
+from fedmerit.core.splits import Splits
 from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.errors import DataError
@@ -55,12 +79,39 @@ PARTS: Mapping[str, type] = MappingProxyType(
     {
         part.__name__: part
         for part in (
-            *(Recipe, Weighting, Fixed, Backtracking, BoldestFirst, OneGroup, ByCosine, Whole, TopShare, Acceptance),
+            *(
+                Recipe,
+                Weighting,
+                Fixed,
+                Backtracking,
+                BoldestFirst,
+                OneGroup,
+                ByCosine,
+                ByAttention,
+                Splits,
+                Beside,
+                Whole,
+                Nothing,
+                TopShare,
+                Acceptance,
+            ),
             *(Claims, Consistency, Contribution, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
             *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
-            *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Clip),
-            *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Conduct),
-            *(Attribute, OwnFact, Computation, Validated, LossPower, Agnostic, Overall, ByGroup, Gated, Recall),
+            *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Early, Clip),
+            *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Usual, Common, Conduct, Company),
+            *(
+                Attribute,
+                OwnFact,
+                Computation,
+                Validated,
+                LossPower,
+                Agnostic,
+                Staleness,
+                Overall,
+                ByGroup,
+                Gated,
+                Recall,
+            ),
             *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
             *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
         )

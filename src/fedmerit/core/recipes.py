@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedmerit.core.aggregators import TrimmedMean
+from fedmerit.core.attention import ByAttention
 from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.beside import Beside
 from fedmerit.core.boldest import STEPS, BoldestFirst
 from fedmerit.core.caps import OUR_CAP
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
+from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import (
     COMPUTATION,
     DATA_RATIO,
@@ -23,14 +26,14 @@ from fedmerit.core.criteria import (
     Validated,
     find_criterion,
 )
-from fedmerit.core.groups import ByCosine, Grouping
+from fedmerit.core.groups import ByCosine, Grouping, OneGroup
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.recipe import ACCEPTANCE, PRIORITIZED, Recipe, Rho, WhenZero
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Reward, TopShare
-from fedmerit.core.robust_criteria import Conduct
+from fedmerit.core.rewards import Acceptance, Nothing, Reward, TopShare, Whole
 from fedmerit.core.scores import Product, Score, WeightedMean
+from fedmerit.core.splits import Splits
 from fedmerit.core.types import Normalise, Personal
 from fedmerit.errors import ConfigError
 
@@ -38,6 +41,9 @@ BACKTRACKING = Backtracking()
 ADAPTIVE = BoldestFirst(STEPS, accept=0.8, count="median")
 BY_COSINE = ByCosine()
 TOP_SHARE = TopShare()
+COSINE = Contribution("cosine")
+ALWAYS = Acceptance(2.0)
+"""Every reward is taken: there is no test of it in these papers."""
 
 
 def fedavg() -> Recipe:
@@ -114,6 +120,7 @@ def m2f(
     personal: Personal = "keep",
     acceptance: Acceptance = ACCEPTANCE,
     initial: float = 0.1,
+    until: int | None = None,
 ) -> Recipe:
     """Groups of like updates; quality = participation x computation x data ratio; rewards by quality [M2F].
 
@@ -122,6 +129,7 @@ def m2f(
     reward      `TopShare`: the largest entries of the group's aggregate, as many as the quality earned
     personal    a client's own training is kept before the reward is added, or `reset`
     initial     the share of the clients that make the first model
+    until       the last round with rewards, after which clients finish their models alone; None: all rounds have
 
     >>> m2f().priority
     ('Participation', 'Computation', 'DataRatio')
@@ -135,7 +143,109 @@ def m2f(
         personal=personal,
         acceptance=acceptance,
         initial=initial,
+        until=until,
     )
+
+
+def cgsv(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -> Recipe:
+    """Weights and rewards by a reputation for updates that go with the aggregate's [CGSV].
+
+    A client's model moves by its reward alone, the tanh(beta r_i) / max tanh(beta r) largest entries of each layer of
+    the aggregate. Unlike there, updates keep their lengths and the cosine is to the mean by dataset size.
+
+    beta        the altruism: the larger, the nearer everybody's reward to the whole
+    half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
+    until       the last round with rewards, after which clients finish their models alone; None: all rounds have
+
+    >>> cgsv(beta=2).reward.beta
+    2
+    """
+    reward = TopShare("tanh", scope="layer", beta=beta)
+    return _by_reputation(Reputation(COSINE, half_life), reward, "reset", until)
+
+
+def rffl(least: float = 1 / 3, half_life: float = 13.5, until: int | None = None) -> Recipe:
+    """As `cgsv`, but own training is kept, shares are r_i / max r, and a bad name is left out [RFFL].
+
+    least       who has less than this share of the mean reputation has no weight and no reward, until its name mends
+    half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
+    until       the last round with rewards; None: all rounds have
+
+    >>> rffl().priority
+    ('reputation:contribution:cosine',)
+    """
+    reward = TopShare("max", scope="layer")
+    return _by_reputation(Reputation(COSINE, half_life, least=least), reward, "keep", until)
+
+
+def _by_reputation(reputation: Reputation, reward: Reward, personal: Personal, until: int | None) -> Recipe:
+    return Recipe((reputation,), Product(), "max", reward=reward, personal=personal, acceptance=ALWAYS, until=until)
+
+
+def standalone() -> Recipe:
+    """Each client alone: its model is never aggregated; what it gains by any other recipe is a gain over this one.
+
+    >>> standalone().reward
+    Nothing()
+    """
+    return Recipe((DS,), reward=Nothing(), personal="keep", acceptance=ALWAYS)
+
+
+def finetuned(until: int = 15) -> Recipe:
+    """FedAvg up to a round, after which each client trains the shared model on, alone: fine-tuned FedAvg.
+
+    until       the last round in which models are averaged
+
+    >>> finetuned(until=18).in_round(19).reward
+    Nothing()
+    """
+    return _of_groups(OneGroup(), until)
+
+
+def fedamp(sharpness: float = 10.0, until: int | None = None) -> Recipe:
+    """Each client gets an aggregate of its own, to which clients with updates like its own add more [FedAMP].
+
+    sharpness   0: all get the same; the larger, the nearer is everybody to being alone
+    until       the last round of that, after which clients finish their models alone; None: all rounds
+
+    Unlike there, updates are compared, not models, over all rounds so far, and dataset sizes count.
+
+    >>> fedamp(sharpness=5).grouping
+    ByAttention(sharpness=5, over='all')
+    """
+    return _of_groups(ByAttention(sharpness), until)
+
+
+def cfl(at: float = 0.25, until: int | None = None) -> Recipe:
+    """All begin with one model; groups whose clients pull against each other are split in two, for good [CFL].
+
+    at          a group is split where its mean update is shorter than this part of its longest
+    until       the last round with a model per group, after which clients finish theirs alone; None: all rounds
+
+    Members of a group share one model where everybody takes part in every round, as in the paper.
+
+    >>> cfl().personal
+    'reset'
+    """
+    return _of_groups(Splits(at), until)
+
+
+def _of_groups(grouping: Grouping, until: int | None) -> Recipe:
+    """Models move by the whole aggregate of their group alone, by dataset size."""
+    return Recipe((DS,), grouping=grouping, reward=Whole(), personal="reset", acceptance=ALWAYS, until=until)
+
+
+def ditto(pull: float = 0.1) -> Recipe:
+    """FedAvg, and beside it each client trains a model of its own that the shared one pulls [Ditto].
+
+    pull        the paper's lambda: 0 is alone, the larger, the nearer is everybody to the shared model
+
+    Any recipe with one model takes it: `replace(guarded(), beside=Beside(0.1))`.
+
+    >>> ditto(0.5).keeps_models
+    True
+    """
+    return Recipe((DS,), beside=Beside(pull))
 
 
 def _by_name(criteria: Sequence[Criterion | str]) -> tuple[Criterion, ...]:
@@ -173,27 +283,25 @@ def fedval(
     )
 
 
-def guarded(*criteria: Criterion | str, share: float = 0.3) -> Recipe:
-    """Ours against attackers, without rows of the server: a name for good conduct, a trimmed mean, clip, cap, claims.
+def guarded(*criteria: Criterion | str) -> Recipe:
+    """Ours against attackers, without rows of the server: dataset size, but nothing for who is set apart; clip, cap.
 
-    A client's score is its dataset size times its reputation for `Conduct`, to the power of 8: whose updates are like
-    the others' without being copies, round after round, counts. Claims of size are bounded and no weight is above 2
-    equal shares; updates are cut to the median length, and in each coordinate the extremes are left out. What that
-    holds off, and its price where all are honest: docs/results/attacks.md.
+    `Company` says who is: whose updates, over the rounds, are copies or of unusual length, move together what most
+    leave alone, or belong to a block of clients of another kind. Where nobody stands out these are FedAvg's weights
+    with a cap: claims of size are bounded, no weight is above 2 equal shares, and updates are cut to 2 usual lengths.
+    What that holds off, and its price where all are honest: docs/results/attacks.md.
 
     criteria    more criteria, multiplied into the score
-    share       the share of the weight that is cut at each end of every coordinate, below 0.5
 
     >>> guarded().client_facts, guarded().cap
     (('samples',), 2.0)
     """
     return Recipe(
-        criteria=(DS, Reputation(Conduct(), power=8.0), *_by_name(criteria)),
+        criteria=(DS, Company(), *_by_name(criteria)),
         score=Product(),
         normalise="max",
-        when_zero="uniform",
-        aggregate=TrimmedMean(share),
-        clip=Clip(),
+        when_zero="keep",
+        clip=Clip(times=2.0),
         cap=OUR_CAP,
         claims=Claims(anchor=False),
     )

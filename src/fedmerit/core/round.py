@@ -10,6 +10,7 @@ collects in its own way, calls the same `settle`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,10 +18,11 @@ from fedmerit.core.aggregation import aggregate, make_candidates
 from fedmerit.core.check import Known, Limits, check, check_criteria, measure_links, nobody_trained
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.clip import clip_cohort
+from fedmerit.core.company import distances_in
 from fedmerit.core.controls import Control, apply_control
-from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE
+from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE, STALENESS
 from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
-from fedmerit.core.lateness import Delays, train_in_time
+from fedmerit.core.lateness import Delays
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
 from fedmerit.core.privacy import privacy_notes
@@ -28,7 +30,8 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import derive, generator
 from fedmerit.core.selection import Chosen, Selection, draw
-from fedmerit.core.state import Clock, Record, Settled, State, make_record, remember
+from fedmerit.core.stale import as_parts, from_parts, rounds_late, stale_notes, train_in_time
+from fedmerit.core.state import Clock, OnStage, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
 from fedmerit.core.validation import Audit, align, audit, contribute, observe, validate
 
@@ -45,34 +48,46 @@ def play(
     rounds: int | None = None,
     budget: float | None = None,
     delays: Delays | None = None,
+    on_stage: OnStage = lambda index, stage, clients: None,
 ) -> tuple[State, Record]:
     """One round, of `rounds`: the state after it, and what it did. `objectives` are audited where it evaluates.
 
     With a `budget`, in seconds, clients train as many epochs as they can. With `delays` some clients are late, in a
-    simulation, and the round goes on without them.
+    simulation, and the round goes on without them; what they answer later is dropped, or counts in the round then.
+    `on_stage` hears when clients train, when the server settles what came of it, and when the model is evaluated.
     """
+    parts, under_way = from_parts(state.parts)
+    state = replace(state, parts=parts)
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
+    recipe = recipe.in_round(index)
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
     chosen = selection(index, len(server.names), drawn_from)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
+    pull = recipe.beside.pull if recipe.beside else None
     downloads = {
-        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget)
+        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget, pull)
         for client, epochs in chosen.items()
     }
-    replies = train_in_time(fleet, index, downloads, recipe.client_facts, seed, delays)
+    on_stage(index, "train", tuple(chosen))
+    replies, under_way = train_in_time(fleet, index, downloads, recipe.client_facts, seed, delays, under_way)
+    asked = dict(chosen)
+    if replies.started and any(chosen.values()):  # those who answer an earlier round trained that round's epochs
+        of_round = {number: selection(number, len(server.names), drawn_from) for number in replies.started.values()}
+        asked |= {client: of_round[number].get(client) for client, number in replies.started.items()}
     clock.lap("train")
 
+    on_stage(index, "settle", ())
     settled = settle(
         state,
         recipe,
         replies,
         judges=fleet,
         predict=server.predict,
-        predict_many=server.predict_many if recipe.contributions else None,
+        predict_many=server.predict_many if recipe.measured else None,
         train=server.train,
         limits=server.limits,
-        known=server_facts(recipe, chosen, replies, server),
+        known=server_facts(recipe, index, asked, replies, server),
         personal=fleet,
         layers=server.layers(len(state.model)) if recipe.personal else (),
         control=control,
@@ -81,13 +96,20 @@ def play(
         clock=clock,
     )
 
+    parts = {**settled.state.parts, **as_parts(under_way)}
+    notes = (*settled.notes, *stale_notes(settled.cohort, replies.started))
+    settled = replace(settled, state=replace(settled.state, parts=parts), notes=notes)
     evaluation: Evaluation | None = None
     audited: Audit = NOTHING
     if evaluate:
+        on_stage(index, "evaluate", ())
         model = settled.state.model
-        evaluation = settled.aggregation.evaluation if model is settled.aggregation.model else None
-        evaluation = evaluation or (fleet.evaluate_personal(model) if recipe.personal else fleet.evaluate([model])[0])
-        audited = audit(objectives, model, fleet, personal=recipe.personal is not None)
+        if recipe.keeps_models:
+            evaluation = fleet.evaluate_personal(model)
+        else:
+            evaluation = settled.aggregation.evaluation if model is settled.aggregation.model else None
+            evaluation = evaluation or fleet.evaluate([model])[0]
+        audited = audit(objectives, model, fleet, personal=recipe.keeps_models)
     clock.lap("evaluate")
     down = replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
     return settled.state, make_record(recipe, settled, evaluation, down, replies.bytes_up, clock, audited)
@@ -114,8 +136,8 @@ def settle(
     """All that the server makes of the replies of a round; the model stays as it is where nobody can be weighed.
 
     judges     the clients that a search asks
-    predict    how models are scored on the server's own rows, for `validated:` criteria
-    predict_many   the same for the many coalitions of contributions; None: as `predict`
+    predict    how models are scored on the server's own rows, for `validated:` criteria; `predict_many` is a quicker
+               way for the many models that contributions ask about
     train      how a model is trained on them, for the criterion Alignment
     limits     the most that a client may claim, by fact
     known      facts of the server's own
@@ -123,21 +145,25 @@ def settle(
     control    what clients are sent beside the model, of so many `clients`, where their learner corrects its gradients
     """
     index = state.history.rounds + 1
+    recipe = recipe.in_round(index)
     cohort, left_out = check(index, replies, recipe.required_facts, len(state.model), known=known, limits=limits)
     cohort, bounded = bound_claims(recipe.claims, cohort, state.history, capped=recipe.cap is not None)
     cohort, notes = validate(recipe, cohort, state.model, predict)
     drawn = derive(seed, "contribution", index)
     cohort, worth = contribute(recipe, cohort, state.model, predict_many or predict, drawn)
     cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
-    cohort, seen = observe(recipe, cohort, state.history)
+    cohort, seen = observe(recipe, cohort, state.history, state.distances)
     cohort, immeasurable = check_criteria(recipe.criteria, cohort, state.history)
     left_out |= immeasurable
     notes += worth + nobody_trained(cohort, left_out)
     observations = observe_updates(cohort.updates)
-    cohort, cut = clip_cohort(recipe.clip, cohort)
+    cohort, cut = clip_cohort(recipe.clip, cohort, state.history)
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
+    if recipe.meets:
+        apart = distances_in(cohort) if groups.distances is None else groups.distances
+        groups = replace(groups, distances=apart, pairs=state.distances.after(cohort.ids, apart, groups.labels))
     clock.lap("group")
 
     random = generator(seed, "search", index)
@@ -180,11 +206,16 @@ def begin(recipe: Recipe, fleet: Fleet, model: Model, seed: int) -> tuple[Model,
     return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), cohort.ids
 
 
-def server_facts(recipe: Recipe, chosen: Chosen, replies: Replies, server: Server) -> Known:
-    """Facts of the server's own: the epochs that it asked for, the time by its clock and the site where they count."""
+def server_facts(recipe: Recipe, index: int, chosen: Chosen, replies: Replies, server: Server) -> Known:
+    """Facts of the server's own: the epochs that it asked for, the time by its clock and the site where they count.
+
+    So is how many rounds old an update is, where that counts or some are.
+    """
     known: dict[str, Mapping[ClientId, float]] = {}
     if any(chosen.values()):
         known[EPOCHS] = {client: float(epochs or 1) for client, epochs in chosen.items()}
+    if replies.started or STALENESS in recipe.required_facts:
+        known[STALENESS] = rounds_late(replies.ids, index, replies.started)
     if CLOCK in recipe.required_facts:
         known[CLOCK] = replies.seconds
     if SITE in recipe.required_facts:

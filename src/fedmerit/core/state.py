@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import TypeAlias
 
 from fedmerit.core.aggregation import Aggregation
 from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
@@ -16,6 +17,9 @@ from fedmerit.core.search import SearchState
 from fedmerit.core.types import NOTHING, RECENT, ClientId, Cohort, Evaluation, History, Model, Vector
 from fedmerit.core.validation import Audit
 from fedmerit.core.weights import Note, Weights
+
+OnStage: TypeAlias = Callable[[int, str, Sequence[ClientId]], None]
+"""Told when a round comes to another stage: its number, the stage, and the clients that train in it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ class Download:
     With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
     the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
     added. `extras` are named vectors as long as the model, for learners that use them (control variates).
+
+    With `beside` the client also trains a model of its own, pulled to this one by so much, and keeps it to itself.
     """
 
     model: Model
@@ -97,6 +99,7 @@ class Download:
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
     budget: float | None = None
+    beside: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -140,7 +143,7 @@ class Replies:
     """What came back from the clients, unchecked; row i of `updates` and `facts[i]` belong to `ids[i]`.
 
     `seconds` is what each client took by the server's clock. `extras` are named vectors beside the update, a row per
-    client, from learners that send them.
+    client, from learners that send them. `started` is the earlier round of those whose answer to it came in this one.
     """
 
     ids: tuple[ClientId, ...]
@@ -151,6 +154,7 @@ class Replies:
     bytes_down: int = 0
     bytes_up: int = 0
     extras: Mapping[str, Updates] = field(default_factory=dict)
+    started: Mapping[ClientId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from fedmerit.core.apart import WIDE, Add, add_up, find_add, pieces_of
+from fedmerit.core.learner import Sums
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
 COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
 PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512); 1.6 instead of 2.2 x
-LEAST_COLUMNS = 1 << 9  # of a block that is copied before it is multiplied, or multiplied by several weightings
+LEAST_COLUMNS = 1 << 9  # of a block that is multiplied by several weightings
+NARROW = 64  # columns that are copied at least: rows of one to three side by side BLAS adds up in another order
 SQUARED = 1 << 17  # values squared and added in single precision before double takes over
 SMALL_BYTES = 1 << 22  # up to which threads do not pay
 RELEASE_BYTES = 1 << 28  # a mapped file is let go of after reading this much, so that it does not fill the memory
@@ -31,7 +34,7 @@ class Updates:
     `rows` may hold more than this round's good updates: `places` says which rows belong, in client order. Every sum
     runs in that order over the same blocks of columns, so the bits depend neither on where the rows lie nor on threads.
     `mixing` makes other rows of them, a block at a time as they are read: a factor for each row, or with (m, n) factors
-    m weighted sums of the n rows.
+    m weighted sums of the n rows. `sums`, where there are, make weighted sums on an accelerator.
     """
 
     def __init__(
@@ -40,8 +43,9 @@ class Updates:
         places: NDArray[np.intp] | None = None,
         release: Callable[[], None] | None = None,
         mixing: Vector | Matrix | None = None,
+        sums: Sums | None = None,
     ) -> None:
-        self._rows, self._release, self._mixing = rows, release, mixing
+        self._rows, self._release, self._mixing, self._sums = rows, release, mixing, sums
         self._places = np.arange(len(rows)) if places is None else places
         self._whole = np.array_equal(self._places, np.arange(len(rows)))
 
@@ -69,7 +73,7 @@ class Updates:
         """The updates at the given places, in that order; nothing is copied."""
         if self._mixing is not None:
             return self.mix(np.eye(len(self))[places])
-        kept = Updates(self._rows, self._places[places], self._release)
+        kept = Updates(self._rows, self._places[places], self._release, sums=self._sums)
         if "norms" in self.__dict__:
             kept.__dict__["norms"] = self.norms[places]
         if "products" in self.__dict__:
@@ -88,7 +92,7 @@ class Updates:
             both = factors.ndim == mixing.ndim == 1
             whole = mixing if mixing.ndim == 2 else np.diag(mixing)
             factors = factors * mixing if both else (factors if factors.ndim == 2 else np.diag(factors)) @ whole
-        mixed = Updates(self._rows, self._places, self._release, factors)
+        mixed = Updates(self._rows, self._places, self._release, factors, self._sums)
         if mixing is None and factors.ndim == 1:
             mixed.__dict__["norms"] = np.abs(factors) * self.norms
         if mixing is None and "products" in self.__dict__:
@@ -97,7 +101,8 @@ class Updates:
 
     def renewed(self) -> Updates:
         """The same rows, with nothing remembered of what was in them: for who wrote to them."""
-        return Updates(self._rows, self._places, self._release, self._mixing)
+        sums = None if self._sums is None else self._sums.renewed()
+        return Updates(self._rows, self._places, self._release, self._mixing, sums)
 
     @cached_property
     def norms(self) -> Vector:
@@ -121,6 +126,16 @@ class Updates:
         scale = np.outer(lengths, lengths)
         return np.asarray(np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1))
 
+    def cosine_distances(self) -> Matrix:
+        """1 - cos of every pair of updates: 0 of each to itself, 1 where one of them is zero.
+
+        >>> Updates(np.array([[1, 0], [0, 2]], dtype=np.float32)).cosine_distances().tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+        """
+        distances = np.asarray(1.0 - self.cosines())
+        np.fill_diagonal(distances, 0.0)
+        return distances
+
     @cached_property
     def products(self) -> Matrix:
         """The inner product of every pair of rows, in double precision: distances and lengths come from it."""
@@ -136,6 +151,25 @@ class Updates:
         apart = np.maximum(squares[:, np.newaxis] + squares - 2 * self.products, 0.0)
         np.fill_diagonal(apart, 0.0)
         return np.asarray(apart)
+
+    def row_sums(self, work: Callable[[NDArray[np.float32]], NDArray[Any]]) -> Vector:
+        """The sum of each row of work(block (n, c)), over all blocks of columns."""
+        each = self._each(lambda columns: work(self._block(columns)).sum(axis=1, dtype=np.float64), self._columns())
+        return np.asarray(sum(each, np.zeros(len(self))))
+
+    def shared(self, rule: Callable[[NDArray[np.float32]], NDArray[np.bool_]]) -> Matrix:
+        """The inner products of every pair of rows over the columns that a rule picks: rule(block (n, c)) says which.
+
+        >>> rows = Updates(np.array([[1, 0, 5], [3, 4, 0]], dtype=np.float32))
+        >>> rows.shared(lambda block: (block != 0).all(axis=0)).tolist()
+        [[1.0, 3.0], [3.0, 9.0]]
+        """
+
+        def work(columns: slice) -> Matrix:
+            block = self._block(columns)
+            return _products(block[:, rule(block)])
+
+        return np.asarray(sum(self._each(work, self._columns()), np.zeros((len(self), len(self)))))
 
     def cosines_to(self, vector: Model) -> Vector:
         """The cosine of each row and a vector; 0 where one of them is zero."""
@@ -165,7 +199,12 @@ class Updates:
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         exact = weights.astype(np.float32)
-        width = COLUMNS if self._whole and exact.ndim == 1 else max(PRODUCT // max(exact.size, 1), LEAST_COLUMNS)
+        if self._sums is not None:
+            return self._sums(exact, self._places)
+        apart = exact.ndim == 1 and not self._whole and self._rows.strides[1] == self._rows.itemsize
+        if apart and self.nbytes > SMALL_BYTES and (add := find_add()):
+            return self._combine_apart(add, exact)
+        width = COLUMNS if exact.ndim == 1 else max(PRODUCT // max(exact.size, 1), LEAST_COLUMNS)
         width = min(width // LEAST_COLUMNS * LEAST_COLUMNS, COLUMNS)
 
         def work(columns: slice, out: NDArray[np.float32]) -> None:
@@ -175,6 +214,21 @@ class Updates:
 
         return self._fill(work, weights.shape[:-1])
 
+    def _combine_apart(self, add: Add, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        """One weighting of rows with gaps between them.
+
+        BLAS adds a block's last columns otherwise, where it has an odd number: so the last block is copied and summed
+        as it is without gaps.
+        """
+        pieces, spare = pieces_of(self._places), list[NDArray[np.float32]]()
+
+        def work(columns: slice, out: NDArray[np.float32]) -> None:
+            even = len(out) // COLUMNS * COLUMNS
+            add_up(add, self._rows[:, columns][:, :even], pieces, weights, out[:even], spare)
+            np.matmul(weights, self._raw(slice(columns.start + even, columns.stop)), out=out[even:])
+
+        return self._fill(work, (), WIDE)
+
     def by_columns(
         self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
     ) -> NDArray[np.float32]:
@@ -182,15 +236,15 @@ class Updates:
         return self._fill(lambda columns, out: np.copyto(out, work(self._block(columns)), "same_kind"), shape)
 
     def _fill(
-        self, work: Callable[[slice, NDArray[np.float32]], object], shape: tuple[int, ...]
+        self, work: Callable[[slice, NDArray[np.float32]], object], shape: tuple[int, ...], width: int = COLUMNS
     ) -> NDArray[np.float32]:
         found = np.empty((*shape, self.length), dtype=np.float32)
-        for _ in self._each(lambda columns: work(columns, found[..., columns]), self._columns()):
+        for _ in self._each(lambda columns: work(columns, found[..., columns]), self._columns(width)):
             pass
         return found
 
-    def _columns(self) -> list[slice]:
-        return [slice(start, start + COLUMNS) for start in range(0, self.length, COLUMNS)]
+    def _columns(self, width: int = COLUMNS) -> list[slice]:
+        return [slice(start, min(start + width, self.length)) for start in range(0, self.length, width)]
 
     def _block(self, columns: slice) -> NDArray[np.float32]:
         raw = self._raw(columns)
@@ -200,7 +254,10 @@ class Updates:
         return np.asarray(raw * exact[:, np.newaxis] if exact.ndim == 1 else exact @ raw)
 
     def _raw(self, columns: slice) -> NDArray[np.float32]:
-        return self._rows[:, columns] if self._whole else self._rows[self._places, columns]
+        if self._whole:
+            return self._rows[:, columns]
+        copied = slice(max(min(columns.start, columns.stop - NARROW), 0), columns.stop)
+        return self._rows[self._places, copied][:, columns.start - copied.start :]
 
     def _each(self, work: Callable[[S], T], parts: Sequence[S]) -> Iterator[T]:
         """work(part) for each part, in order; on all cores where there is much to do."""

@@ -8,10 +8,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fedmerit.core.company import Company, met_in
 from fedmerit.core.contribution import Worths
 from fedmerit.core.criteria import VALIDATED_ACCURACY
-from fedmerit.core.facts import ALIGNMENT
+from fedmerit.core.facts import ALIGNMENT, LENGTH
 from fedmerit.core.fleet import Fleet, Predict, Train
+from fedmerit.core.groups import PairDistances
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipe import Recipe
@@ -67,7 +69,7 @@ def contribute(
     """The cohort with what each client's update added to the round's model, by every method that the recipe names."""
     notes: list[Note] = []
     asked = Worths(cohort, model, predict)
-    for contribution in recipe.contributions if cohort.ids else ():
+    for contribution in recipe.measured if cohort.ids else ():
         values, told = contribution.measure(cohort, asked, seed)
         cohort, notes = replace(cohort, facts={**cohort.facts, contribution.name: values}), [*notes, *told]
     return cohort, tuple(notes)
@@ -86,11 +88,19 @@ def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, see
     return replace(cohort, facts={**cohort.facts, ALIGNMENT: np.maximum(cohort.updates.cosines_to(own), 0.0)})
 
 
-def observe(recipe: Recipe, cohort: Cohort, history: History) -> tuple[Cohort, tuple[Note, ...]]:
-    """The cohort with the values of criteria that are kept as facts of the round: consistency and reputations."""
+def observe(recipe: Recipe, cohort: Cohort, history: History, pairs: PairDistances) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the values of criteria that are kept as facts of the round: consistency, reputations, company.
+
+    `pairs` are how near each two clients were in earlier rounds.
+    """
     notes: list[Note] = []
+    if recipe.meets and cohort.ids:
+        cohort = replace(cohort, facts={**cohort.facts, LENGTH: cohort.updates.norms})
     for criterion in recipe.observed if cohort.ids else ():
-        values, told = criterion.observe(cohort, history)
+        if isinstance(criterion, Company):
+            values, told = criterion.observe(cohort, history, met_in(pairs, cohort))
+        else:
+            values, told = criterion.observe(cohort, history)
         cohort, notes = replace(cohort, facts={**cohort.facts, criterion.name: values}), [*notes, *told]
     return cohort, tuple(notes)
 

@@ -35,10 +35,12 @@ NoteKind: TypeAlias = Literal[
     "claim-cut",
     "claim-changed",
     "inconsistent",
+    "set-apart",
     "clipped",
     "scaled",
     "privacy-void",
     "stranger",
+    "stale",
 ]
 
 

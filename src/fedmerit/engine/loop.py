@@ -8,8 +8,10 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
@@ -22,22 +24,26 @@ from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
+from fedmerit.core.learner import NamedTensors
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.privacy import FIXED
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
-from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
-from fedmerit.core.state import Record, State
+from fedmerit.core.selection import Available, Poisson, Schedule, Selection, Uniform
+from fedmerit.core.state import OnStage, Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import Model
 from fedmerit.core.weights import Note
+from fedmerit.engine.hours import ServerClock, SimulatedClock
+from fedmerit.engine.sinks import open_sinks
 from fedmerit.engine.stopping import Stop, make_stop
-from fedmerit.errors import RunFailed, RunStopped
+from fedmerit.errors import RunFailed, RunStopped, UserError
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
+from fedmerit.store.now import telling
 from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
 from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
@@ -79,6 +85,7 @@ def play_rounds(
     state: State,
     stop: Stop | None = None,
     validated: Sequence[float] = (),
+    on_stage: OnStage = lambda index, stage, clients: None,
 ) -> Iterator[tuple[State, Record]]:
     """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails.
 
@@ -103,6 +110,7 @@ def play_rounds(
             rounds=settings.rounds,
             budget=settings.budget_seconds,
             delays=settings.make_delays(),
+            on_stage=on_stage,
         )
         if recipe.privacy is not None:
             record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
@@ -134,18 +142,28 @@ def _validate(fleet: Fleet, state: State) -> float:
     return accuracy
 
 
-def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None) -> None:
-    """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder."""
+def play_into(
+    folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None, log: Sequence[str] = ()
+) -> None:
+    """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder, and logged to sinks."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
-    with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
+    with (
+        Stopping() as stopping,
+        telling(folder) as tell,
+        Ledger.open(folder / LEDGER, write=True) as ledger,
+        open_sinks(log, ledger, folder) as sinks,
+    ):
         state = newest_state(folder, ledger, recipe, fleet.load) or first_state(
             fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
         )
         stop, selection = make_stop(config.run.stop), make_selection(config.run)
-        for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, ledger.validated()):
+        sinks.log(ledger)
+        validated = ledger.validated()
+        for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, validated, tell):
             state = after
-            one_model = recipe.personal is None and recipe.privacy is None  # clients' test rows would choose the best
+            one_model = not recipe.keeps_models and recipe.privacy is None  # clients' test rows would choose the best
             _keep(folder, ledger, fleet, state, record, best=one_model)
+            sinks.log(ledger)
             if on_record:
                 on_record(record)
             if stopping.asked and record.index < config.run.rounds:
@@ -155,15 +173,41 @@ def play_into(folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_rec
         played, named = state.history.rounds, fleet.server.name_tensors(state.model)
         write_model(folder / MODEL, state.model, played, named=named)
         remove_checkpoints(folder)
+        sinks.finish(partial(run_files, ledger, folder, state, named))
     write_sums(folder)
 
 
+def run_files(
+    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, scratch: Path
+) -> list[Path]:
+    """The files of a run that sinks keep: its model, and its report where one can be made (it needs plotly)."""
+    if folder is None:
+        folder = scratch / "run"
+        folder.mkdir()
+        ledger.copy(folder / LEDGER)
+        write_model(folder / MODEL, state.model, state.history.rounds, named=named)
+    page, out = import_module("fedmerit.report.html"), scratch / "report.html"  # that room builds on this one
+    with suppress(UserError):
+        page.write_report([folder], out)
+    return [folder / MODEL, *([out] if out.exists() else [])]
+
+
 def make_selection(settings: RunConfig) -> Selection:
-    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients, as many or by chance."""
+    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients, as many or by chance.
+
+    Of those who are there at the hour, where [run.availability] says who is; more than needed with `run.wait.over`.
+    """
     plan = settings.schedule
     if plan is not None:
         return Schedule(settings.rounds, plan.rates, plan.epochs)
-    return Poisson(settings.fraction) if settings.selection == "poisson" else Uniform(settings.fraction)
+    if settings.selection == "poisson":
+        return Poisson(settings.fraction)
+    uniform = Uniform(settings.fraction, settings.wait.over if settings.wait else 1.0)
+    there = settings.availability
+    if there is None:
+        return uniform
+    clock = ServerClock(there.hours) if there.clock == "server" else SimulatedClock(there.start, there.minutes)
+    return Available(uniform, there.hours, clock)
 
 
 def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:

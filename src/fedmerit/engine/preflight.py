@@ -12,12 +12,13 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, SPEED, measure
+from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, SPEED, STALENESS, measure
 from fedmerit.core.fleet import Server, predict_all
+from fedmerit.core.learner import PulledLearner
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.privacy import check_selection
 from fedmerit.core.recipe import MEAN, Recipe
-from fedmerit.core.selection import Poisson, Schedule, Selection, Uniform
+from fedmerit.core.selection import Available, Poisson, Schedule, Selection, Uniform
 from fedmerit.core.steps import Plain
 from fedmerit.core.targets import Target, TargetKind, has_losses, target_of
 from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
@@ -52,8 +53,25 @@ def check_task(
             )
 
 
+def check_late(config: Config, recipe: Recipe, server: Server) -> None:
+    """Late answers can be used, where they are, and a criterion that goes by them has some."""
+    used = config.run.wait is not None and config.run.wait.late == "use"
+    if STALENESS in recipe.required_facts and not used:
+        raise ConfigError(
+            'Staleness goes by answers that come after their round, and these are dropped; set run.wait.late = "use"'
+        )
+    kept = "clients have personal models" if recipe.keeps_models else "clients keep controls" if server.control else ""
+    kept = "[privacy] accounts for answers in their round alone" if recipe.privacy else kept
+    if used and kept:
+        raise ConfigError(f'run.wait.late = "use" does not go with this run: {kept}; set run.wait.late = "drop"')
+
+
 def check_waited(config: Config) -> None:
-    """On this machine clients are late in a simulation alone."""
+    """On this machine clients are late, and the day passes, in a simulation alone."""
+    if config.run.availability is not None and config.run.availability.clock == "server":
+        raise ConfigError(
+            'run.availability.clock = "server" is for clients that are elsewhere; on this machine set "simulated"'
+        )
     if config.run.wait is not None and config.run.delays is None:
         raise ConfigError(
             "run.wait has no effect on this machine, where every client answers; set run.delays to simulate some that "
@@ -65,10 +83,11 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
     """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
     check_centred(server.learner, server.centre)
     _check_control(server.control, recipe)
+    _check_beside(server, recipe)
     _check_privacy(server, recipe, selection)
     rows, losses = server.rows, has_losses(server.learner)
     check_objectives([criterion.objective for criterion in recipe.validated], rows, server.learner)
-    by_rows = [one.objective for one in recipe.contributions if one.method != "cosine"]
+    by_rows = [one.objective for one in recipe.measured if one.method != "cosine"]
     check_objectives(by_rows, rows, server.learner)
     check_objectives(find_objectives(audits) if rows else (), rows, server.learner)
     if LOSS in recipe.required_facts and not losses:
@@ -94,11 +113,20 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
 
 
+def _check_beside(server: Server, recipe: Recipe) -> None:
+    """A model beside the shared one needs a learner that can be pulled."""
+    if recipe.beside is not None and not isinstance(server.learner, PulledLearner):
+        raise ConfigError(
+            f"a personal model beside the shared one needs a learner with a method `train_pulled`, and "
+            f"{type(server.learner).__name__} has none; TorchLearner has"
+        )
+
+
 def _check_control(control: Control | None, recipe: Recipe) -> None:
     """A control corrects clients towards one model, and some make that model themselves."""
     if control is None:
         return
-    if recipe.personal:
+    if recipe.keeps_models:
         raise ConfigError(
             f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
             'have personal models; use train.algorithm = "sgd", or another recipe'
@@ -159,9 +187,10 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
 
 def check_validation(recipe: Recipe, *, any_rows: bool) -> None:
     """Some client has validation rows where the recipe asks about them."""
-    if recipe.personal and not any_rows:
+    if recipe.personal and recipe.acceptance.refuses and not any_rows:
         raise ConfigError(
-            "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1"
+            "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1, or "
+            "recipe.reward.sigma = 2 to take every reward"
         )
     if recipe.search.asks == "validation" and not any_rows:
         raise ConfigError(
@@ -222,5 +251,5 @@ def _gives_epochs(selection: Selection) -> bool:
     return (
         selection.epochs is not None
         if isinstance(selection, Schedule)
-        else not isinstance(selection, Uniform | Poisson)
+        else not isinstance(selection, Uniform | Poisson | Available)
     )

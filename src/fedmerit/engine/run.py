@@ -2,228 +2,37 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
-
-from numpy.typing import NDArray
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.fleet import Fleet
-from fedmerit.core.learner import Learner
-from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.selection import Selection, Uniform
-from fedmerit.core.system import cores
-from fedmerit.core.types import Matrix, Model
-from fedmerit.core.weights import ClientWeight
-from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable
-from fedmerit.engine.preflight import check_task, check_waited
+from fedmerit.core.selection import Selection, Uniform, default_fraction
+from fedmerit.engine.devices import count_workers, device_of, on_devices
+from fedmerit.engine.finished import Run
+from fedmerit.engine.logs import logged
+from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable, run_files
+from fedmerit.engine.preflight import check_late, check_task, check_waited
 from fedmerit.engine.progress import Warner, progress_bar
+from fedmerit.engine.sinks import check_logs, open_sinks
 from fedmerit.engine.stopping import Stop, check_stop, make_stop
-from fedmerit.engine.trained import (
-    check_one_input,
-    check_shared,
-    epochs_of,
-    example_rows,
-    learner_of,
-    make_module,
-    named_tensors,
-    personal_model,
-    predict,
-    read_encoder,
-    table_rows,
-    to_torch,
-    torch_build,
-    write_encoder,
-    write_onnx,
-)
-from fedmerit.errors import FolderError
+from fedmerit.engine.trained import epochs_of, write_encoder
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.store.files import check_new_file
-from fedmerit.store.frames import Frame, run_frame
-from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.model_files import read_model, read_tensors, remove_checkpoints, write_model
-from fedmerit.store.reasons import why
-from fedmerit.store.run_folder import (
-    LEDGER,
-    MODEL,
-    check_new,
-    config_to_resume,
-    held,
-    make_folder,
-    open_ledger,
-    recipe_meta,
-)
+from fedmerit.store.model_files import read_model, remove_checkpoints, write_model
+from fedmerit.store.now import telling
+from fedmerit.store.run_folder import MODEL, check_device, check_new, config_to_resume, held, make_folder, new_ledger
 from fedmerit.store.verify import SUMS, write_sums
-from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
 """How a run comes by its task; runs that share data may share its loading."""
 GIB = 2**30
-FEWEST = 10
-"""Clients that `federate` draws for a round where nobody says how many."""
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Run:
-    """A finished run: its ledger and its final model; `explain` says why each client got its weight.
-
-    >>> from fedmerit import fedavg, load_task
-    >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
-    >>> [round(client.weight, 2) for client in run.explain(1)]
-    [0.25, 0.25, 0.25, 0.25]
-    """
-
-    ledger: Ledger
-    model: Model
-    learner: Learner | None = None
-    folder: Path | None = None
-    encoder: Encoder | None = None
-
-    @classmethod
-    def load(cls, folder: Path | str, learner: Learner | None = None) -> Run:
-        """A run from its folder; `learner` is for runs of Python objects, which no configuration can name."""
-        ledger, model = open_ledger(Path(folder)), read_model(Path(folder) / MODEL)
-        if model is None:
-            raise FolderError(f"{folder} does not hold a finished run: its {MODEL} is missing or damaged")
-        return cls(ledger, model[0], learner, Path(folder))
-
-    def state_dict(self, client: int | str | None = None) -> dict[str, Any]:
-        """The final model as torch names it, ready for `module.load_state_dict`; of a client with a personal one, its.
-
-        `model.safetensors` holds the same: `safetensors.torch.load_file` reads it without this library.
-        """
-        model = self._model(client)
-        tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
-        return to_torch(tensors or named_tensors(self._learner(), model))
-
-    def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
-        """A torch module with the final model, in evaluation mode; `build` makes it where the run cannot know how."""
-        made = build or torch_build(self._learner())
-        tensors = {name: values.numpy() for name, values in self.state_dict(client).items()}
-        return make_module(made, tensors)
-
-    def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The class of each row of `x`, or its number or labels; by a client's personal model where it has one.
-
-        `x` is an array laid out as the task's rows are. Where the run learned from a table, `x` may also be a frame, or
-        the path of a CSV or Parquet file, with columns of the same names: words, gaps and scales are treated as those
-        of the row's client were in training, and `labels` has the words of the classes.
-
-        >>> from fedmerit import fedavg, load_task
-        >>> task = load_task("digits", clients=4)
-        >>> run = federate(task, fedavg(), rounds=1, fraction=1.0)
-        >>> run.predict(task.federation.test.x[:5]).shape
-        (5,)
-        """
-        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x))
-
-    def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
-        """The probability of each class for each row of `x`: (rows, classes)."""
-        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x), proba=True)
-
-    @property
-    def labels(self) -> tuple[str, ...] | None:
-        """Where the run learned from a table: the words of the classes that `predict` numbers, or what it predicts."""
-        encoder = self._encoder()
-        return None if encoder is None else encoder.labels
-
-    def write_onnx(self, path: Path | str, x: Any = None, *, force: bool = False) -> None:
-        """The final model as a new ONNX file; `x` are example rows, where the run's task cannot give some.
-
-        Needs the packages onnx and onnxscript, by which torch writes such files.
-        """
-        check_new_file(Path(path), "another path", force=force)
-        check_one_input(self._learner())
-        write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
-
-    def _learner(self) -> Learner:
-        return self.learner or learner_of(self.ledger, self._encoder())
-
-    def _encoder(self) -> Encoder | None:
-        return self.encoder or read_encoder(self.folder, self.ledger)
-
-    def _model(self, client: int | str | None) -> Model:
-        if client is None:
-            check_shared(self.ledger)
-            return self.model
-        return personal_model(self.folder, self.ledger.names(), self.ledger.find_client(str(client)))
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy after the last round, weighted by test size; NaN where nobody has test rows."""
-        accuracy = self.ledger.rounds()[-1]["accuracy"]
-        return float("nan") if accuracy is None else float(accuracy)
-
-    @property
-    def local_accuracy(self) -> Matrix:
-        """Accuracy of each client (columns) in each evaluated round (rows)."""
-        return self.ledger.local_accuracy()[1]
-
-    def rounds_to_target(self, target: float, share: float, *, or_equal: bool = False) -> int | None:
-        """The first round in which `share` of the devices are above `target`; None where not reached."""
-        return rounds_to_target(*self.ledger.local_accuracy(), target, share, or_equal=or_equal)
-
-    def explain(self, number: int) -> list[ClientWeight]:
-        """How each client of a round came to its weight."""
-        return self.ledger.weights(number)
-
-    def why(self, round: int | None = None, client: int | str | None = None) -> str:
-        """Why a client, by name or number, got its weight in a round (default: the last), and what would change it.
-
-        Without a client: a sentence for each of the round, the heaviest first.
-
-        >>> from fedmerit import fedavg, load_task
-        >>> run = federate(load_task("digits", clients=4), fedavg(), rounds=1, fraction=1.0)
-        >>> print(run.why(round=1, client=3).partition(",")[0])
-        client 3 got 24.97% of round 1
-        """
-        return why(self.ledger, round, None if client is None else self.ledger.find_client(str(client)))
-
-    def frame(self, name: str) -> Frame:
-        """A pandas.DataFrame: `rounds`, `clients`, `weights`, `rewards`, `audits`, `candidates` or `events`."""
-        return run_frame(self.ledger, name)
-
-    def events(self) -> list[Event]:
-        """Who was left out and why, and the notes on the weights."""
-        return self.ledger.events()
-
-    def report(self, path: Path | str, *, force: bool = False) -> Path:
-        """The run as one HTML file that opens offline: curves, weights, reasons; its path.
-
-        `fedmerit report` and `fedmerit.report.html.write_report` put several runs or a study on one page.
-        """
-        page = import_module("fedmerit.report.html")  # that room builds on this one
-        with TemporaryDirectory() as parent:
-            folder = self.folder or Path(parent) / "run"
-            if self.folder is None:
-                folder.mkdir()
-                self.ledger.copy(folder / LEDGER)
-            page.write_report([folder], Path(path), force=force)
-        return Path(path)
-
-    def plot(self) -> Any:
-        """A plotly figure: accuracy by round with its spread over the clients, and a map of the weights."""
-        return import_module("fedmerit.report.figures").run_figure(self.ledger)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the run in a line, and why each client of the last round got its weight."""
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.why().splitlines())
-        return f"<p>{html.escape(repr(self))}</p><ul>{lines}</ul>"
-
-    def __repr__(self) -> str:
-        rounds, clients = self.ledger.last_round(), len(self.ledger.names())
-        return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
 
 
 def federate(
@@ -241,6 +50,8 @@ def federate(
     out: Path | str | None = None,
     progress: bool = False,
     stop: Stop | None = None,
+    device: str | Sequence[str] = "cpu",
+    log: Sequence[str] = (),
 ) -> Run:
     """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
 
@@ -256,6 +67,9 @@ def federate(
     progress        show a bar, or a line per round where there is no terminal
     stop            called after every round with the accuracies on all validation rows so far; True ends the run:
                     `fedmerit.engine.stopping.EarlyStopping(patience=5)`, or any function
+    device          where clients train, as `run.device` has it: "cpu", "cuda:1", ["cuda:0", "cuda:1"], "auto"
+    log             sinks that get every round, as NAME:WHERE: ["tensorboard:runs/tb"] (docs/watch.md); one that fails
+                    warns once
 
     What is to be known of the weights and of who was left out comes as a `NoteWarning`, each kind once.
 
@@ -266,55 +80,52 @@ def federate(
     """
     names = task.federation.names
     share = default_fraction(len(names)) if fraction is None else fraction
-    settings = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
-    config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit)}})
+    settings: dict[str, Any] = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
+    config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit), "device": device}})
+    task = on_devices(task, config.run)
     chosen = selection or Uniform(config.run.fraction)
     check_task(task, recipe, chosen, config.run.audit)
+    check_late(config, recipe, task.server())
     check_stop(stop, task, recipe, evaluate_every)
-    ledger = _new_ledger(out, recipe, config, names, epochs_of(task.learner))
+    check_logs(log)
+    home = None if out is None else Path(out)
+    ledger = new_ledger(out, recipe, config, names, epochs_of(task.learner), device_of(task.learner))
     warn = Warner(names, stacklevel=4)  # where `federate` is called
-    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
+    workers = count_workers(task.learner, config.run)
+    with (
+        LocalFleet(task, workers) as local,
+        progress_bar(rounds, shown=progress) as advance,
+        telling(home) as tell,
+        open_sinks(log, ledger, home) as sinks,
+    ):
         fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)
-        for after, record in play_rounds(fleet, recipe, chosen, config.run, state, stop):
+        for after, record in play_rounds(fleet, recipe, chosen, config.run, state, stop, on_stage=tell):
             state = after
             ledger.append(record)
+            sinks.log(ledger)
             warn(record)
             advance(record)
             if on_record:
                 on_record(record)
-    if out is None:
+        named = task.server().name_tensors(state.model)
+        if home is not None:
+            write_encoder(home, task.federation.encoder)
+            write_model(home / MODEL, state.model, state.history.rounds, named=named)
+        sinks.finish(partial(run_files, ledger, home, state, named))
+    if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
-    write_encoder(Path(out), task.federation.encoder)
-    named = task.server().name_tensors(state.model)
-    write_model(Path(out) / MODEL, state.model, state.history.rounds, named=named)
-    write_sums(Path(out))
-    return Run.load(out, task.learner)
+    write_sums(home)
+    return Run.load(home, task.learner)
 
 
-def default_fraction(clients: int) -> float:
-    """A tenth of the clients, but at least ten of them, or all: of eight hospitals all eight take part.
-
-    >>> default_fraction(8), default_fraction(20), default_fraction(1000)
-    (1.0, 0.5, 0.1)
-    """
-    return max(0.1, min(1.0, FEWEST / clients))
-
-
-def _new_ledger(out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int) -> Ledger:
-    """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
-    form = part_to_json(recipe)
-    if out is None:
-        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
-    settings = {"recipe": json.loads(form), "run": config.run.model_dump(mode="json", exclude={"workers", "memory"})}
-    settings["train"] = {"epochs": epochs}
-    make_folder(Path(out), json.dumps(settings), names, form)
-    return Ledger.open(Path(out) / LEDGER, write=True)
-
-
-def run_config(config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task) -> Run:
+def run_config(
+    config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task, log: Sequence[str] = ()
+) -> Run:
     """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors.
+
+    `log` names sinks that get every round beside it, as in `federate`.
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -322,14 +133,16 @@ def run_config(config: Config, out: Path, on_record: OnRecord | None = None, loa
     1
     """
     check_new(out)
+    check_logs(log)
     check_waited(config)
     recipe = recipe_of(config)
-    task = load(config)
+    task = on_devices(load(config), config.run)
     check_task(task, recipe, make_selection(config.run), config.run.audit, budget=config.run.budget_seconds)
+    check_late(config, recipe, task.server())
     check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     with resumable(out, "start again"):
-        make_folder(out, config, task.federation.names, part_to_json(recipe))
-    return _run_locally(out, config, recipe, task, on_record)
+        make_folder(out, config, task.federation.names, part_to_json(recipe), device_of(task.learner))
+    return _run_locally(out, config, recipe, task, on_record, log)
 
 
 def resume(
@@ -337,6 +150,7 @@ def resume(
     config: Config | None = None,
     on_record: OnRecord | None = None,
     load: Load = make_task,
+    log: Sequence[str] = (),
 ) -> Run:
     """Resume a run that was stopped or killed, to the very bits of one that was not.
 
@@ -347,31 +161,38 @@ def resume(
     >>> bool((resume(Path("runs/b")).model == run.model).all())
     True
     """
+    check_logs(log)
     config = config_to_resume(folder, config)
     if read_model(folder / MODEL):
         remove_checkpoints(folder)  # a kill may have come in between
         if not (folder / SUMS).exists():
             write_sums(folder)
         return Run.load(folder)
-    return _run_locally(folder, config, recipe_of(config), load(config), on_record)
+    task = on_devices(load(config), config.run)
+    check_device(folder, device_of(task.learner))
+    return _run_locally(folder, config, recipe_of(config), task, on_record, log)
 
 
-def _run_locally(folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None) -> Run:
+def _run_locally(
+    folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None, log: Sequence[str]
+) -> Run:
     """On this machine, from the newest checkpoint or from the beginning."""
-    workers, memory = config.run.workers or cores(), config.run.memory
-    budget = None if memory is None else int(memory * GIB)
+    run, workers = config.run, count_workers(task.learner, config.run)
+    budget, there = (None if size is None else int(size * GIB) for size in (run.memory, run.device_memory))
     with (
         held(folder),
         resumable(folder, f"use --resume {folder}"),
-        LocalFleet(task, workers, budget, folder, config.run.deadline) as fleet,
+        LocalFleet(task, workers, budget, folder, run.deadline, there) as fleet,
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
-        play_into(folder, config, recipe, fleet, on_record)
+        play_into(folder, config, recipe, fleet, on_record, log)
     return Run.load(folder)
 
 
-def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None) -> Run:
+def run_on(
+    fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | None = None, log: Sequence[str] = ()
+) -> Run:
     """Run a configuration on any fleet into a folder; where a run was begun there, resume it.
 
     >>> from fedmerit import load_config
@@ -381,12 +202,14 @@ def run_on(fleet: Fleet, config: Config, folder: Path, on_record: OnRecord | Non
     >>> run.ledger.last_round()
     1
     """
+    check_logs(log)
     recipe = recipe_of(config)
+    check_late(config, recipe, fleet.server)
     if not folder.exists():
         with resumable(folder, "start again"):
             make_folder(folder, config, fleet.server.names, part_to_json(recipe))
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
-            play_into(folder, config, recipe, fleet, on_record)
+            play_into(folder, config, recipe, fleet, logged(on_record, fleet.server.names, folder), log)
     return Run.load(folder)

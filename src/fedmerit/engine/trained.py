@@ -75,7 +75,7 @@ def epochs_of(learner: Learner) -> int:
 def check_shared(ledger: Ledger) -> None:
     """Refuse to speak of one model where each client has its own."""
     recipe = kept_recipe(ledger)
-    if recipe is not None and recipe.personal:
+    if recipe is not None and recipe.keeps_models:
         raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
 
 
@@ -191,7 +191,7 @@ def write_onnx(module: nn.Module, example: NDArray[Any], path: Path) -> None:
         try:
             torch.onnx.export(
                 module,
-                (Inputs(torch.from_numpy(as_rows(example)), np.empty(0, np.float32))[:],),
+                (Inputs(torch.from_numpy(as_rows(example)), torch.empty(0))[:],),
                 path,
                 input_names=["x"],
                 output_names=["outputs"],

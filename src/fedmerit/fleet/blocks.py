@@ -47,6 +47,7 @@ class Block:
         block = cls(array.shape, array.dtype)
         if array.any():  # a new block is zero already, and takes no memory until it is written to
             block.array[...] = array
+        _let_go(array)
         return block
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,6 +56,15 @@ class Block:
     def __del__(self) -> None:
         if (descriptor := getattr(self, "_descriptor", None)) is not None:
             os.close(descriptor)  # the mapping lives on for as long as an array needs it
+
+
+def _let_go(array: NDArray[Any]) -> None:
+    """Take rows that are mapped from a file out of this process's memory; whoever looks at them reads them again."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    if isinstance(owner, np.memmap) and owner.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        owner._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _attach(handle: Any, size: int, shape: tuple[int, ...], dtype: str, on_disk: bool) -> Block:

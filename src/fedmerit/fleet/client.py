@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import AnswerAttack, Coalition
 from fedmerit.core.facts import DONE, ENERGY, LOSS, SECONDS, SPEED, measure
-from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, ScheduledLearner
+from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, PulledLearner, ScheduledLearner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
@@ -24,7 +24,8 @@ from fedmerit.fleet.device import energy_left
 class Job:
     """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up.
 
-    With a `budget`, in seconds, it trains as many epochs as it can.
+    With a `budget`, in seconds, it trains as many epochs as it can. With `beside` it also trains that model, its own,
+    while `start` pulls it by so much.
     """
 
     start: Model
@@ -34,16 +35,21 @@ class Job:
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
     budget: float | None = None
+    beside: tuple[Model, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it answers, and how long it took; `extras` are the vectors that its learner sends beside the update."""
+    """What it answers, and how long it took; `extras` are the vectors that its learner sends beside the update.
+
+    `beside` is the model that it trained for itself, which is not sent.
+    """
 
     update: NDArray[np.float32]
     facts: dict[str, float]
     seconds: float
     extras: Mapping[str, Model]
+    beside: Model | None = None
 
 
 def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -> list[Answer]:
@@ -57,6 +63,7 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
         trained = iter(_train(learner, [_own_copy(job) for job in jobs if len(job.samples)]))
+        kept = [_train_beside(learner, job) for job in jobs]
     full = [job for job in jobs if len(job.samples)]
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
     energy = [energy_left(job.samples.own) if ENERGY in facts else 1.0 for job in jobs]
@@ -67,9 +74,23 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
             measure(job.samples, facts, {SECONDS: seconds, LOSS: loss, ENERGY: left, DONE: float(done)}),
             seconds,
             extras,
+            beside,
         )
-        for job, (model, extras, done), loss, left in zip(jobs, models, losses, energy, strict=True)
+        for job, (model, extras, done), loss, left, beside in zip(jobs, models, losses, energy, kept, strict=True)
     ]
+
+
+def _train_beside(learner: Learner, job: Job) -> Model | None:
+    """The client's own model after a round, pulled to the shared one; as it was where the client has no rows."""
+    if job.beside is None:
+        return None
+    model, pull = job.beside
+    at_rate = _at_rate(learner, job.lr)
+    if not isinstance(at_rate, PulledLearner):
+        raise ValueError("a model beside the shared one needs a learner with a method `train_pulled`")
+    if not len(job.samples):
+        return model
+    return at_rate.train_pulled(model.copy(), job.start, pull, job.samples, derive(job.seed, "beside"), job.epochs)
 
 
 def _own_copy(job: Job) -> Job:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.centring import Sums, feature_sums
 from fedmerit.core.fleet import Server
-from fedmerit.core.learner import LOSS_UNIT
+from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.targets import target_of
@@ -54,7 +54,9 @@ class LocalFleet:
         memory: int | None = None,
         spill_to: Path | None = None,
         deadline: float | None = None,
+        device_memory: int | None = None,
     ) -> None:
+        self._device_memory = device_memory  # bytes of a device for updates, where there is one
         self._deadline = deadline  # seconds of training, in a process that can be ended
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
@@ -70,7 +72,7 @@ class LocalFleet:
         self._pool: Pool | Here = Pool(workers, preload) if workers > 1 or deadline else Here()
         self._worker: Worker | None = None
         self._personal: PersonalModels | None = None
-        self._counts_losses = False
+        self._counts_losses, self._trains_beside = False, False
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +103,8 @@ class LocalFleet:
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Every client trains from its download, those with most rows first; who fails is named with the reason."""
         ids = sorted(downloads)
-        if any(download.personal for download in downloads.values()):
+        self._trains_beside |= any(download.beside is not None for download in downloads.values())
+        if self._trains_beside or any(download.personal for download in downloads.values()):
             self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].extras.values()]
@@ -116,6 +119,7 @@ class LocalFleet:
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
                 downloads[client].lr,
                 downloads[client].budget,
+                None if (pull := downloads[client].beside) is None else (self._beside_from(client, slots, sent), pull),
             )
             for row, client in enumerate(ids)
         ]
@@ -137,9 +141,15 @@ class LocalFleet:
             extras=dict(zip(worker.extras, others, strict=True)),
         )
 
+    def _beside_from(self, client: ClientId, slots: Mapping[int, int], sent: Mapping[ClientId, Model]) -> int:
+        """The row of the model that a client keeps beside the shared one: its own, or at first the shared one."""
+        return PERSONAL if self._has_personal(client) else slots[id(sent[client])]
+
     def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
         """The rows that clients filled."""
-        return Updates(block.array[:rows], good, block.release if block.on_disk else None)
+        filled, learner = block.array[:rows], self._learner
+        sums = learner.sums(filled, self._device_memory) if isinstance(learner, DeviceLearner) else None
+        return Updates(filled, good, block.release if block.on_disk else None, sums=sums)
 
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int
@@ -284,6 +294,9 @@ class LocalFleet:
         if worker is None or personal is None:
             return
         for client, slot, row, *_ in places:
+            if downloads[client].beside is not None and worker.beside is not None:
+                personal.put(client, worker.beside.array[row], index)
+                continue
             start = personal.rows.array[client] if slot == PERSONAL else worker.models.array[slot]
             if downloads[client].personal == "keep":
                 personal.put(client, start + worker.updates.array[row], index)
@@ -335,6 +348,7 @@ class LocalFleet:
             or len(worker.updates.array) < rows
             or worker.personal is not personal
             or (self._counts_losses and worker.losses is None)
+            or (self._trains_beside and worker.beside is None)
         ):
             own = len(self._learner.start(0)) if personal is None else personal.array.shape[1]
             length = len(models[0]) if models else own
@@ -352,6 +366,7 @@ class LocalFleet:
                 right=Block(tested, np.bool_),
                 losses=Block(tested, np.int32) if self._counts_losses else None,
                 personal=personal,
+                beside=self._block(rows, length, self._memory) if self._trains_beside else None,
                 attackers=self._attackers,
                 own=self._own,
             )

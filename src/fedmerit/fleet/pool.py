@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from fedmerit.errors import RunFailed
 
@@ -39,6 +39,14 @@ class Failed:
 
 class Ready:
     """What a worker says once, before its first job: from here on its time counts."""
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """Work that differs by worker: each has a device of its own."""
+
+    def at(self, worker: int) -> Work:
+        """The work of the worker with this number."""
 
 
 class Here:
@@ -71,10 +79,13 @@ class Pool:
         """Do jobs with this from now on; starts the workers the first time."""
         self._work = work
         if not self._workers:
-            self._workers = [self._start() for _ in range(self._number)]
+            self._workers = [self._start(place) for place in range(self._number)]
             return
         for place in range(self._number):
-            self._send(place, work)
+            self._send(place, self._of(place))
+
+    def _of(self, place: int) -> Work:
+        return self._work.at(place) if isinstance(self._work, Placed) else self._work
 
     def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
         """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end.
@@ -120,9 +131,9 @@ class Pool:
                 process.join()
         self._workers = []
 
-    def _start(self) -> tuple[ForkServerProcess, Connection]:
+    def _start(self, place: int) -> tuple[ForkServerProcess, Connection]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(theirs, self._work), daemon=True)
+        process = self._context.Process(target=serve, args=(theirs, self._of(place)), daemon=True)
         ensure_forkserver()
         try:
             process.start()
@@ -157,7 +168,7 @@ class Pool:
         process.kill()
         process.join()
         connection.close()
-        self._workers[place] = self._start()
+        self._workers[place] = self._start(place)
 
     def _receive(self, place: int) -> tuple[Any] | None:
         """The result in a 1-tuple, or None where the worker died; it is replaced."""
@@ -168,8 +179,14 @@ class Pool:
             self._starting.discard(connection)
             connection.close()
             process.join()
-            self._workers[place] = self._start()
+            self._workers[place] = self._start(place)
             return None
+
+
+def begin_preload(modules: Sequence[str]) -> None:
+    """Let the process that workers are forked from import these, while this one goes on with something else."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(modules))
+    ensure_forkserver()
 
 
 def ensure_forkserver() -> None:

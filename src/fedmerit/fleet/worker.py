@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.fleet import predict_all
-from fedmerit.core.learner import Learner
+from fedmerit.core.learner import DeviceLearner, Learner
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
@@ -36,6 +36,8 @@ class Place(NamedTuple):
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
     budget: float | None = None
+    beside: tuple[int, float] | None = None
+    """The row of the model that the client keeps beside, or PERSONAL, and its pull."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,15 @@ class Worker:
     right: Block
     losses: Block | None = None
     personal: Block | None = None
+    beside: Block | None = None
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
     own: Sequence[Mapping[str, float | str]] = ()
+
+    def at(self, worker: int) -> Worker:
+        """The same for one of several workers, whose learner may have a device of its own."""
+        learner = self.learner
+        return replace(self, learner=learner.at(worker)) if isinstance(learner, DeviceLearner) else self
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
@@ -105,6 +113,7 @@ class Worker:
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
                 place.budget,
+                None if place.beside is None else (self._model(place.client, place.beside[0]), place.beside[1]),
             )
             for place in places
         ]
@@ -118,7 +127,10 @@ class Worker:
             self.updates.array[place.row] = answer.update
             for name, vectors in self.extras.items():
                 vectors.array[place.row] = answer.extras[name]
-        for block in (self.updates, self.personal, *self.extras.values()):
+            if answer.beside is not None:
+                assert self.beside is not None  # the fleet made room
+                self.beside.array[place.row] = answer.beside
+        for block in (self.updates, self.personal, self.beside, *self.extras.values()):
             if block is not None and block.on_disk:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]

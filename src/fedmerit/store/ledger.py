@@ -92,12 +92,15 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, path: Path, *, write: bool = False) -> Ledger:
-        """An existing ledger, to read from or to continue."""
+    def open(cls, path: Path, *, write: bool = False, watch: bool = False) -> Ledger:
+        """An existing ledger, to read from or to continue; or to watch it without a trace while another writes it."""
         if not path.is_file():
             raise FolderError(f"no run in {path.parent}: it has no {path.name}; give a folder made by `fedmerit run`")
         # not mode=ro, which would leave its -wal and -shm files behind; a folder we may not write to is just read
         how = "mode=rw" if os.access(path.parent, os.W_OK) else "immutable=1"
+        if watch:  # with a log beside it somebody writes, or was killed; without one nothing changes
+            log = path.with_name(f"{path.name}-wal")
+            how = "mode=ro" if log.exists() and log.stat().st_size else "immutable=1"
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None)
         try:
             guard_connection(connection)
@@ -142,6 +145,10 @@ class Ledger:
     def head(self) -> str:
         """The last hash of the chain: it stands for everything that is kept so far."""
         return head(self._db)
+
+    def hashes(self, after: int) -> dict[int, str]:
+        """The chain's hash of each round after one."""
+        return dict(self._db.execute("SELECT round, hash FROM chain WHERE round > ? ORDER BY round", (after,)))
 
     def identity(self) -> str:
         """The first hash of the chain: it stands for the run's settings, versions and names."""
@@ -201,6 +208,11 @@ class Ledger:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
 
+    def last_tested(self) -> float | None:
+        """The accuracy of the last round that was evaluated; None before the first."""
+        row = self._db.execute("SELECT accuracy FROM rounds WHERE accuracy NOT NULL ORDER BY round DESC").fetchone()
+        return None if row is None else float(row[0])
+
     def validated(self) -> list[float]:
         """The accuracies on validation rows so far, of a run that may stop by them."""
         query = "SELECT validation FROM rounds WHERE validation NOT NULL ORDER BY round"
@@ -245,9 +257,9 @@ class Ledger:
         near = did_you_mean(text, names)
         raise UserError(f"no client {text!r}{near}; the run has {len(names)}, from {names[0]!r} to {names[-1]!r}")
 
-    def rounds(self) -> list[dict[str, Any]]:
-        """One dictionary per round: accuracy, percentiles, bytes, seconds per stage."""
-        cursor = self._db.execute("SELECT * FROM rounds ORDER BY round")
+    def rounds(self, after: int = 0) -> list[dict[str, Any]]:
+        """One dictionary per round after one: accuracy, percentiles, bytes, seconds per stage."""
+        cursor = self._db.execute("SELECT * FROM rounds WHERE round > ? ORDER BY round", (after,))
         columns = [column[0] for column in cursor.description]
         rows = [dict(zip(columns, row, strict=True)) for row in cursor]
         return [row | {"priority": json.loads(row["priority"]), "seconds": json.loads(row["seconds"])} for row in rows]
@@ -274,7 +286,7 @@ class Ledger:
         query = "SELECT round, client, norm, cosine FROM observations ORDER BY round, client"
         return self._db.execute(query).fetchall()
 
-    def contributions(self) -> dict[int, tuple[int, float]]:
+    def work_done(self) -> dict[int, tuple[int, float]]:
         """Of each client: the rounds it took part in, and the rows it worked through in them (samples x epochs).
 
         Epochs are those that a schedule asked for, else those of the run's learner; 1 where nobody knows.
@@ -286,9 +298,9 @@ class Ledger:
         query = f"SELECT client, count(*), sum({rows}) FROM weights GROUP BY client"
         return {client: (rounds, total) for client, rounds, total in self._db.execute(query, {"epochs": epochs})}
 
-    def rewards(self, index: int | None = None) -> list[Rewarded]:
-        """What clients got back in a round, or in all; empty where all share one model."""
-        where, values = ("", ()) if index is None else (" WHERE round = ?", (index,))
+    def rewards(self, index: int | None = None, after: int = 0) -> list[Rewarded]:
+        """What clients got back in a round, in those after one, or in all; empty where all share one model."""
+        where, values = (" WHERE round > ?", (after,)) if index is None else (" WHERE round = ?", (index,))
         return [
             Rewarded(*row)
             for row in self._db.execute(
@@ -298,17 +310,22 @@ class Ledger:
             )
         ]
 
-    def audits(self, index: int | None = None) -> list[tuple[int, int, str, float | None]]:
-        """(round, client, objective, value), client -1 being the server; of one round or of all."""
-        where, values = ("", ()) if index is None else (" WHERE round = ?", (index,))
+    def audits(self, index: int | None = None, after: int = 0) -> list[tuple[int, int, str, float | None]]:
+        """(round, client, objective, value), client -1 being the server; of a round, of those after one, or of all."""
+        where, values = (" WHERE round > ?", (after,)) if index is None else (" WHERE round = ?", (index,))
         return self._db.execute(f"SELECT round, client, objective, value FROM audits{where}", values).fetchall()
 
     def pair_distances(self) -> PairDistances:
         """How near each two clients were in all rounds, for a grouping that remembers."""
         pairs = PairDistances()
-        for ids, distances, _ in self._distances(self.last_round()):
-            pairs = pairs.after(ids.tolist(), distances)
+        for ids, distances, at in self._distances(self.last_round()):
+            pairs = pairs.after(ids.tolist(), distances, self._groups(at, ids))
         return pairs
+
+    def _groups(self, index: int, ids: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The groups of a round's clients; all together where nobody was weighed."""
+        known = dict(self._db.execute("SELECT client, grp FROM weights WHERE round = ?", (index,)))
+        return np.array([known.get(client, 0) for client in ids.tolist()], dtype=np.intp)
 
     def distances(self, index: int) -> tuple[Matrix, Matrix]:
         """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.
@@ -331,9 +348,10 @@ class Ledger:
             square[np.triu_indices(len(ids), 1)] = np.frombuffer(pairs, dtype=np.float32)
             yield ids, square + square.T, at
 
-    def evaluations(self) -> Iterator[tuple[int, int, int, int]]:
-        """Every client's local tests as (round, client, correct, size), by round and client."""
-        yield from self._db.execute("SELECT round, client, correct, size FROM evaluations ORDER BY round, client")
+    def evaluations(self, after: int = 0) -> Iterator[tuple[int, int, int, int]]:
+        """Every client's local tests after a round as (round, client, correct, size), by round and client."""
+        query = "SELECT round, client, correct, size FROM evaluations WHERE round > ? ORDER BY round, client"
+        yield from self._db.execute(query, (after,))
 
     def local_accuracy(self) -> tuple[list[int], Matrix]:
         """The evaluated rounds, and each client's accuracy in them (rounds x clients; NaN without test rows)."""
@@ -344,10 +362,10 @@ class Ledger:
         table[places[known], rows[known, 1]] = rows[known, 2] / rows[known, 3]
         return [int(number) for number in rounds], table
 
-    def events(self, index: int | None = None) -> list[Event]:
-        """Who was left out and why, and the notes on the weights; of one round or of all."""
-        where = "" if index is None else " WHERE round = ?"
-        values = () if index is None else (index,)
+    def events(self, index: int | None = None, after: int = -1) -> list[Event]:
+        """Who was left out and why, and the notes on the weights; of one round, of those after one, or of all."""
+        where = " WHERE round > ?" if index is None else " WHERE round = ?"
+        values = (after if index is None else index,)
         return [
             Event(*row)
             for row in self._db.execute(f"SELECT round, client, kind, text FROM events{where} ORDER BY rowid", values)

@@ -20,6 +20,7 @@ from typing import Any
 from fedmerit.config.own import own_sources
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.system import instruction_set, processor
 from fedmerit.errors import FolderError
@@ -36,9 +37,11 @@ OWN_SOURCES = "own"
 BITS_DEPEND_ON = (*PACKAGES, CODE)
 KERNELS = "kernels"
 """The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
+DEVICE = "device"
+"""The key of the ledger under which the kind and make of device stands that clients train on; absent: the CPU."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
-FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
+FREE_KEYS = {"run.workers", "run.memory", "run.device_memory"}  # they change where the work is done, not what comes out
 
 
 def check_new(out: Path) -> None:
@@ -50,10 +53,11 @@ def check_new(out: Path) -> None:
         )
 
 
-def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: str) -> None:
+def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: str, device: str = "") -> None:
     """A folder with configuration and empty ledger; it appears whole or not at all.
 
-    A run of a task that is made in Python has no configuration file, but settings as JSON.
+    A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
+    train, where it is known, as their learner describes it.
     """
     check_new(out)
     try:
@@ -66,12 +70,25 @@ def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: s
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
         settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
         meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
-        Ledger.create(part / LEDGER, names, meta).close()
+        Ledger.create(part / LEDGER, names, meta | ({DEVICE: device} if device else {})).close()
         part.chmod(0o777 & ~_umask())
         part.rename(out)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+def new_ledger(
+    out: Path | str | None, recipe: Recipe, config: Config, names: Sequence[str], epochs: int, device: str
+) -> Ledger:
+    """In memory, or in a new folder together with the settings that a report shows and groups runs by."""
+    form = part_to_json(recipe)
+    if out is None:
+        return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
+    run = config.run.model_dump(mode="json", exclude={"workers", "memory", "device_memory"})
+    settings = {"recipe": json.loads(form), "run": run, "train": {"epochs": epochs}}
+    make_folder(Path(out), json.dumps(settings), names, form, device)
+    return Ledger.open(Path(out) / LEDGER, write=True)
 
 
 def open_ledger(folder: Path) -> Ledger:
@@ -121,6 +138,17 @@ def check_versions(folder: Path, meta: Mapping[str, str]) -> None:
         raise FolderError(
             f"{folder} was made with kernels for {meta[KERNELS]}, and this machine's are for {kernels()}: the bits "
             "would differ; resume it on a machine like the first, or start a new run"
+        )
+
+
+def check_device(folder: Path, here: str) -> None:
+    """Refuse to go on with another kind of device than that of the rounds so far."""
+    with open_ledger(folder) as ledger:
+        then = ledger.meta().get(DEVICE, "cpu")
+    if then != here:
+        raise FolderError(
+            f"{folder} was made on {then}, and clients would train on {here} now: the bits would differ; resume it on "
+            "a device like the first, or start a new run"
         )
 
 

@@ -12,6 +12,7 @@ from fedmerit.core.criteria import (
     Computation,
     LossPower,
     Measured,
+    Staleness,
     Validated,
     check_priority,
     find_criterion,
@@ -25,7 +26,7 @@ from fedmerit.core.weights import ClientWeight, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 
-FROM_FACTS = (Measured, Attribute, OwnFact, Computation, LossPower, Validated)
+FROM_FACTS = (Measured, Attribute, OwnFact, Computation, LossPower, Staleness, Validated)
 """Criteria that are functions of facts alone, where they read any."""
 
 

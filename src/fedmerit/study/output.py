@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fedmerit.engine.logs import log_format, write_log
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import FRAMES, Frame, run_frame
@@ -54,6 +55,9 @@ def progress(console: Console, runs: Sequence[Member], coming: int = 0) -> Itera
     `coming` is the number of runs that a tuning will ask for, and of which is not known yet which they are.
     """
     counter = _RoundCounter(runs, coming)
+    if log_format() == "json":
+        yield lambda step: _log_step(counter, step)
+        return
     if not console.is_terminal:
         yield lambda step: _print_line(console, counter, step)
         return
@@ -69,6 +73,16 @@ def progress(console: Console, runs: Sequence[Member], coming: int = 0) -> Itera
             bar.update(task, description=counter.runs, completed=counter.done, state=escape(_state(step)))
 
         yield advance
+
+
+def _log_step(counter: _RoundCounter, step: Step) -> None:
+    """A line of JSON for each round of each run, and for the end of each."""
+    counter(step)
+    fields = {"run": str(step.member), "rounds_done": counter.done, "rounds": counter.total}
+    if isinstance(step.answer, Played):
+        write_log("round", {**fields, "round": step.answer.round})
+    else:
+        write_log("ended", {**fields, "stopped": step.answer.stopped, "error": step.answer.error or None})
 
 
 class _RoundCounter:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from time import monotonic
 from typing import Self, TypeAlias
 
 from fedmerit.config.schema import Config
@@ -16,11 +17,15 @@ from fedmerit.engine.loop import Stopping
 from fedmerit.engine.run import GIB
 from fedmerit.errors import ConfigError, RunFailed, RunStopped
 from fedmerit.fleet.local import quarter_of_ram
-from fedmerit.fleet.pool import ensure_forkserver
+from fedmerit.fleet.pool import begin_preload, ensure_forkserver
 from fedmerit.study.study_folder import Member
-from fedmerit.study.worker import STOP, Answer, CheckJob, Ended, Job, RunJob, work
+from fedmerit.study.worker import STOP, Answer, CheckJob, Ended, Job, LoadJob, RunJob, work
 from fedmerit.tasks.registry import find_task
 
+PRELOAD = ("fedmerit.study.worker", "fedmerit.learn.sgd")
+"""What runs of most tasks import, loaded once in the process that all workers are forked from."""
+SHORT = 10.0
+"""Seconds of a run up to which several cores for it do not pay: its own workers would have to start first."""
 PATIENCE = 0.2
 """Seconds to wait for answers; Ctrl-C is noticed that soon."""
 
@@ -73,8 +78,7 @@ class Workers:
     def __init__(self, config: Config) -> None:
         """What runs of this configuration import is loaded once, in the process that all workers are forked from."""
         self._context = multiprocessing.get_context("forkserver")
-        learner = ["fedmerit.learn.sgd"] if find_task(config.task.data).learner is None else []
-        self._context.set_forkserver_preload(["fedmerit.study.worker", *learner])
+        begin_preload(PRELOAD if find_task(config.task.data).learner is None else PRELOAD[:1])
         self._workers: list[_Worker] = []
 
     def __enter__(self) -> Self:
@@ -89,17 +93,26 @@ class Workers:
         """Cores of the runs that are under way."""
         return sum(worker.cores for worker in self._workers)
 
-    def start(self, member: Member, config: Config, cores: int) -> None:
+    def start(self, member: Member, config: Config, cores: int, log: Sequence[str] = ()) -> None:
         """Start or resume a run in an idle worker."""
         worker = self._idle()
         worker.member, worker.cores = member, cores
-        worker.send(RunJob(config, member.folder, member.correct if member.has_common_model else None))
+        worker.send(RunJob(config, member.folder, member.correct if member.has_common_model else None, tuple(log)))
 
-    def check(self, rows: Mapping[str, Config]) -> None:
-        """Refuse a row that the data cannot serve, before the first run starts."""
-        worker = self._idle()
+    def check(self, rows: Mapping[str, Config], ahead: Sequence[Config] = ()) -> None:
+        """Refuse a row that the data cannot serve, before the first run starts; meanwhile other workers load theirs.
+
+        `ahead` are the runs that come first, one for each worker that is to be busy then.
+        """
+        worker, *others = [self._new() for _ in range(max(len(ahead), 1))]
         worker.send(CheckJob(rows))
+        for other, config in zip(others, ahead[1:], strict=True):
+            other.send(LoadJob(config))
         answer = worker.receive()
+        for other in others:
+            other.receive()
+            if not other.process.is_alive():
+                self._workers.remove(other)
         if isinstance(answer, Ended) and answer.error:
             raise (ConfigError if answer.user_error else RunFailed)(answer.error)
 
@@ -128,6 +141,9 @@ class Workers:
         for worker in self._workers:
             if worker.member is None:
                 return worker
+        return self._new()
+
+    def _new(self) -> _Worker:
         ensure_forkserver()
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=work, args=(theirs,))  # not a daemon: a run may start processes itself
@@ -137,24 +153,32 @@ class Workers:
         return self._workers[-1]
 
 
-def run_all(workers: Workers, members: Sequence[Member], jobs: int, on_step: OnStep | None) -> dict[str, str]:
-    """Finish all runs, at most `jobs` cores at once; the reasons of those that failed.
+def run_all(
+    workers: Workers, members: Sequence[Member], jobs: int, on_step: OnStep | None, log: Sequence[str] = ()
+) -> dict[str, str]:
+    """Finish all runs, at most `jobs` cores at once, logged to these sinks; the reasons of those that failed.
 
     Raises `RunStopped` after Ctrl-C, when every run under way has ended its round.
     """
     cores = cores_per_run(len(members), jobs, members[0].config.run.workers)
     waiting, ended = deque(zip(members, cores, strict=True)), dict[str, Ended]()
+    begun, took = dict[str, float](), list[float]()
     with Stopping() as stopping:
         while waiting or workers.busy_cores:
             if stopping.asked:
                 waiting.clear()
                 workers.stop()
-            while waiting and workers.busy_cores + waiting[0][1] <= jobs:
-                member, number = waiting.popleft()
-                workers.start(member, _with_cores(member.config, number, jobs), number)
+            while waiting:
+                number = 1 if took and max(took) < SHORT else waiting[0][1]
+                if workers.busy_cores + number > jobs:
+                    break
+                member, _ = waiting.popleft()
+                begun[str(member)] = monotonic()
+                workers.start(member, _with_cores(member.config, number, jobs), number, log)
             for step in workers.steps():
                 if isinstance(step.answer, Ended):
                     ended[str(step.member)] = step.answer
+                    took.append(monotonic() - begun[str(step.member)])
                 if on_step:
                     on_step(step)
     done = sum(not answer.stopped for answer in ended.values())

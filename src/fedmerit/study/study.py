@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -12,7 +13,8 @@ from pathlib import Path
 
 from fedmerit.config.schema import make_config
 from fedmerit.core.system import cores
-from fedmerit.engine.run import Run
+from fedmerit.engine.finished import Run
+from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
@@ -36,11 +38,20 @@ from fedmerit.study.tuning import Tuning
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
+ENDING = ("scipy.stats", "pandas")
+"""What the end of a study imports; long enough that it is worth doing at the beginning."""
 DIFFERENCES = (1, 2, 5, 10)
 """Differences in rounds for which `Study.needed` says how many seeds show them."""
 
 
-def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: OnStep | None = None) -> Study:
+def compare(
+    plan: Plan,
+    out: Path | str,
+    *,
+    jobs: int | None = None,
+    on_step: OnStep | None = None,
+    log: Sequence[str] = (),
+) -> Study:
     """Do the runs of a study that are not finished, and read the study.
 
     Rows with a grid are tuned first, on the tuning seeds; their best points are then run like the other rows.
@@ -52,6 +63,7 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         out: the study's folder: new, or the folder of the same study, which may grow by rows and seeds.
         jobs: the number of runs at once; default: one per core. It does not change a bit of the results.
         on_step: called after every round and at the end of every run.
+        log: sinks that get every round of every run, tunings aside, as NAME:WHERE (docs/watch.md).
 
     >>> from fedmerit.study.plan import make_plan
     >>> base = {"task": {"clients": 4}, "run": {"rounds": 1}}
@@ -62,6 +74,7 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
     out, jobs = Path(out), cores() if jobs is None else jobs
     if jobs < 1:
         raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
+    check_logs(log)
     check_folder(plan, out)
     tunings = _tunings_to_do(plan, out)
     remaining = [member for member in members(plan, out) if not member.complete]
@@ -73,15 +86,18 @@ def compare(plan: Plan, out: Path | str, *, jobs: int | None = None, on_step: On
         if not member.begun:
             new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
     with Workers(remaining[0].config) as workers:
+        for name in ENDING:  # while the process that workers are forked from imports what runs need
+            with suppress(ImportError):  # who needs it says so
+                import_module(name)
         if new:
-            workers.check(new)
+            workers.check(new, [member.config for member in remaining[:jobs]])
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
             failed = run_tunings(workers, tunings, jobs, on_step)
             undecided = {tuning.name for tuning in _tunings_to_do(plan, out).values()}
             tuned = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
-            failed |= run_all(workers, tuned, jobs, on_step) if tuned else {}
+            failed |= run_all(workers, tuned, jobs, on_step, log) if tuned else {}
     return replace(Study.load(out), failed=failed)
 
 

@@ -55,7 +55,7 @@ class Member:
     @property
     def has_common_model(self) -> bool:
         """Whether all clients share one model."""
-        return make_recipe(self.config.recipe).personal is None
+        return not make_recipe(self.config.recipe).keeps_models
 
     @property
     def rounds(self) -> int:

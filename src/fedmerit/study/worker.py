@@ -41,14 +41,23 @@ class RunJob:
     """A job: start or resume a run and finish it.
 
     `correct` is the file for the test rows that the final and the best model get right; None where clients share none.
+    `log` names the sinks that get its rounds.
     """
 
     config: Config
     folder: Path
     correct: Path | None
+    log: tuple[str, ...] = ()
 
 
-Job: TypeAlias = CheckJob | RunJob
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """A job: load the data of a run that will follow; what is wrong with it is the check's to tell."""
+
+    config: Config
+
+
+Job: TypeAlias = CheckJob | LoadJob | RunJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,8 @@ def _do(job: Job, connection: Connection, stop: threading.Event, load: TaskLoade
     try:
         if isinstance(job, CheckJob):
             _check(job.rows, load)
+        elif isinstance(job, LoadJob):
+            load(job.config)
         else:
             _run(job, connection, stop, load)
     except RunStopped:
@@ -152,7 +163,10 @@ def _run(job: RunJob, connection: Connection, stop: threading.Event, load: TaskL
             raise RunStopped(f"stopped after round {record.index} of {last_round}")
 
     begun = job.folder.exists()
-    run = resume(job.folder, config, report, load) if begun else run_config(config, job.folder, report, load)
+    if begun:
+        run = resume(job.folder, config, report, load, job.log)
+    else:
+        run = run_config(config, job.folder, report, load, job.log)
     run.ledger.close()
     if job.correct is not None and not job.correct.exists():
         best = read_model(job.folder / BEST)
