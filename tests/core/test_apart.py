@@ -10,6 +10,7 @@ from scipy.linalg import cython_blas
 
 from fedmerit.core import apart
 from fedmerit.core.apart import GROUP, find_add, pieces_of
+from fedmerit.core.updates import Updates
 
 
 @given(st.lists(st.integers(0, 60), unique=True, max_size=60))
@@ -34,8 +35,21 @@ def test_a_blas_that_does_not_show_its_product_is_done_without(monkeypatch: pyte
 
 
 def test_a_product_that_adds_in_another_order_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def other_order(rows: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
-        out += (weights[:, np.newaxis] * rows)[::-1].sum(axis=0)
+    def other_order(rows: int, apart: int, height: int, width: int, weights: int, out: int) -> None:
+        for row in reversed(range(height)):
+            add(rows + 4 * apart * row, apart, 1, width, weights + 4 * row, out)
+
+    add = find_add()
+    assert add is not None
 
     monkeypatch.setattr(apart, "_from_capsule", lambda _: other_order)
     assert find_add.__wrapped__() is None
+
+
+@pytest.mark.parametrize(("height", "width"), [(10, 150_000), (48, 49_152), (60, 66_112)])
+def test_few_rows_with_a_gap_add_up_as_those_without(height: int, width: int) -> None:
+    """Up to 48 rows of up to 16,384 columns are added in another order on AVX-512."""
+    random = np.random.default_rng(1)
+    rows = random.standard_normal((height + 1, width), dtype=np.float32)
+    places, weights = np.delete(np.arange(height + 1), height // 2 + 1), random.random(height)
+    assert np.array_equal(Updates(rows, places).combine(weights), Updates(rows[places]).combine(weights))
