@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedmerit.core.apart import NARROW, WIDE, add_up, even_columns, find_add, pieces_of
 from fedmerit.core.learner import Sums
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
 COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
+WIDE = 1 << 16  # the same for one weighting, which reads each value once: enough that the calls hardly count
+NARROW = 64  # columns that are copied at least: rows of one to three side by side BLAS adds up in another order
 PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512)
 LEAST_COLUMNS = 1 << 9  # of a block that is multiplied so
 IN_PLACE = ("SkylakeX", "Cooperlake", "SapphireRapids")  # OpenBLAS's names of AVX-512 machines
@@ -33,7 +34,7 @@ class Updates:
     """The (n, d) matrix of updates: trained model minus the model it started from.
 
     `rows` may hold more than this round's good updates: `places` says which rows belong, in client order. Every sum
-    runs in that order over the same blocks of columns, so the bits depend neither on where the rows lie nor on threads.
+    runs in that order over the same blocks of columns, so the bits do not depend on threads.
     `mixing` makes other rows of them, a block at a time as they are read: a factor for each row, or with (m, n) factors
     m weighted sums of the n rows. `sums`, where there are, make weighted sums on an accelerator.
     """
@@ -202,43 +203,43 @@ class Updates:
         exact = weights.astype(np.float32)
         if self._sums is not None:
             return self._sums(exact, self._places)
-        if exact.ndim == 1:
-            return self._combine_once(exact)
-        width, ahead = COLUMNS, False
-        if _multiplies_in_place():
+        run = self._run
+        if run is not None:
+            spread = np.zeros((*exact.shape[:-1], run.stop - run.start), dtype=np.float32)
+            spread[..., self._places - run.start] = exact
+            exact = spread
+        width, ahead = (WIDE if exact.ndim == 1 else COLUMNS), False
+        if exact.ndim > 1 and _multiplies_in_place():
             width = min(max(PRODUCT // max(exact.size, 1) // LEAST_COLUMNS, 1) * LEAST_COLUMNS, COLUMNS)
-            ahead = self._whole and len(exact) > 1 and len(self._places) > MANY
+            ahead = run is not None and len(exact) > 1 and exact.shape[1] > MANY
 
         def work(columns: slice, out: NDArray[np.float32]) -> None:
             for start in range(0, out.shape[-1], width):
                 part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
-                block, found = self._raw(part), out[..., start : start + width]
+                block, found = (
+                    self._raw(part) if run is None else self._rows[run, part],
+                    out[..., start : start + width],
+                )
                 if ahead:  # a sum of one weighting reads row by row, and leaves the rows in the cache for the product
                     np.matmul(exact[0], block, out=found[0])
                 np.matmul(exact, block, out=found)
 
-        return self._fill(work, weights.shape[:-1])
+        return self._fill(work, weights.shape[:-1], max(width, COLUMNS))
 
-    def _combine_once(self, weights: NDArray[np.float32]) -> NDArray[np.float32]:
-        """One weighting; of rows with gaps between them few are copied.
+    @cached_property
+    def _run(self) -> slice | None:
+        """The rows from the first to the last, where they may be read as they lie: those between count 0 in a sum.
 
-        How BLAS adds up depends on the number of columns: so each block is summed in the same two parts with gaps and
-        without.
+        Copying rows costs as much as adding them up. None where more than half of them do not belong, or one of those
+        is not finite, since 0 times that is NaN.
         """
-        apart = not self._whole and self._rows.strides[1] == self._rows.itemsize and self.nbytes > SMALL_BYTES
-        add, pieces, spare = find_add() if apart else None, pieces_of(self._places), list[NDArray[np.float32]]()
-
-        def work(columns: slice, out: NDArray[np.float32]) -> None:
-            even = even_columns(len(out))
-            first, last = slice(columns.start, columns.start + even), slice(columns.start + even, columns.stop)
-            if even and add:
-                add_up(add, self._rows[:, first], pieces, weights, out[:even], spare)
-            elif even:
-                np.matmul(weights, self._raw(first), out=out[:even])
-            if even < len(out):
-                np.matmul(weights, self._raw(last), out=out[even:])
-
-        return self._fill(work, (), WIDE)
+        if not len(self._places) or (np.diff(self._places) <= 0).any():
+            return None
+        run = slice(int(self._places[0]), int(self._places[-1]) + 1)
+        others = np.setdiff1d(np.arange(run.start, run.stop), self._places)
+        if len(others) > len(self._places) or not all(np.isfinite(_square(self._rows[place])) for place in others):
+            return None
+        return run
 
     def by_columns(
         self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
