@@ -131,3 +131,11 @@ def test_a_folder_with_something_else_is_refused(cli: Callable[..., Answer], con
 def test_a_run_configuration_is_checked_as_such(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key"):
         load_attack_plan(plan(tmp_path, "[task]\ncolour = 4\n"))
+
+
+def test_some_rows_of_a_grid_alone(tmp_path: Path) -> None:
+    other = '[[row]]\nname = "by size, capped"\nrecipe = { name = "fedavg", cap = 2.0 }\n'
+    path = plan(tmp_path, ROW + other)
+    assert [row.name for row in load_attack_plan(path, rows=["by size, capped"]).rows] == ["by size, capped"]
+    with pytest.raises(UserError, match="unknown row of the grid 'capped'.*valid: by size, capped, fedavg"):
+        load_attack_plan(path, rows=["capped"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,9 @@ def attack(
     shares: Annotated[
         list[float] | None, typer.Option("--share", help="A share of attackers; repeatable. Default: 0.2 and 0.4.")
     ] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option("--row", help="A row of the file, by name; repeatable. Default: all.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of every cell: 1, 2, ...; default: 3.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
     page: Annotated[Path | None, typer.Option(help="Write a heat map to this new HTML file.")] = None,
@@ -50,8 +54,9 @@ def attack(
         if file is not None:
             check_new_file(file, f"another {option}")
     folder = out or Path("runs") / f"attack-{config.stem}"
-    plan = load_attack_plan(config, attacks=attacks or (), shares=shares or (), seeds=seeds)
+    plan = load_attack_plan(config, attacks=attacks or (), shares=shares or (), rows=rows or (), seeds=seeds)
     options = [*(f"--attack {kind}" for kind in attacks or []), *(f"--share {share:g}" for share in shares or [])]
+    options += [f"--row {shlex.quote(row)}" for row in rows or []]
     options += [] if seeds is None else [f"--seeds {seeds}"]
     command = " ".join(["fedmerit attack", str(config), *options, f"--out {folder}"])
     with stoppable(command):

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from fedmerit.config.attack import KINDS, AttackConfig
 from fedmerit.config.schema import Section, make_config, read_toml, validate
 from fedmerit.config.sections import Positive
-from fedmerit.errors import ConfigError
+from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.study.plan import Plan, Row, Title, make_plan
 from fedmerit.study.tuning import Seed, Share, seed_list
 
@@ -114,27 +114,37 @@ def _label(attack: AttackConfig) -> str:
 
 
 def load_attack_plan(
-    path: Path, *, attacks: Sequence[str] = (), shares: Sequence[float] = (), seeds: int | None = None
+    path: Path,
+    *,
+    attacks: Sequence[str] = (),
+    shares: Sequence[float] = (),
+    rows: Sequence[str] = (),
+    seeds: int | None = None,
 ) -> AttackPlan:
     """A grid from TOML: a plan with `base` and rows, or the configuration of a run, whose recipe is set beside fedavg.
 
-    `attacks`, `shares` and `seeds` stand for those of the file.
+    `attacks`, `shares` and `seeds` stand for those of the file; of its rows, those named in `rows` are kept.
     """
     values = read_toml(path)
     if not {"row", "base"} & values.keys():
         make_config(values)
         recipe = values.pop("recipe", {"name": "fedavg"})
-        rows = [{"name": "fedavg", "recipe": {"name": "fedavg"}}]
-        rows += (
+        both = [{"name": "fedavg", "recipe": {"name": "fedavg"}}]
+        both += (
             [{"name": str(recipe.get("name")), "recipe": recipe}] if recipe.get("name", "fedavg") != "fedavg" else []
         )
-        values = {"name": path.stem, "base": values, "row": rows}
+        values = {"name": path.stem, "base": values, "row": both}
     if isinstance(values.get("base"), str):
         values["base"] = read_toml(path.parent / values["base"])
     values |= {"attacks": list(attacks)} if attacks else {}
     values |= {"shares": list(shares)} if shares else {}
     values |= {"seeds": seeds} if seeds is not None else {}
-    return validate(AttackPlan, values)
+    plan = validate(AttackPlan, values)
+    known = {row.name: row for row in plan.rows}
+    unknown = [name for name in rows if name not in known]
+    if unknown:
+        raise UnknownName("row of the grid", unknown[0], known)
+    return plan.model_copy(update={"rows": tuple(row for row in plan.rows if row.name in rows)}) if rows else plan
 
 
 def dump_attack_plan(plan: AttackPlan) -> str:
