@@ -102,7 +102,7 @@ def test_a_real_federation_has_few_alarms_and_keeps_the_values():
 
 
 def test_evidence_is_named():
-    with pytest.raises(ConfigError, match="evidence is one or more of labels, balance, noise, seconds"):
+    with pytest.raises(ConfigError, match="evidence is one or more of labels, balance, noise, results, seconds"):
         Consistency(("colour",))  # type: ignore[arg-type]
     made = prioritized(Consistency(("labels", "seconds")), CB, normalise="max")
     assert "seconds" in made.client_facts

@@ -137,5 +137,5 @@ def test_some_rows_of_a_grid_alone(tmp_path: Path) -> None:
     other = '[[row]]\nname = "by size, capped"\nrecipe = { name = "fedavg", cap = 2.0 }\n'
     path = plan(tmp_path, ROW + other)
     assert [row.name for row in load_attack_plan(path, rows=["by size, capped"]).rows] == ["by size, capped"]
-    with pytest.raises(UserError, match="unknown row of the grid 'capped'.*valid: by size, capped, fedavg"):
+    with pytest.raises(UserError, match=r"unknown row of the grid 'capped'.*valid: by size, capped, fedavg"):
         load_attack_plan(path, rows=["capped"])

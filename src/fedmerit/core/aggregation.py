@@ -14,12 +14,13 @@ from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import apply_caps
 from fedmerit.core.clip import clipped
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.fleet import Judges
+from fedmerit.core.fleet import Judges, Predict
 from fedmerit.core.groups import Groups
 from fedmerit.core.panel import Panel
 from fedmerit.core.privacy import CLIP, FIXED, Privacy, private_aggregate
 from fedmerit.core.private_search import client_gains
 from fedmerit.core.recipe import Recipe
+from fedmerit.core.results import Reports
 from fedmerit.core.scales import bounds_of
 from fedmerit.core.search import SearchState, Weighting, distinct
 from fedmerit.core.steps import Aggregate, HeavyBall, coefficients_of
@@ -128,6 +129,7 @@ class Aggregation:
     Without a candidate nobody could be weighed, and the model is the old one. `evaluation` is that of the model on all
     test rows, where the search came to know it. `aggregates` has a row per group where clients have personal models,
     and the model stays as it is. `parts` is what the step remembers, `clip` the length that privacy cut updates to.
+    `reports` is what the search's judges said beside what the server's rows say, where they are held to it.
     """
 
     candidate: Candidate | None
@@ -143,6 +145,7 @@ class Aggregation:
     parts: Mapping[str, Model] = field(default_factory=dict)
     bytes_down: int = 0
     clip: float | None = None
+    reports: Reports | None = None
 
 
 def aggregate(
@@ -157,6 +160,7 @@ def aggregate(
     random: np.random.Generator,
     seed: int = 0,
     clients: int = 0,
+    predict: Predict | None = None,
 ) -> Aggregation:
     """The recipe's step from `model` along sum_k w_k update_k, w the weights of the candidate that its search takes.
 
@@ -197,6 +201,7 @@ def aggregate(
         move=parts.get("move"),
         last=next((i for i, one in enumerate(candidates) if state.weighting in (one.label, *one.same)), None),
         most=recipe.claims.k if recipe.claims else None,
+        predict=predict if recipe.checks_results else None,
     )
     choice = search.choose(panel, state)
     chosen = candidates[choice.place]
@@ -213,6 +218,7 @@ def aggregate(
         panel.evaluations[choice.place] if choice.quality is not None and search.asks == "test" else None,
         parts=remembered,
         bytes_down=panel.bytes_down,
+        reports=panel.reports,
     )
 
 

@@ -15,12 +15,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import CLAIMED, SAMPLES, SECONDS
-from fedmerit.core.types import Cohort, Family, History, Matrix, Vector
+from fedmerit.core.facts import CLAIMED, LOSS, RESULTS, SAMPLES, SECONDS
+from fedmerit.core.types import NOTHING, Cohort, Family, History, Matrix, Vector
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError
 
-Evidence: TypeAlias = Literal["labels", "balance", "noise", "seconds"]
+Evidence: TypeAlias = Literal["labels", "balance", "noise", "results", "seconds"]
 
 ZERO_SUM = 1e-3
 """Biases whose sum is a larger part of their absolute sum are not those of a softmax layer."""
@@ -45,6 +45,10 @@ class Consistency:
                 moved up, p by how much each was
     noise       of a client that claims more than twice the median rows: min(1, 0.75 d / its distance from the mean of
                 the updates), d the median distance: many rows, little noise
+    results     where the server has rows: min(1, 2 / z), z how many standard errors the results that the client
+                reports are from those of any mix of the server's classes (`core.results`). The loss of the received
+                model counts at once; what it says of a search's candidates comes after the weights, and counts when
+                it takes part the next time
     seconds     min(1, 2 t / t'), t its seconds per row, t' their median among the larger half of the clients; clocks
                 differ from run to run, so bits do too, and it is not asked for by default
 
@@ -55,12 +59,12 @@ class Consistency:
     ('samples', 'labels', 'coverage', 'balance')
     """
 
-    evidence: tuple[Evidence, ...] = ("labels", "balance", "noise")
+    evidence: tuple[Evidence, ...] = ("labels", "balance", "noise", "results")
     family: Family = Family.TRUST
     degree: bool = True
     name: str = "Consistency"
     about: str = (
-        "consistency: how far claims agree with the update: labels, balance and rows against the output layer's bias"
+        "consistency: how far claims agree with the update, its biases and noise, and results with the server's rows"
     )
 
     def __post_init__(self) -> None:
@@ -87,7 +91,9 @@ class Consistency:
             for place, client in enumerate(cohort.ids)
             if values[place] < SUSPECT
         ]
-        return np.min(np.stack([*found.values()]), axis=0), tuple(notes)
+        past = history.recent.get(RESULTS, NOTHING) if "results" in self.evidence else NOTHING
+        before = np.array([past[client][-1] if client in past else 1.0 for client in cohort.ids])
+        return np.min(np.stack([*found.values(), before]), axis=0), tuple(notes)
 
 
 def said(cohort: Cohort, name: str) -> Vector:
@@ -145,6 +151,11 @@ def noise_evidence(cohort: Cohort) -> Vector:
     return np.asarray(np.where(samples > 2 * np.median(samples), np.minimum(1.0, near), 1.0))
 
 
+def result_evidence(cohort: Cohort) -> Vector:
+    """What the server's rows say to the results that clients reported with this round's updates."""
+    return cohort.facts.get(RESULTS, np.ones(len(cohort.ids)))
+
+
 def seconds_evidence(cohort: Cohort) -> Vector:
     """Seconds per row, against the median of the clients with many rows, whose overhead counts least."""
     samples, seconds = said(cohort, SAMPLES), said(cohort, SECONDS)
@@ -158,6 +169,7 @@ EVIDENCE: Mapping[str, Callable[[Cohort], Vector]] = MappingProxyType(
         "labels": label_evidence,
         "balance": balance_evidence,
         "noise": noise_evidence,
+        "results": result_evidence,
         "seconds": seconds_evidence,
     }
 )
@@ -168,11 +180,13 @@ WORDS: Mapping[str, str] = MappingProxyType(
         "labels": "claims {labels:g} labels, and its update moves the output bias of another number of classes up",
         "balance": "claims a balance of {balance:.2g}, and its update moves the output bias of few classes up",
         "noise": "claims {samples:g} rows, and its update is far from the mean, as of few rows",
+        "results": "reports a loss of {loss:.3g}, which no mix of the classes of the server's rows has",
         "seconds": "claims {samples:g} rows, and trained much faster per row than others",
     }
 )
 
 
 def _note(evidence: str, client: int, cohort: Cohort, place: int) -> Note:
-    claims = {name: said(cohort, name)[place] for name in (SAMPLES, "labels", "balance")}
+    names = (SAMPLES, "labels", "balance", *((LOSS,) if LOSS in cohort.facts else ()))
+    claims = {name: said(cohort, name)[place] for name in names}
     return Note("inconsistent", f"{client}: {evidence}", WORDS[evidence].format(**claims), client)

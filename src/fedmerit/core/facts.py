@@ -37,7 +37,7 @@ SPEED, DONE = "speed", "done"
 """A column of [facts]: rows per second, for run.budget_seconds; and the epochs that a client did within it."""
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
-CLIP, ALIGNMENT, LENGTH, COMPANY = "clip", "alignment", "length", "Company"
+CLIP, ALIGNMENT, LENGTH, COMPANY, RESULTS = "clip", "alignment", "length", "Company", "results"
 STALENESS = "staleness"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
@@ -141,6 +141,7 @@ _ALL = (
     Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
     Fact(CLIP, "what recipe.clip left of the update's length; 1: all of it", high=1, source="server"),
     Fact(LENGTH, "Euclidean length of the update as it came, where earlier rounds' count", source="server"),
+    Fact(RESULTS, "how far results that the client reports fit the server's rows", high=1, source="server"),
     Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}

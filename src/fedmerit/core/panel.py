@@ -8,8 +8,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.fleet import Judges
+from fedmerit.core.fleet import Judges, Predict
 from fedmerit.core.mixtures import Mixtures, model_bytes
+from fedmerit.core.objectives import Predictions
+from fedmerit.core.results import Reports, report
 from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
 from fedmerit.core.votes import bound_sizes
 
@@ -30,6 +32,7 @@ class Panel:
 
     last        the place of the candidate that is weighed and stepped as in the round before; None where there is none
     most        a judge's rows count as at most so many medians of the judges' rows; None: as told
+    predict     asks the same models about the server's rows, to hold the answers against; None: nobody is held to them
 
     What the clients answered is in `evaluations`, by candidate, and in `before`, of the model before the round where
     that was asked for.
@@ -50,6 +53,7 @@ class Panel:
         move: Model | None = None,
         last: int | None = None,
         most: float | None = None,
+        predict: Predict | None = None,
     ) -> None:
         self._judges, self._on, self._start = judges, on, model
         self._combine, self._step, self._move = combine, step, move
@@ -58,9 +62,10 @@ class Panel:
         self._pass: tuple[int, NDArray[np.float32]] | None = None
         everybody = judges.judges()
         self.turn: Sequence[ClientId] = [everybody[place] for place in random.permutation(len(everybody))]
-        self.took_part, self.last, self._most = took_part, last, most
+        self.took_part, self.last, self._most, self._predict = took_part, last, most, predict
         self.before: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
+        self._own: dict[int | None, Predictions] = {}
         self.exchange_of: dict[int, int] = {}
         self.exchanges = self.models_sent = self.tests = self.bytes_down = 0
         self.seconds = 0.0
@@ -100,12 +105,27 @@ class Panel:
             self.models_sent += len(models)
             self.tests += len(models) * asked
             self.bytes_down += model_bytes(models) * asked
+            self._ask_server([*some, *([None] if before else [])], models)
             if before:
                 self.before = _joined(self.before, answers[-1])
                 before = False
             for place, evaluation in zip(some, answers, strict=False):
                 self.evaluations[place] = _joined(self.evaluations.get(place), evaluation)
                 self.exchange_of.setdefault(place, self.exchanges)
+
+    @property
+    def reports(self) -> Reports | None:
+        """What the clients answered beside what the server's rows say; None where these were not asked."""
+        answers: list[tuple[int | None, Evaluation | None]] = [(None, self.before), *self.evaluations.items()]
+        pairs = [(answer, self._own[place]) for place, answer in answers if answer and place in self._own]
+        return report([answer for answer, _ in pairs], [own for _, own in pairs], self.turn)
+
+    def _ask_server(self, places: Sequence[int | None], models: Sequence[Model]) -> None:
+        """Each model once; None is the model before the round."""
+        if self._predict is not None:
+            for at, place in enumerate(places):
+                if place not in self._own:
+                    self._own[place] = self._predict([models[at]])
 
     def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
         """The candidates in their order, as many together as have at most AT_ONCE weightings."""

@@ -19,7 +19,7 @@ from fedmerit.core.criteria import (
     Criterion,
     Validated,
 )
-from fedmerit.core.facts import ALIGNMENT, LENGTH, SAMPLES, SITE, find_fact
+from fedmerit.core.facts import ALIGNMENT, LENGTH, RESULTS, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import Grouping, OneGroup
 from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.reputation import Reputation
@@ -223,7 +223,8 @@ class Recipe:
     def remembered_facts(self) -> tuple[str, ...]:
         """The facts that the history keeps of each client."""
         reputations = tuple(one.name for one in self._inner if isinstance(one, Reputation))
-        return (*(self.client_facts if self.claims else ()), *reputations, *((LENGTH,) if self.meets else ()))
+        server = (*((LENGTH,) if self.meets else ()), *((RESULTS,) if self.checks_results else ()))
+        return (*(self.client_facts if self.claims else ()), *reputations, *server)
 
     @property
     def validated(self) -> tuple[Validated, ...]:
@@ -247,6 +248,11 @@ class Recipe:
     def meets(self) -> bool:
         """Whether a criterion goes by who met whom: the cosines of all pairs of clients are then kept."""
         return any(isinstance(criterion, Company) for criterion in self._inner)
+
+    @property
+    def checks_results(self) -> bool:
+        """Whether a criterion holds what clients say of models against the server's rows."""
+        return any(isinstance(one, Consistency) and "results" in one.evidence for one in self._inner)
 
     @property
     def _inner(self) -> tuple[Criterion, ...]:

@@ -33,7 +33,17 @@ from fedmerit.core.selection import Chosen, Selection, draw
 from fedmerit.core.stale import as_parts, from_parts, rounds_late, stale_notes, train_in_time
 from fedmerit.core.state import Clock, OnStage, Record, Settled, State, make_record, remember
 from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import Audit, align, audit, contribute, observe, validate
+from fedmerit.core.validation import (
+    Audit,
+    align,
+    audit,
+    contribute,
+    hold_answers,
+    hold_evaluation,
+    hold_losses,
+    observe,
+    validate,
+)
 
 
 def play(
@@ -109,6 +119,8 @@ def play(
         else:
             evaluation = settled.aggregation.evaluation if model is settled.aggregation.model else None
             evaluation = evaluation or fleet.evaluate([model])[0]
+            doubts = hold_evaluation(recipe, model, evaluation, server.predict)
+            settled = replace(settled, notes=(*settled.notes, *doubts))
         audited = audit(objectives, model, fleet, personal=recipe.keeps_models)
     clock.lap("evaluate")
     down = replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
@@ -152,6 +164,7 @@ def settle(
     drawn = derive(seed, "contribution", index)
     cohort, worth = contribute(recipe, cohort, state.model, predict_many or predict, drawn)
     cohort = align(recipe, cohort, state.model, train, derive(seed, "server", index))
+    cohort = hold_losses(recipe, cohort, state.model, predict)
     cohort, seen = observe(recipe, cohort, state.history, state.distances)
     cohort, immeasurable = check_criteria(recipe.criteria, cohort, state.history)
     left_out |= immeasurable
@@ -173,8 +186,21 @@ def settle(
 
     drawn = derive(seed, "aggregate", index)
     aggregation = aggregate(
-        recipe, cohort, groups, candidates, state.model, state.parts, state.search, judges, random, drawn, clients
+        recipe,
+        cohort,
+        groups,
+        candidates,
+        state.model,
+        state.parts,
+        state.search,
+        judges,
+        random,
+        drawn,
+        clients,
+        predict,
     )
+    cohort, doubts = hold_answers(cohort, aggregation.reports)
+    notes += doubts
     notes += privacy_notes(recipe.privacy, cohort, aggregation.clip)
     weights = aggregation.candidate.weights.weights if aggregation.candidate else None
     model, controls = apply_control(control, aggregation.model, state.parts, cohort, weights, clients)

@@ -133,7 +133,7 @@ def remember_facts(
         counts[client] = counts.get(client, 0) + 1
         if LOSS in facts:
             losses[client] = min(losses.get(client, 0.0) + facts[LOSS], LARGEST)
-        for name in names:
+        for name in (name for name in names if name in facts):  # some are not measured in every round
             first[name].setdefault(client, facts.get(f"{CLAIMED}{name}", facts[name]))
             recent[name][client] = (*recent[name].get(client, ()), facts[name])[-RECENT:]
     return History(history.rounds, counts, losses, first, recent)

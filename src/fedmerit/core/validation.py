@@ -9,16 +9,18 @@ from typing import TypeAlias
 import numpy as np
 
 from fedmerit.core.company import Company, met_in
+from fedmerit.core.consistency import SUSPECT, said
 from fedmerit.core.contribution import Worths
 from fedmerit.core.criteria import VALIDATED_ACCURACY
-from fedmerit.core.facts import ALIGNMENT, LENGTH
+from fedmerit.core.facts import ALIGNMENT, LENGTH, LOSS, RESULTS, SAMPLES
 from fedmerit.core.fleet import Fleet, Predict, Train
 from fedmerit.core.groups import PairDistances
 from fedmerit.core.learner import Learner
 from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, accuracy
 from fedmerit.core.recipe import Recipe
+from fedmerit.core.results import Reports, agreement, own_results, report, result_notes
 from fedmerit.core.targets import has_probabilities, target_of
-from fedmerit.core.types import ClientId, Cohort, History, Model, Samples
+from fedmerit.core.types import ClientId, Cohort, Evaluation, History, Model, Samples
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError, DataError
 
@@ -86,6 +88,42 @@ def align(recipe: Recipe, cohort: Cohort, model: Model, train: Train | None, see
         raise ConfigError(NO_ROWS)
     own = train(model, seed) - model
     return replace(cohort, facts={**cohort.facts, ALIGNMENT: np.maximum(cohort.updates.cosines_to(own), 0.0)})
+
+
+def hold_losses(recipe: Recipe, cohort: Cohort, model: Model, predict: Predict | None) -> Cohort:
+    """The cohort with the fact `results`: the losses that clients report of the model against the server's rows.
+
+    Nothing where the recipe holds nobody to them, or where there is no such report or no such row.
+    """
+    if not (recipe.checks_results and LOSS in cohort.facts and cohort.ids) or predict is None:
+        return cohort
+    predictions = predict([model])
+    if predictions.target.kind != "classes" or predictions.probabilities is None:
+        return cohort
+    own = own_results([predictions], "loss")
+    losses, rows = said(cohort, LOSS), said(cohort, SAMPLES)
+    values = agreement(Reports(cohort.ids, losses[:, np.newaxis], rows, own, predictions.y, "loss"))
+    return replace(cohort, facts={**cohort.facts, RESULTS: values})
+
+
+def hold_answers(cohort: Cohort, reports: Reports | None) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the fact `results` after its search, for later rounds; and a note of who stands out by it."""
+    if reports is None or not cohort.ids:
+        return cohort, ()
+    values = agreement(reports)
+    earlier = cohort.facts.get(RESULTS, np.ones(len(cohort.ids)))
+    by_client = dict(zip(reports.clients, values.tolist(), strict=True))
+    answered = np.array([by_client.get(client, 1.0) for client in cohort.ids])
+    facts = {**cohort.facts, RESULTS: np.minimum(earlier, answered)}
+    return replace(cohort, facts=facts), result_notes(reports, values, cohort.ids, SUSPECT)
+
+
+def hold_evaluation(recipe: Recipe, model: Model, evaluation: Evaluation, predict: Predict | None) -> tuple[Note, ...]:
+    """A note of each client whose test result of the shared model does not fit the server's rows."""
+    if not recipe.checks_results or predict is None:
+        return ()
+    reports = report([evaluation], [predict([model])], ())
+    return () if reports is None else result_notes(reports, agreement(reports), (), SUSPECT)
 
 
 def observe(recipe: Recipe, cohort: Cohort, history: History, pairs: PairDistances) -> tuple[Cohort, tuple[Note, ...]]:

@@ -35,6 +35,7 @@ NoteKind: TypeAlias = Literal[
     "claim-cut",
     "claim-changed",
     "inconsistent",
+    "results",
     "set-apart",
     "clipped",
     "scaled",
