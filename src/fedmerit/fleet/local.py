@@ -20,7 +20,17 @@ from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
 from fedmerit.core.targets import target_of
-from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
+from fedmerit.core.types import (
+    AskedRows,
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
@@ -307,7 +317,7 @@ class LocalFleet:
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,
@@ -321,10 +331,12 @@ class LocalFleet:
         return [one for part in parts for one in self._evaluate(part, on, asked, losses)]
 
     def _evaluate(
-        self, models: Sequence[Model], on: SplitName, asked: NDArray[np.bool_] | None, losses: bool
+        self, models: Sequence[Model], on: AskedRows, asked: NDArray[np.bool_] | None, losses: bool
     ) -> list[Evaluation]:
         """As many models as lie in shared memory at once."""
         self._counts_losses |= losses
+        if on == "training" and on not in self._asked:  # most runs never ask, and the workers' answers need room
+            self._asked, self._worker = {**self._asked, on: self._train}, None
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
         jobs = [("losses" if losses else "test", on, len(models), job) for job in testing_jobs(offsets, asked)]

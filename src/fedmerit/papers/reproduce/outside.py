@@ -115,6 +115,7 @@ def _pfllib_rows(rounds: int) -> tuple[Mapping[str, Any], ...]:
         _row("FedAvg, fine-tuned", "finetuned", until=until),
         _row("FedAMP", "fedamp", sharpness=5.0),
         _row("CFL", "cfl"),
+        _row("IFCA", "ifca", models=4),
         _row("Ditto", "ditto", pull=0.1),
         _row("ours: groups, finished", "m2f", **_grouped(until)),
         _row("ours: attention, finished", "fedamp", sharpness=2.0, until=until),
