@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.system import quarter_of_ram
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import (
     AskedRows,
@@ -258,9 +258,8 @@ class LocalFleet:
         """One job per client."""
         self._equip([model], 1)
         models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
-        sizes = np.diff(self._asked[on].offsets.array)
         right = self._correct(on, models)
-        return Evaluation(np.array([right[key] for key in models], dtype=np.int64), sizes)
+        return Evaluation(np.array([right[key] for key in models]), np.diff(self._asked[on].offsets.array))
 
     def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
         """The share of its rows that each client gets right; NaN where it has none."""
@@ -398,8 +397,3 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
-
-
-def quarter_of_ram() -> int:
-    """Bytes for updates where nobody said how many."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
