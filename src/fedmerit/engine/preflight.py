@@ -135,7 +135,7 @@ def _check_control(control: Control | None, recipe: Recipe) -> None:
     if not recipe.one_model:
         raise ConfigError(
             f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
-            'have several; use train.algorithm = "sgd", or another recipe'
+            'have personal models, or several to choose from; use train.algorithm = "sgd", or another recipe'
         )
     if recipe.aggregate != MEAN or recipe.clip:
         raise ConfigError(

@@ -53,7 +53,9 @@ def check_stop(stop: Stop | None, task: Task, recipe: Recipe, evaluate_every: in
     if not len(task.federation.validation.y):
         raise ConfigError("stopping early goes by validation rows, and no client has any; set validation=0.1")
     if not recipe.one_model:
-        raise ConfigError("stopping early goes by one model, and in this recipe clients have several")
+        raise ConfigError(
+            "stopping early goes by one model, and in this recipe each client has its own, or chooses among several"
+        )
     if recipe.privacy is not None:
         raise ConfigError("stopping early asks clients' rows without noise, which [privacy] does not cover")
     if evaluate_every != 1:
