@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import fedval as fedval
     from fedmerit.core.recipes import finetuned as finetuned
     from fedmerit.core.recipes import guarded as guarded
+    from fedmerit.core.recipes import ifca as ifca
     from fedmerit.core.recipes import m2f as m2f
     from fedmerit.core.recipes import prioritized as prioritized
     from fedmerit.core.recipes import qffl as qffl
@@ -108,6 +109,7 @@ _ROOMS = {
         "finetuned",
         "fedamp",
         "cfl",
+        "ifca",
         "ditto",
     ),
     "core.rewards": ("TopShare",),

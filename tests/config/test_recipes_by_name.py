@@ -86,6 +86,7 @@ def test_names_make_the_same_recipes_as_python():
     assert made(name="finetuned", until=3) == recipes.finetuned(3)
     assert made(name="fedamp", sharpness=4, until=3) == recipes.fedamp(4, 3)
     assert made(name="cfl", at=0.4) == recipes.cfl(0.4)
+    assert made(name="ifca", models=3, dealt=2) == recipes.ifca(3, 2)
     assert made(name="ditto", pull=1) == recipes.ditto(1)
     tempered = {"share": "tanh", "beta": 3, "floor": 0.1, "temperature": 2, "until": 4}
     assert made(name="m2f", reward=tempered) == recipes.m2f(

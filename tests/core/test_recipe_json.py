@@ -27,6 +27,7 @@ from fedmerit import (
     fedavg,
     fedval,
     finetuned,
+    ifca,
     m2f,
     prioritized,
     qffl,
@@ -61,6 +62,7 @@ RECIPES = {
     "finetuned": finetuned(5),
     "fedamp": fedamp(3.0, until=4),
     "cfl": cfl(0.4),
+    "ifca": ifca(3, dealt=0),
     "ditto": ditto(0.5),
 }
 

@@ -8,8 +8,10 @@ from tiny_reproductions import run, tiny
 
 from fedmerit.papers.reproduce import find_reproduction
 from fedmerit.papers.reproduce.outside import ACCURACY, OUTSIDE, VARIANCE, WORST, by_client
+from fedmerit.papers.reproduce.outside_fcfl import FCFL, accuracy_and_gap
 from fedmerit.papers.reproduce.reproduction import WHOLE
 from fedmerit.papers.reproduce.runner import Reproduced
+from fedmerit.tasks.federation import Split
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +44,18 @@ def test_rows_that_are_finished_alone_go_by_the_rounds_of_the_scale():
         assert ends == {one.setting(scale).rounds - 5}
 
 
-@pytest.mark.parametrize("one", OUTSIDE, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [*OUTSIDE, FCFL], ids=lambda one: one.name)
 def test_every_published_number_has_a_source_and_a_part(one):
     assert any(sign in one.paper for sign in ("20", "arXiv"))
     for setting in one.settings.values():
         assert set(one.make_result.published) == set(setting.bases or {WHOLE: None})
         assert setting.differs
+
+
+def test_a_gap_is_between_the_shares_of_white_people_and_others_at_one_client():
+    white = np.array([1, 1, 0, 0, 0, 1, 0], dtype=np.uint8)
+    y, offsets = np.array([1, 0, 1, 0, 0, 1, 1]), np.array([0, 5, 7])
+    test = Split(np.zeros((7, 1), np.float32), y, offsets, {"white": white})
+    predicted = np.array([1, 1, 1, 0, 0, 1, 1])
+    assert accuracy_and_gap(test, 0, predicted) == pytest.approx((4 / 5, 1 - 1 / 3))
+    assert accuracy_and_gap(test, 1, predicted) == (1.0, 0.0)

@@ -18,7 +18,7 @@ from fedmerit.papers.reproduce.reproduction import SCALES, WHOLE, duration_text,
 
 NAMES = (
     *("pmcfl-table2", "pmcfl-table4", "pmcfl-table6", "dafl-table1", "m2f-table2", "m2f-table3", "m2f-figures"),
-    *("outside-pfllib", "outside-fair", "outside-dual", "outside-heart"),
+    *("outside-pfllib", "outside-fair", "outside-dual", "outside-heart", "outside-fcfl"),
     *("fedval-baselines", "fedval-objectives", "fedval-ratios", "fedval-kinds", "fedval-data", "fedval-server"),
 )
 RESULTS = Path(__file__).parents[2] / "docs/results"

@@ -21,6 +21,16 @@ def adult(seed: int = 0, **settings: object) -> Federation:
     return find_task("adult").load(make_config({"task": {"data": "adult", **settings}}).task, seed)
 
 
+def test_natural_clients_of_adult_are_those_with_a_doctorate_and_the_others() -> None:
+    plain, federation = adult(), adult(partition="natural")
+    assert federation.names == ("doctorate", "others")
+    assert (federation.train.sizes.tolist(), federation.test.sizes.tolist()) == ([413, 32148], [181, 16100])
+    assert federation.train.x.sum() == pytest.approx(plain.train.x.sum(), rel=1e-4)
+    years = federation.train.x[:, 1]
+    assert len(np.unique(years[:413])) == 1
+    assert years[0] not in years[413:]
+
+
 def test_adult_as_published() -> None:
     federation = adult()
     assert federation.train.x.shape == (32561, 91)

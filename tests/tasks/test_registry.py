@@ -31,7 +31,7 @@ def test_names_models_and_defaults() -> None:
         "fashion-mnist": ("mnist-cnn", 100, False),
         "celeba": ("celeba-cnn", None, True),
         "femnist": ("femnist-cnn", None, True),
-        "adult": ("adult-mlp", 20, False),
+        "adult": ("adult-mlp", 20, True),
         "compas": ("compas-mlp", 10, False),
         "german-credit": ("german-credit-mlp", 10, False),
         "heart-disease": ("heart-linear", 4, True),

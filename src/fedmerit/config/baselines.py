@@ -127,6 +127,21 @@ class CFLConfig(_FinishedConfig):
         return recipes.cfl(self.at, self.until)
 
 
+class IFCAConfig(OneModelConfig):
+    """[recipe] of IFCA [IFCA]."""
+
+    name: Literal["ifca"] = "ifca"
+    about = "baseline IFCA: several models at the server; each client trains the one that fits its rows best"
+    models: Annotated[int, Field(ge=1, strict=True)] = Field(2, description="how many models clients choose from")
+    dealt: Annotated[int, Field(ge=0, strict=True)] = Field(
+        1, description="in so many first rounds models are dealt by a draw; the paper's is 0"
+    )
+
+    def make(self) -> Recipe:
+        """A model per group of clients, which choose it."""
+        return recipes.ifca(self.models, self.dealt)
+
+
 class DittoConfig(OneModelConfig):
     """[recipe] of Ditto [Ditto]."""
 

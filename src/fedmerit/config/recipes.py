@@ -15,6 +15,7 @@ from fedmerit.config.baselines import (
     DittoConfig,
     FedAMPConfig,
     FinetunedConfig,
+    IFCAConfig,
     QFFLConfig,
     RFFLConfig,
     StandaloneConfig,
@@ -267,7 +268,7 @@ class OwnRecipe(RecipeConfig):
 _RECIPES: tuple[type[RecipeConfig], ...] = (
     *(FedAvgConfig, PrioritizedConfig, DeviceAwareConfig, AdaptiveConfig, M2FConfig, FedValConfig, GuardedConfig),
     *(QFFLConfig, AgnosticConfig, CGSVConfig, RFFLConfig, StandaloneConfig),
-    *(FinetunedConfig, FedAMPConfig, CFLConfig, DittoConfig),
+    *(FinetunedConfig, FedAMPConfig, CFLConfig, IFCAConfig, DittoConfig),
 )
 RECIPES: Mapping[str, type[RecipeConfig]] = {name_of(section): section for section in _RECIPES}
 """Add a class here, and it can be configured, listed and documented."""

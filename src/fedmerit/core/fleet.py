@@ -32,6 +32,7 @@ from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import (
+    AskedRows,
     ClientId,
     Download,
     Evaluation,
@@ -176,7 +177,7 @@ class Judges(Protocol):
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,

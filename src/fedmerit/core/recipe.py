@@ -21,6 +21,7 @@ from fedmerit.core.criteria import (
 )
 from fedmerit.core.facts import ALIGNMENT, LENGTH, RESULTS, SAMPLES, SITE, find_fact
 from fedmerit.core.groups import Grouping, OneGroup
+from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.privacy import Privacy, check_private
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, Nothing, Reward, Whole
@@ -58,6 +59,7 @@ class Recipe:
                 of its group's aggregate; its own training is kept, or reset before
     reward      what part that is; `acceptance` is the client's test of it
     beside      a personal model that each client keeps beside the shared one and is tested on; None: none
+    hypotheses  several models at the server, of which each client takes the one that fits it best; None: one model
     until       the last round with rewards: afterwards clients finish their personal models alone; None: all have
     initial     the share of the clients that make the first model
     rho         a client's part in the merged model that the server scores for `Validated` criteria
@@ -98,6 +100,7 @@ class Recipe:
     contributions: tuple[Contribution, ...] = ()
     until: int | None = None
     beside: Beside | None = None
+    hypotheses: Hypotheses | None = None
     __repr__, _repr_html_ = short_repr, settings_html
 
     def __post_init__(self) -> None:
@@ -108,6 +111,7 @@ class Recipe:
         for weighting in self.weightings.values():
             self._check(weighting)
         self._check_personal()
+        self._check_hypotheses()
         check_caps(self.cap, self.cap_group)
         if isinstance(self.step, Extrapolated) and self.aggregate != MEAN:
             raise ConfigError(
@@ -164,6 +168,24 @@ class Recipe:
                 "or leave out the groups and the reward"
             )
 
+    def _check_hypotheses(self) -> None:
+        parts = {
+            "personal models": self.personal,
+            "models beside": self.beside,
+            "privacy": self.privacy,
+            "an initial phase": self.initial,
+            "a search": self.search.asks,
+            "validated criteria": self.validated,
+            "Alignment": ALIGNMENT in self.required_facts,
+            "contributions but `cosine`": [one for one in self.measured if one.method != "cosine"],
+        }
+        wrong = [name for name, part in parts.items() if part]
+        if self.hypotheses is not None and wrong:
+            raise ConfigError(
+                f"hypotheses are several models of which each client takes one, and {' and '.join(wrong)} are of one "
+                "model for all; leave out one of the two"
+            )
+
     def _check(self, weighting: Weighting) -> None:
         unknown = [name for name in weighting.priority if name not in self.priority]
         if unknown or not weighting.priority:
@@ -195,6 +217,11 @@ class Recipe:
     def keeps_models(self) -> bool:
         """Whether clients have personal models, rewarded or beside the shared one; they are tested on these."""
         return self.personal is not None or self.beside is not None
+
+    @property
+    def one_model(self) -> bool:
+        """Whether all clients share one model and are tested on it."""
+        return not self.keeps_models and self.hypotheses is None
 
     @property
     def weighting(self) -> Weighting:
@@ -251,8 +278,9 @@ class Recipe:
 
     @property
     def checks_results(self) -> bool:
-        """Whether a criterion holds what clients say of models against the server's rows."""
-        return any(isinstance(one, Consistency) and "results" in one.evidence for one in self._inner)
+        """Whether a criterion holds what clients say of the one model against the server's rows."""
+        held = any(isinstance(one, Consistency) and "results" in one.evidence for one in self._inner)
+        return held and self.personal is None and self.hypotheses is None
 
     @property
     def _inner(self) -> tuple[Criterion, ...]:

@@ -45,6 +45,7 @@ from fedmerit.core.criteria import (
     find_criterion,
 )
 from fedmerit.core.groups import ByCosine, OneGroup
+from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
 from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy
@@ -90,6 +91,7 @@ PARTS: Mapping[str, type] = MappingProxyType(
                 ByAttention,
                 Splits,
                 Beside,
+                Hypotheses,
                 Whole,
                 Nothing,
                 TopShare,

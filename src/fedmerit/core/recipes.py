@@ -27,6 +27,7 @@ from fedmerit.core.criteria import (
     find_criterion,
 )
 from fedmerit.core.groups import ByCosine, Grouping, OneGroup
+from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.recipe import ACCEPTANCE, PRIORITIZED, Recipe, Rho, WhenZero
@@ -246,6 +247,21 @@ def ditto(pull: float = 0.1) -> Recipe:
     True
     """
     return Recipe((DS,), beside=Beside(pull))
+
+
+def ifca(models: int = 2, dealt: int = 1) -> Recipe:
+    """The server keeps several models; each client trains the one that fits its rows best, by dataset size [IFCA].
+
+    models      how many; each begins with a draw of its own
+    dealt       in so many first rounds models are dealt by a draw, so that each learns something; the paper's is 0
+
+    Any recipe with one model takes it: `replace(fedavg(), hypotheses=Hypotheses(3))`, but for searches, validated
+    criteria and privacy.
+
+    >>> ifca(3).hypotheses
+    Hypotheses(count=3, dealt=1)
+    """
+    return Recipe((DS,), hypotheses=Hypotheses(models, dealt))
 
 
 def _by_name(criteria: Sequence[Criterion | str]) -> tuple[Criterion, ...]:

@@ -1,7 +1,7 @@
 """One round of every algorithm: the only file that names every stage.
 
-    select -> download -> train -> check -> claims -> validate -> contribute -> observe -> clip -> group -> weigh
-           -> search -> aggregate -> step -> control -> reward -> evaluate
+    select -> choose -> download -> train -> check -> claims -> validate -> contribute -> observe -> clip -> group
+           -> weigh -> search -> aggregate -> step -> control -> reward -> evaluate
 
 `play` collects what the clients trained and `settle` is all that the server makes of it. A Flower strategy, which
 collects in its own way, calls the same `settle`.
@@ -14,8 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedmerit.core.aggregation import aggregate, make_candidates
+from fedmerit.core.aggregation import make_candidates
 from fedmerit.core.check import Known, Limits, check, check_criteria, measure_links, nobody_trained
+from fedmerit.core.choices import Choices, choose_or_deal, evaluate_chosen, move, with_hypotheses
 from fedmerit.core.claims import bound_claims
 from fedmerit.core.clip import clip_cohort
 from fedmerit.core.company import distances_in
@@ -67,20 +68,22 @@ def play(
     `on_stage` hears when clients train, when the server settles what came of it, and when the model is evaluated.
     """
     parts, under_way = from_parts(state.parts)
-    state = replace(state, parts=parts)
     clock, index, server = Clock(), state.history.rounds + 1, fleet.server
+    state = with_hypotheses(recipe, replace(state, parts=parts), server, seed)
     recipe = recipe.in_round(index)
     drawn_from = seed if recipe.privacy is None else recipe.privacy.selection_seed(seed)
     chosen = selection(index, len(server.names), drawn_from)
+    choices = choose_or_deal(recipe, state, fleet, tuple(chosen), seed)
     control, lr = server.control, server.rate(index, rounds)
     extras = {client: control.extras(state.parts, client) if control else NOTHING for client in chosen}
     pull = recipe.beside.pull if recipe.beside else None
     downloads = {
-        client: Download(state.model, recipe.personal, epochs, extras[client], lr, budget, pull)
-        for client, epochs in chosen.items()
+        client: Download(choices.models[place], recipe.personal, chosen[client], extras[client], lr, budget, pull)
+        for client, place in choices.places.items()
     }
     on_stage(index, "train", tuple(chosen))
     replies, under_way = train_in_time(fleet, index, downloads, recipe.client_facts, seed, delays, under_way)
+    replies = choices.without_mute(replies, tuple(chosen))
     asked = dict(chosen)
     if replies.started and any(chosen.values()):  # those who answer an earlier round trained that round's epochs
         of_round = {number: selection(number, len(server.names), drawn_from) for number in replies.started.values()}
@@ -101,6 +104,7 @@ def play(
         personal=fleet,
         layers=server.layers(len(state.model)) if recipe.personal else (),
         control=control,
+        choices=choices,
         clients=len(server.names),
         seed=seed,
         clock=clock,
@@ -114,16 +118,18 @@ def play(
     if evaluate:
         on_stage(index, "evaluate", ())
         model = settled.state.model
-        if recipe.keeps_models:
+        if recipe.hypotheses is not None:
+            evaluation, audited = evaluate_chosen(settled.state, fleet, objectives)
+        elif recipe.keeps_models:
             evaluation = fleet.evaluate_personal(model)
         else:
             evaluation = settled.aggregation.evaluation if model is settled.aggregation.model else None
             evaluation = evaluation or fleet.evaluate([model])[0]
             doubts = hold_evaluation(recipe, model, evaluation, server.predict)
             settled = replace(settled, notes=(*settled.notes, *doubts))
-        audited = audit(objectives, model, fleet, personal=recipe.keeps_models)
+        audited = audited or audit(objectives, model, fleet, personal=recipe.keeps_models)
     clock.lap("evaluate")
-    down = replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
+    down = choices.bytes_down + replies.bytes_down + settled.rewards.nbytes + settled.aggregation.bytes_down
     return settled.state, make_record(recipe, settled, evaluation, down, replies.bytes_up, clock, audited)
 
 
@@ -141,6 +147,7 @@ def settle(
     personal: PersonalClients | None = None,
     layers: Sequence[int] = (),
     control: Control | None = None,
+    choices: Choices | None = None,
     clients: int = 0,
     seed: int,
     clock: Clock,
@@ -154,6 +161,7 @@ def settle(
     limits     the most that a client may claim, by fact
     known      facts of the server's own
     personal   the clients with personal models, where the recipe has such; `layers` are the lengths of the model's
+    choices    which of the server's models each client took, where the recipe has several
     control    what clients are sent beside the model, of so many `clients`, where their learner corrects its gradients
     """
     index = state.history.rounds + 1
@@ -174,6 +182,8 @@ def settle(
     clock.lap("check")
 
     groups = recipe.grouping(cohort.updates, cohort.ids, state.distances)
+    if choices is not None and recipe.hypotheses is not None:
+        groups = choices.groups(cohort.ids)
     if recipe.meets:
         apart = distances_in(cohort) if groups.distances is None else groups.distances
         groups = replace(groups, distances=apart, pairs=state.distances.after(cohort.ids, apart, groups.labels))
@@ -185,20 +195,7 @@ def settle(
     clock.lap("weigh")
 
     drawn = derive(seed, "aggregate", index)
-    aggregation = aggregate(
-        recipe,
-        cohort,
-        groups,
-        candidates,
-        state.model,
-        state.parts,
-        state.search,
-        judges,
-        random,
-        drawn,
-        clients,
-        predict,
-    )
+    aggregation = move(choices, recipe, cohort, groups, candidates, state, judges, random, drawn, clients, predict)
     cohort, doubts = hold_answers(cohort, aggregation.reports)
     notes += doubts
     notes += privacy_notes(recipe.privacy, cohort, aggregation.clip)

@@ -1,4 +1,4 @@
-"""The machine: how many cores there are to use, which processor, and the widest instructions that it has."""
+"""The machine: how many cores there are to use, how much memory, which processor, and its widest instructions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ WIDEST = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse4_2": "SSE4.2"
 def cores() -> int:
     """The cores this process may run on: the default number of workers and of threads."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def quarter_of_ram() -> int:
+    """Bytes for updates where nobody said how many."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 def processor(cpuinfo: Path = CPUINFO) -> str:

@@ -32,6 +32,9 @@ Personal: TypeAlias = Literal["keep", "reset"]
 SplitName: TypeAlias = Literal["validation", "test"]
 """Which of their rows clients are asked about."""
 
+AskedRows: TypeAlias = SplitName | Literal["training"]
+"""Which of their rows clients can test models on; those that they train on are for choosing among models."""
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """An empty mapping that nobody can write to: the default of optional mappings."""
 

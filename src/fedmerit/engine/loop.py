@@ -22,6 +22,7 @@ from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
+from fedmerit.core.choices import models_in
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.fleet import Fleet
 from fedmerit.core.learner import NamedTensors
@@ -44,7 +45,7 @@ from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.now import telling
-from fedmerit.store.run_folder import BEST, LEDGER, MODEL, PERSONAL
+from fedmerit.store.run_folder import BEST, HYPOTHESES, LEDGER, MODEL, PERSONAL
 from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
 
@@ -161,7 +162,7 @@ def play_into(
         validated = ledger.validated()
         for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, validated, tell):
             state = after
-            one_model = not recipe.keeps_models and recipe.privacy is None  # clients' test rows would choose the best
+            one_model = recipe.one_model and recipe.privacy is None  # clients' test rows would choose the best
             _keep(folder, ledger, fleet, state, record, best=one_model)
             sinks.log(ledger)
             if on_record:
@@ -172,9 +173,18 @@ def play_into(
             copy_out(folder, folder / PERSONAL)
         played, named = state.history.rounds, fleet.server.name_tensors(state.model)
         write_model(folder / MODEL, state.model, played, named=named)
+        write_hypotheses(folder, state, fleet)
         remove_checkpoints(folder)
         sinks.finish(partial(run_files, ledger, folder, state, named))
     write_sums(folder)
+
+
+def write_hypotheses(folder: Path, state: State, fleet: Fleet) -> None:
+    """The models that clients chose from, where there are several; the first is also the run's model."""
+    models, home = models_in(state), folder / HYPOTHESES
+    for number, model in enumerate(models if len(models) > 1 else ()):
+        home.mkdir(exist_ok=True)
+        write_model(home / f"{number}.safetensors", model, state.history.rounds, named=fleet.server.name_tensors(model))
 
 
 def run_files(

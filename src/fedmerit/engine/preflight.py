@@ -61,6 +61,7 @@ def check_late(config: Config, recipe: Recipe, server: Server) -> None:
             'Staleness goes by answers that come after their round, and these are dropped; set run.wait.late = "use"'
         )
     kept = "clients have personal models" if recipe.keeps_models else "clients keep controls" if server.control else ""
+    kept = "clients choose among models in each round" if recipe.hypotheses else kept
     kept = "[privacy] accounts for answers in their round alone" if recipe.privacy else kept
     if used and kept:
         raise ConfigError(f'run.wait.late = "use" does not go with this run: {kept}; set run.wait.late = "drop"')
@@ -94,6 +95,11 @@ def check_server(server: Server, recipe: Recipe, selection: Selection, audits: S
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
+    if recipe.hypotheses is not None and not losses:
+        raise ConfigError(
+            "clients choose among hypotheses by loss, which needs a learner with a method `predict_proba`, and this "
+            "task's learner does not have it"
+        )
     if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
         raise ConfigError(NO_ROWS)
     if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not losses:
@@ -126,10 +132,10 @@ def _check_control(control: Control | None, recipe: Recipe) -> None:
     """A control corrects clients towards one model, and some make that model themselves."""
     if control is None:
         return
-    if recipe.keeps_models:
+    if not recipe.one_model:
         raise ConfigError(
             f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
-            'have personal models; use train.algorithm = "sgd", or another recipe'
+            'have personal models, or several to choose from; use train.algorithm = "sgd", or another recipe'
         )
     if recipe.aggregate != MEAN or recipe.clip:
         raise ConfigError(

@@ -16,7 +16,16 @@ from fedmerit.core.selection import Selection, Uniform, default_fraction
 from fedmerit.engine.devices import count_workers, device_of, on_devices
 from fedmerit.engine.finished import Run
 from fedmerit.engine.logs import logged
-from fedmerit.engine.loop import OnRecord, first_state, make_selection, play_into, play_rounds, resumable, run_files
+from fedmerit.engine.loop import (
+    OnRecord,
+    first_state,
+    make_selection,
+    play_into,
+    play_rounds,
+    resumable,
+    run_files,
+    write_hypotheses,
+)
 from fedmerit.engine.preflight import check_late, check_task, check_waited
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import check_logs, open_sinks
@@ -112,6 +121,7 @@ def federate(
         if home is not None:
             write_encoder(home, task.federation.encoder)
             write_model(home / MODEL, state.model, state.history.rounds, named=named)
+            write_hypotheses(home, state, fleet)
         sinks.finish(partial(run_files, ledger, home, state, named))
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)

@@ -52,8 +52,10 @@ def check_stop(stop: Stop | None, task: Task, recipe: Recipe, evaluate_every: in
         return
     if not len(task.federation.validation.y):
         raise ConfigError("stopping early goes by validation rows, and no client has any; set validation=0.1")
-    if recipe.keeps_models:
-        raise ConfigError("stopping early goes by one model, and in this recipe each client has its own")
+    if not recipe.one_model:
+        raise ConfigError(
+            "stopping early goes by one model, and in this recipe each client has its own, or chooses among several"
+        )
     if recipe.privacy is not None:
         raise ConfigError("stopping early asks clients' rows without noise, which [privacy] does not cover")
     if evaluate_every != 1:

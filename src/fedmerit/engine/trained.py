@@ -20,7 +20,7 @@ from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger, kept_recipe
 from fedmerit.store.model_files import read_model
-from fedmerit.store.run_folder import ENCODER, PERSONAL
+from fedmerit.store.run_folder import ENCODER, HYPOTHESES, PERSONAL
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.formats.table_files import read_frame, read_table
 from fedmerit.tasks.registry import make_federation, make_learner, make_task
@@ -77,6 +77,11 @@ def check_shared(ledger: Ledger) -> None:
     recipe = kept_recipe(ledger)
     if recipe is not None and recipe.keeps_models:
         raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
+    if recipe is not None and recipe.hypotheses is not None and recipe.hypotheses.count > 1:
+        raise ConfigError(
+            f"this run has {recipe.hypotheses.count} models, of which clients choose; read one from its folder's "
+            f"{HYPOTHESES}/, for example {HYPOTHESES}/1.safetensors"
+        )
 
 
 def personal_model(folder: Path | None, names: list[str], client: int) -> Model:

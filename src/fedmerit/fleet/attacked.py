@@ -14,7 +14,17 @@ from fedmerit.core.centring import Sums
 from fedmerit.core.fleet import Fleet, Server
 from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
-from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
+from fedmerit.core.types import (
+    AskedRows,
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
 
 
 def attacked(fleet: Fleet, attackers: Attackers) -> Fleet:
@@ -50,7 +60,7 @@ class AttackedFleet:
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,

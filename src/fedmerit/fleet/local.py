@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +18,19 @@ from fedmerit.core.fleet import Server
 from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.system import quarter_of_ram
 from fedmerit.core.targets import target_of
-from fedmerit.core.types import ClientId, Download, Evaluation, Model, Replies, SparseUpdate, SplitName, Verdict
+from fedmerit.core.types import (
+    AskedRows,
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
@@ -248,9 +258,8 @@ class LocalFleet:
         """One job per client."""
         self._equip([model], 1)
         models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
-        sizes = np.diff(self._asked[on].offsets.array)
         right = self._correct(on, models)
-        return Evaluation(np.array([right[key] for key in models], dtype=np.int64), sizes)
+        return Evaluation(np.array([right[key] for key in models]), np.diff(self._asked[on].offsets.array))
 
     def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
         """The share of its rows that each client gets right; NaN where it has none."""
@@ -307,7 +316,7 @@ class LocalFleet:
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,
@@ -321,10 +330,12 @@ class LocalFleet:
         return [one for part in parts for one in self._evaluate(part, on, asked, losses)]
 
     def _evaluate(
-        self, models: Sequence[Model], on: SplitName, asked: NDArray[np.bool_] | None, losses: bool
+        self, models: Sequence[Model], on: AskedRows, asked: NDArray[np.bool_] | None, losses: bool
     ) -> list[Evaluation]:
         """As many models as lie in shared memory at once."""
         self._counts_losses |= losses
+        if on == "training" and on not in self._asked:  # most runs never ask, and the workers' answers need room
+            self._asked, self._worker = {**self._asked, on: self._train}, None
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
         jobs = [("losses" if losses else "test", on, len(models), job) for job in testing_jobs(offsets, asked)]
@@ -386,8 +397,3 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
-
-
-def quarter_of_ram() -> int:
-    """Bytes for updates where nobody said how many."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

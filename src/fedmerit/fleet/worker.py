@@ -14,7 +14,7 @@ from fedmerit.core.fleet import predict_all
 from fedmerit.core.learner import DeviceLearner, Learner
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
-from fedmerit.core.types import ClientId, Model, Samples, SplitName, read_only
+from fedmerit.core.types import AskedRows, ClientId, Model, Samples, SplitName, read_only
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import Job, deceive, shared_rows, train_clients
 from fedmerit.tasks.federation import Split
@@ -156,13 +156,13 @@ class Worker:
         assert self.personal is not None  # the fleet sends PERSONAL only to clients that have one
         return read_only(np.asarray(self.personal.array[client], dtype=np.float32))
 
-    def test_rows(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
+    def test_rows(self, on: AskedRows, models: int, ranges: Sequence[Rows]) -> None:
         """Mark in `right` which rows of these ranges each of the first models gets right."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
             self.right.array[place, rows] = right_rows(self.learner, read_only(self.models.array[place]), x, y)
 
-    def count_losses(self, on: SplitName, models: int, ranges: Sequence[Rows]) -> None:
+    def count_losses(self, on: AskedRows, models: int, ranges: Sequence[Rows]) -> None:
         """As `test_rows`, and put into `losses` how large each row's loss is."""
         assert self.losses is not None  # the fleet made room
         rows, x, y = self._ranges(on, ranges)
@@ -170,7 +170,7 @@ class Worker:
             right, losses = count_losses(self.learner, read_only(self.models.array[place]), x, y)
             self.right.array[place, rows], self.losses.array[place, rows] = right, losses
 
-    def _ranges(self, on: SplitName, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
+    def _ranges(self, on: AskedRows, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
         """Which rows these are, their inputs and their labels."""
         split = self.asked[on].split()
         rows = np.concatenate([np.arange(start, stop) for start, stop in ranges])

@@ -135,7 +135,8 @@ def _accuracy(half: ClientHalf, model: Model) -> float:
 
 def _rows(half: ClientHalf, on: str) -> Samples:
     """The rows that a server asks about."""
-    return half.data.validation if on == "validation" else half.data.test
+    rows = {"training": half.data.train, "validation": half.data.validation}
+    return rows.get(on, half.data.test)
 
 
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:

@@ -23,6 +23,7 @@ from fedmerit.core.objectives import Objective
 from fedmerit.core.rewards import Acceptance
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.types import (
+    AskedRows,
     ClientId,
     Download,
     Evaluation,
@@ -279,7 +280,7 @@ class GridFleet:
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,

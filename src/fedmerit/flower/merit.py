@@ -29,7 +29,7 @@ from fedmerit.core.round import settle
 from fedmerit.core.selection import Poisson
 from fedmerit.core.state import Clock, Record, State, make_record
 from fedmerit.core.suspects import Watch
-from fedmerit.core.types import NOTHING, ClientId, Evaluation, Model, Replies, Samples, SplitName
+from fedmerit.core.types import NOTHING, AskedRows, ClientId, Evaluation, Model, Replies, Samples
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
@@ -88,8 +88,11 @@ class Merit(FedAvg):
         names: Names = (),
         **settings: Any,
     ) -> None:
-        if recipe.keeps_models:
-            raise ConfigError("clients with personal models need the whole federation: see `fedmerit flower`")
+        if not recipe.one_model:
+            raise ConfigError(
+                "clients with personal models, or that choose among several, need the whole federation: see "
+                "`fedmerit flower`"
+            )
         if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.measured)):
             raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
@@ -322,7 +325,7 @@ class Merit(FedAvg):
     def evaluate(
         self,
         models: Sequence[Model],
-        on: SplitName = "test",
+        on: AskedRows = "test",
         clients: Sequence[ClientId] | None = None,
         *,
         losses: bool = False,

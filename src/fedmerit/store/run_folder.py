@@ -28,6 +28,8 @@ from fedmerit.store.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
+HYPOTHESES = "hypotheses"
+"""A folder with the models that clients chose from, where there are several: `0.safetensors` ..."""
 ENCODER = "encoder.json"
 """How new rows of a table become inputs of the model."""
 PACKAGES = ("fedmerit", "numpy", "torch")

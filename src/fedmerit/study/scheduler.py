@@ -13,10 +13,10 @@ from time import monotonic
 from typing import Self, TypeAlias
 
 from fedmerit.config.schema import Config
+from fedmerit.core.system import quarter_of_ram
 from fedmerit.engine.loop import Stopping
 from fedmerit.engine.run import GIB
 from fedmerit.errors import ConfigError, RunFailed, RunStopped
-from fedmerit.fleet.local import quarter_of_ram
 from fedmerit.fleet.pool import begin_preload, ensure_forkserver
 from fedmerit.study.study_folder import Member
 from fedmerit.study.worker import STOP, Answer, CheckJob, Ended, Job, LoadJob, RunJob, work

@@ -55,7 +55,7 @@ class Member:
     @property
     def has_common_model(self) -> bool:
         """Whether all clients share one model."""
-        return not make_recipe(self.config.recipe).keeps_models
+        return make_recipe(self.config.recipe).one_model
 
     @property
     def rounds(self) -> int:

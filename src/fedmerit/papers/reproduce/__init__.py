@@ -9,11 +9,12 @@ from fedmerit.papers.reproduce.dafl import DAFL
 from fedmerit.papers.reproduce.fedval import FEDVAL
 from fedmerit.papers.reproduce.m2f import M2F
 from fedmerit.papers.reproduce.outside import OUTSIDE
+from fedmerit.papers.reproduce.outside_fcfl import FCFL
 from fedmerit.papers.reproduce.pmcfl import PMCFL
 from fedmerit.papers.reproduce.reproduction import Reproduction
 
 REPRODUCTIONS: Mapping[str, Reproduction] = {
-    reproduction.name: reproduction for reproduction in (*PMCFL, DAFL, *M2F, *FEDVAL, *OUTSIDE)
+    reproduction.name: reproduction for reproduction in (*PMCFL, DAFL, *M2F, *FEDVAL, *OUTSIDE, FCFL)
 }
 
 

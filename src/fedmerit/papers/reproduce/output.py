@@ -98,7 +98,8 @@ def _head(reproduced: Reproduced, command: str) -> Iterator[str]:
     study = next(iter(reproduced.studies.values()))
     runs = sum(len(study.runs) for study in reproduced.studies.values())
     yield from (f"# {reproduction.name} at scale `{reproduced.scale}`", "")
-    yield from (f"{reproduction.about}. {reproduction.paper}.", "", f"    {command}", "")
+    about = reproduction.about + ("" if reproduction.about.endswith("?") else ".")
+    yield from (f"{about} {reproduction.paper}.", "", f"    {command}", "")
     seeds = f"{'seeds' if len(study.plan.seeds) > 1 else 'seed'} {', '.join(map(str, study.plan.seeds))}"
     yield f"{_count(runs, 'run')} of {setting.rounds:,} rounds: {_count(len(study.rows), 'row')}"
     if WHOLE not in plans:

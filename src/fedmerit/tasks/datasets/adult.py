@@ -13,7 +13,7 @@ from fedmerit.config.reading import read_file, unpacked
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
-from fedmerit.tasks.federation import Federation, Raw
+from fedmerit.tasks.federation import Federation, Ids, Raw
 from fedmerit.tasks.formats.hub import read_words
 from fedmerit.tasks.formats.tabular import age_groups, check_width, codes, encode, fixed_split
 from fedmerit.tasks.source import find_file, hub_name
@@ -32,23 +32,30 @@ TRAIN_SHARE = 2 / 3
 """Of a hub's table: UCI's own share."""
 
 
-def read_adult() -> tuple[Raw, Raw]:
-    """UCI's training and test rows."""
+DOCTORATE = "Doctorate"
+CLIENTS = ("doctorate", "others")
+"""The two clients of the natural partition, as in AFL's experiments: the people with a doctorate, and all others."""
+
+
+def read_adult() -> tuple[Raw, NDArray[np.bool_]]:
+    """UCI's rows, and which of them are for training."""
     train = _read(find_file("adult", "adult.data.gz", "adult.data"))
     test = _read(find_file("adult", "adult.test.gz", "adult.test"))
     columns = {name: [*train[name], *test[name]] for name in NAMES}
-    return _encoded(columns, np.arange(len(columns["age"])) < len(train["age"]))
+    fitted = np.arange(len(columns["age"])) < len(train["age"])
+    return _encoded(columns, fitted), fitted
 
 
-def read_hub(name: str) -> tuple[Raw, Raw]:
+def read_hub(name: str) -> tuple[Raw, NDArray[np.bool_]]:
     """A hub's table, split by us: it has no test rows of its own."""
     columns = read_words(name, NAMES)
-    return _encoded(columns, fixed_split(len(columns["age"]), TRAIN_SHARE))
+    fitted = fixed_split(len(columns["age"]), TRAIN_SHARE)
+    return _encoded(columns, fitted), fitted
 
 
-def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> tuple[Raw, Raw]:
-    """The `fitted` rows and the others, with the attributes sex (1: male), white, race and age."""
-    everything = Raw(
+def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> Raw:
+    """All rows, scaled by those that are `fitted`, with the attributes sex (1: male), white, race and age."""
+    return Raw(
         check_width(encode(columns, NUMBERS, WORDS, fitted), FEATURES),
         np.array([word.rstrip(".") == ">50K" for word in columns["income"]], dtype=np.int64),
         2,
@@ -58,8 +65,9 @@ def _encoded(columns: Mapping[str, list[str]], fitted: NDArray[np.bool_]) -> tup
             "race": codes(columns["race"]),
             "age": age_groups(columns["age"]),
         },
+        Ids("person", np.array([word != DOCTORATE for word in columns["education"]], dtype=np.int64), CLIENTS),
+        ~fitted,
     )
-    return everything.take(fitted), everything.take(~fitted)
 
 
 def _read(path: Path) -> dict[str, list[str]]:
@@ -80,7 +88,10 @@ def _read(path: Path) -> dict[str, list[str]]:
 def _load(config: TaskConfig, seed: int) -> Federation:
     config = settle(config, ADULT)
     name = hub_name(config, default="scikit-learn/adult-census-income")
-    return build_federation(*(read_adult() if name is None else read_hub(name)), config, ADULT, seed)
+    rows, fitted = read_adult() if name is None else read_hub(name)
+    if config.partition == "natural":  # there each client is tested on its own people
+        return build_federation(rows, None, config, ADULT, seed)
+    return build_federation(rows.take(fitted), rows.take(~fitted), config, ADULT, seed)
 
 
 ADULT = TaskSpec(
@@ -88,6 +99,6 @@ ADULT = TaskSpec(
     about="48,842 people of the 1994 US census: above 50,000 dollars a year? Attributes sex, white, race, age",
     load=_load,
     models=("adult-mlp", "adult-linear"),
-    partitions=(*MADE, *SENSITIVE),
+    partitions=(*MADE, *SENSITIVE, "natural"),
     clients=20,
 )
