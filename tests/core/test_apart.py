@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.linalg import cython_blas
 
 from fedmerit.core import apart
-from fedmerit.core.apart import GROUP, find_add, pieces_of
+from fedmerit.core.apart import GROUP, add_up, find_add, pieces_of
 
 
 @given(st.lists(st.integers(0, 60), unique=True, max_size=60))
@@ -39,3 +39,17 @@ def test_a_product_that_adds_in_another_order_is_not_used(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(apart, "_from_capsule", lambda _: other_order)
     assert find_add.__wrapped__() is None
+
+
+def add(rows: np.ndarray, weights: np.ndarray, out: np.ndarray) -> None:
+    out += weights @ rows
+
+
+@given(st.lists(st.integers(0, 40), unique=True, max_size=41).map(sorted), st.integers(1, 5))
+def test_pieces_add_up_to_the_weighted_sum_of_their_rows(chosen: list[int], length: int) -> None:
+    rows = np.arange(41 * length, dtype=np.float32).reshape(41, length)  # whole numbers: exact in any order
+    weights, out, spare = np.arange(1, len(chosen) + 1, dtype=np.float32), np.full(length, 7, np.float32), []
+    for _ in range(2):  # the second time with the first one's buffer
+        add_up(add, rows, pieces_of(np.array(chosen, dtype=np.intp)), weights, out, spare)
+        np.testing.assert_array_equal(out, weights @ rows[chosen])
+    assert len(spare) == 1

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from fedmerit.core.apart import WIDE, Add, add_up, find_add, pieces_of
+from fedmerit.core.apart import COLUMNS, WIDE, Add, add_up, find_add, pieces_of
 from fedmerit.core.learner import Sums
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
-COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
 PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512); 1.6 instead of 2.2 x
 LEAST_COLUMNS = 1 << 9  # of a block that is multiplied by several weightings
 NARROW = 64  # columns that are copied at least: rows of one to three side by side BLAS adds up in another order
