@@ -1,7 +1,7 @@
 """Mutation score of core/: small faults planted one at a time, and whether the tests of that file notice.
 
     PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1
-    PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1 --start 200    # the next 200 of the same draw
+    PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1 --start 80    # goes on after line 79
     PYTHONPATH=src python tools/mutate.py --files scores,weights --sample 50
 
 Faults: `<` for `<=`, `+` for `-`, `and` for `or`, a number plus one, True for False, a condition turned round. Texts of
@@ -196,20 +196,19 @@ class Mutated(SourceLoader, MetaPathFinder):
         return str(self._path)
 
 
-def noticed(module: str, source: str, tests: tuple[str, ...], *, quiet: bool = True) -> bool:
+def noticed(module: str, source: str, tests: tuple[str, ...]) -> bool:
     """Whether the tests fail, or hang, with this source in place of the module's."""
     child = os.fork()
     if not child:
         import pytest
 
-        if quiet:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            os.dup2(1, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
         resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
         sys.meta_path.insert(0, Mutated(f"fedmerit.core.{module}", ROOT / f"src/fedmerit/core/{module}.py", source))
         if examples_fail(f"fedmerit.core.{module}"):
             os._exit(1)
-        paths = [str(ROOT / "tests" / test) for test in (*OF_ALL, *tests)]
+        paths = [str(ROOT / "tests" / test) for test in (*tests, *OF_ALL)]
         os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *paths]))
     return os.waitpid(child, 0)[1] != 0
 
@@ -254,20 +253,22 @@ def main() -> None:
     gc.freeze()  # nor does a fork look through all of it for rubbish
 
     names = chosen.files.split(",")
+    if alone := {path.stem for path in (ROOT / "src/fedmerit/core").glob("[!_]*.py")} ^ TESTS.keys():
+        raise SystemExit(f"TESTS and core/ differ in {', '.join(sorted(alone))}: name the tests of every file")
     trees = {name: ast.parse((ROOT / f"src/fedmerit/core/{name}.py").read_text()) for name in names}
     places = [(name, place) for name, tree in trees.items() for place in range(len(list(sites(tree))))]
     random.Random(chosen.seed).shuffle(places)  # whatever was tried when it is stopped is a sample, too
     drawn = places[chosen.start :][: chosen.sample]
-    for name in sorted(dict(drawn)):
-        if noticed(name, ast.unparse(trees[name]), TESTS[name], quiet=False):
-            raise SystemExit(f"the tests of {name} fail without a fault")
     found: list[bool] = []
+    tried: set[str] = set()
     try:
-        for name, place in drawn:
+        for number, (name, place) in enumerate(drawn, chosen.start):
+            if name not in tried and noticed(name, ast.unparse(trees[name]), TESTS[name]):
+                raise SystemExit(f"the tests of {name} fail without a fault")
+            tried.add(name)
             tree, line, fault = planted(trees[name], place)
             found.append(noticed(name, ast.unparse(tree), TESTS[name]))
-            if not found[-1]:
-                print(f"survived: core/{name}.py:{line}: {fault}", flush=True)
+            print(f"{number} {'noticed' if found[-1] else 'survived'}: core/{name}.py:{line}: {fault}", flush=True)
     except KeyboardInterrupt:
         print("stopped")
     likely = scipy.stats.binomtest(sum(found), len(found)).proportion_ci(method="wilson")
