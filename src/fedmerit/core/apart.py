@@ -103,7 +103,7 @@ def _same_order(add: Add, rows: Rows, weights: Rows) -> bool:
     """Whether pieces of 8, 16 and all other rows add up to the bits of products of whole blocks."""
     out = np.empty(rows.shape[1], dtype=np.float32)
     ends = [*(end for end in (GROUP, 3 * GROUP) if end < len(rows)), len(rows)]
-    pieces = [(part, (part,)) for part in map(slice, [0, *ends], ends)]
+    pieces: list[Piece] = [(part, (part,)) for part in map(slice, [0, *ends], ends)]
     with threadpool_limits(1, "blas"):
         add_up(add, rows, pieces, weights, out, [])
         blocks = (rows[:, start : start + COLUMNS] for start in range(0, len(out), COLUMNS))
