@@ -38,3 +38,10 @@ def test_zeros_and_single_updates_have_no_direction() -> None:
     assert np.isnan(observe_updates(Updates(rows)).cosines).tolist() == [True, False, False]
     assert np.isnan(observe_updates(Updates(rows[1:2])).cosines).all()
     assert observe_updates(Updates(rows[:0])).norms.tolist() == []
+
+
+def test_equal_updates_go_no_further_than_all_the_way_together() -> None:
+    for seed in range(20):  # rounding alone would bring half of these above 1
+        rows = np.random.default_rng(seed).normal(size=(1, 7)).astype(np.float32)
+        assert observe_updates(Updates(np.repeat(rows, 3, axis=0))).cosines.max() <= 1
+        assert observe_updates(Updates(np.concatenate([rows, -rows, -rows]))).cosines[0] >= -1

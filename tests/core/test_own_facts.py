@@ -97,4 +97,4 @@ def test_links_are_measured_without_the_training_and_bounded_where_a_client_lies
         {},
         {3: 3.0, 5: 2.0, 8: 4.0},
     )
-    assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25})
+    assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25}, rel=1e-9)

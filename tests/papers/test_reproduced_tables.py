@@ -18,10 +18,11 @@ from fedmerit import load_task
 from fedmerit.errors import ConfigError, FolderError, RunStopped
 from fedmerit.papers.reproduce import find_reproduction
 from fedmerit.papers.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
-from fedmerit.papers.reproduce.output import write_page
+from fedmerit.papers.reproduce.output import row_settings, write_page
 from fedmerit.papers.reproduce.rates import rate_folder, rate_tuning, search_rate
 from fedmerit.papers.reproduce.runner import Reproduced, reproduce, so_far
 from fedmerit.study.metrics import CorrectRows, find_correct, read_correct, write_correct
+from fedmerit.study.plan import Row
 from fedmerit.study.statistics import restricted
 from fedmerit.study.study import OnStep
 from fedmerit.study.study_folder import Member
@@ -228,6 +229,11 @@ def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Pa
     assert '- row `LD>MW>DS`: `{"name": "prioritized", "priority": ["LD", "MW", "DS"]' in page
     assert 'data = "digits"' in page
     assert "| DS, published | 1 | 1 |" in page
+
+
+def test_a_page_shows_what_a_row_has_of_its_own():
+    row = Row(name="AFL", recipe="agnostic", train={"lr": 0.1}, task={"clients": 9}, null="draw")
+    assert row_settings(row) == '`{"name": "agnostic"}`, train `{"lr": 0.1}`, task `{"clients": 9}`, null by draw'
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):

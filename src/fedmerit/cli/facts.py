@@ -33,7 +33,7 @@ def facts(
     from fedmerit.config.privacy import recipe_of
     from fedmerit.config.schema import load_config
     from fedmerit.engine.measured import asked_of_clients, measured_facts, readable_criteria, separations
-    from fedmerit.report.screen import list_table
+    from fedmerit.report.screen import wide_tables
     from fedmerit.tasks.registry import make_task
 
     settings = load_config(config, overrides or [])
@@ -52,7 +52,7 @@ def facts(
         (name, *(f"{values[client]:.4g}" for values in found.values()))
         for client, name in enumerate(federation.names[:SHOWN])
     ]
-    out_console.print(list_table("Facts before training", ("client", *found), shown))
+    out_console.print(*wide_tables("Facts before training", ("client", *found), shown, out_console.width), sep="\n")
     if len(federation.names) > SHOWN:
         out_console.print(f"... and {len(federation.names) - SHOWN} more; --json has all", style="dim")
     rows = [
@@ -64,8 +64,9 @@ def facts(
         )
         for line in lines
     ]
-    header = ("criterion", "least", "median", "largest", "weight moved", "separates")
-    out_console.print(list_table("Criteria that these facts suffice for", header, rows))
+    header = ("criterion", "least", "median", "largest", "moved", "separates")
+    title = "Criteria that these facts suffice for"
+    out_console.print(*wide_tables(title, header, rows, out_console.width), sep="\n")
 
 
 @app.command("what-if", epilog="Example:  fedmerit what-if runs/first --priority CB,DS --normalise max")

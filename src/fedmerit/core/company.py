@@ -17,6 +17,7 @@ from fedmerit.core.groups import PairDistances
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.robust_criteria import Common, Usual, copies
 from fedmerit.core.types import NOTHING, ClientId, Cohort, Family, History, Matrix, Vector
+from fedmerit.core.updates import cosines_of, distances_of
 from fedmerit.core.weights import Note
 from fedmerit.errors import ConfigError
 
@@ -226,9 +227,4 @@ def met_in(pairs: PairDistances, cohort: Cohort) -> PairDistances:
 
 def distances_in(cohort: Cohort) -> Matrix:
     """1 - cos of the updates of every pair of the round's clients; 1 where one of them is zero."""
-    products = cohort.updates.products
-    lengths = np.sqrt(np.diag(products))
-    scale = np.outer(lengths, lengths)
-    distances = 1.0 - np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1)
-    np.fill_diagonal(distances, 0.0)
-    return np.asarray(distances)
+    return distances_of(cosines_of(cohort.updates.products))

@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fedmerit.core.types import ClientId, Matrix, Vector
-from fedmerit.core.updates import Updates
+from fedmerit.core.updates import Updates, cosines_of
 from fedmerit.errors import ConfigError, UnknownName
 
 Linkage: TypeAlias = Literal["average", "complete", "single", "centroid"]
@@ -272,12 +272,10 @@ def _centroid_tree(products: Matrix) -> Matrix:
     n = len(products)
     names, sizes, tree = list(range(n)), [1] * n, np.empty((n - 1, 4))
     for step in range(n - 1):
-        lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
-        scale = np.outer(lengths, lengths)
-        distances = 1.0 - np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
+        distances = 1.0 - cosines_of(products)
         distances[np.tril_indices(len(distances))] = np.inf
         one, other = np.unravel_index(distances.argmin(), distances.shape)
-        tree[step] = (*sorted((names[one], names[other])), max(distances[one, other], 0.0), sizes[one] + sizes[other])
+        tree[step] = (*sorted((names[one], names[other])), distances[one, other], sizes[one] + sizes[other])
         products[one] += products[other]
         products[:, one] += products[:, other]
         products = np.delete(np.delete(products, other, 0), other, 1)

@@ -16,6 +16,7 @@ from fedmerit.core.facts import ALIGNMENT
 from fedmerit.core.lengths import usual_length
 from fedmerit.core.reputation import REPUTATION
 from fedmerit.core.types import NOTHING, Cohort, Family, History, Matrix, Vector
+from fedmerit.core.updates import cosines_of
 
 SHORTEST, LONGEST = 0.1, 8.0
 """Updates of usual length have so many times the median length: clients of one label have very short ones."""
@@ -263,11 +264,8 @@ def copies(cohort: Cohort) -> Vector:
 
 def _cosines_to_others(cohort: Cohort) -> Matrix:
     """(n, n - 1): the cosines of each update and the others; 0 where one of them is zero."""
-    products, number = cohort.updates.products, len(cohort.ids)
-    lengths = np.sqrt(np.diag(products))
-    scale = np.outer(lengths, lengths)
-    cosines = np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0)
-    return np.asarray(cosines[~np.eye(number, dtype=bool)].reshape(number, number - 1))
+    number = len(cohort.ids)
+    return cosines_of(cohort.updates.products)[~np.eye(number, dtype=bool)].reshape(number, number - 1)
 
 
 def _of_median(values: Vector) -> Vector:

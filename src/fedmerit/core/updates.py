@@ -124,9 +124,7 @@ class Updates:
         products = np.zeros((len(self), len(self)))
         for part in self._each(lambda columns: self._block(columns) @ self._block(columns).T, self._columns()):
             products += part
-        lengths = np.sqrt(np.diag(products))
-        scale = np.outer(lengths, lengths)
-        return np.asarray(np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1))
+        return cosines_of(products)
 
     def cosine_distances(self) -> Matrix:
         """1 - cos of every pair of updates: 0 of each to itself, 1 where one of them is zero.
@@ -134,9 +132,7 @@ class Updates:
         >>> Updates(np.array([[1, 0], [0, 2]], dtype=np.float32)).cosine_distances().tolist()
         [[0.0, 1.0], [1.0, 0.0]]
         """
-        distances = np.asarray(1.0 - self.cosines())
-        np.fill_diagonal(distances, 0.0)
-        return distances
+        return distances_of(self.cosines())
 
     @cached_property
     def products(self) -> Matrix:
@@ -300,6 +296,28 @@ def _multiplies_in_place() -> bool:
     | 10 x 2,000,000 | 3.0 | 3.0 | 1.7 | 1.7 | 2.4 |
     """
     return any(info.get("architecture") in IN_PLACE for info in threadpool_info() if info["user_api"] == "blas")
+
+
+def cosines_of(products: Matrix) -> Matrix:
+    """The cosine of every pair of rows, from their inner products; 0 where one of them is zero.
+
+    >>> cosines_of(np.array([[4.0, -2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])).tolist()
+    [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    lengths = np.sqrt(np.maximum(np.diag(products), 0.0))
+    scale = np.outer(lengths, lengths)
+    return np.asarray(np.clip(np.divide(products, scale, out=np.zeros_like(scale), where=scale > 0), -1, 1))
+
+
+def distances_of(cosines: Matrix) -> Matrix:
+    """1 - cos of every pair; 0 of each to itself, though the cosine of a row of zeros is 0.
+
+    >>> distances_of(np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])).tolist()
+    [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    """
+    distances = np.asarray(1.0 - cosines)
+    np.fill_diagonal(distances, 0.0)
+    return distances
 
 
 def _products(block: NDArray[np.float32]) -> Matrix:

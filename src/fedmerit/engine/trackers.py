@@ -106,10 +106,7 @@ class WandbSink:
         """As one artifact."""
         import wandb
 
-        artifact = wandb.Artifact(f"run-{self.place}", type="run")
-        for path in files:
-            artifact.add_file(str(path))
-        self._wandb.log_artifact(artifact)
+        self._wandb.log_artifact(_artifact(wandb, self.place, files))
 
     def close(self) -> None:
         """Write out what is left."""
@@ -141,10 +138,7 @@ class TrackioSink:
         """As one artifact."""
         import trackio
 
-        artifact = trackio.Artifact(f"run-{self.place}", type="run")
-        for path in files:
-            artifact.add_file(str(path))
-        self._trackio.log_artifact(artifact)
+        self._trackio.log_artifact(_artifact(trackio, self.place, files))
 
     def close(self) -> None:
         """Send what is left."""
@@ -161,3 +155,11 @@ def _parts(items: Sequence[Any], size: int) -> Iterator[list[Any]]:
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
+
+
+def _artifact(tracker: Any, place: str, files: Sequence[Path]) -> Any:
+    """The run's files as one artifact: trackio has the names of wandb."""
+    artifact = tracker.Artifact(f"run-{place}", type="run")
+    for path in files:
+        artifact.add_file(str(path))
+    return artifact

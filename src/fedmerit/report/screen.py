@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -81,3 +83,24 @@ def list_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]])
     for row in rows:
         grid.add_row(*map(escape, row))
     return grid
+
+
+def wide_tables(title: str, header: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> Iterator[Table]:
+    """A table of texts in as many parts as a screen of that width needs; each begins with the first column.
+
+    >>> parts = wide_tables("Facts", ("client", "age", "battery"), [("north", "34", "0.8")], width=20)
+    >>> [[column.header for column in part.columns] for part in parts]
+    [['client', 'age'], ['client', 'battery']]
+    """
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(cell_len, column)) + 3 for column in columns]  # two spaces and a border
+    first, *others = range(len(columns))
+    while True:
+        ends = 1 + widths[first] + np.cumsum([widths[place] for place in others])
+        fitting = max(int((ends <= width).sum()), 1)
+        part, others = [first, *others[:fitting]], others[fitting:]
+        names, *lines = zip(*(columns[place] for place in part), strict=True)
+        yield list_table(title, names, lines)
+        if not others:
+            return
+        title = ""

@@ -19,6 +19,7 @@ from fedmerit.papers.reproduce.runner import Reproduced
 from fedmerit.store.files import write_new_file
 from fedmerit.store.run_folder import environment
 from fedmerit.store.settings import differences, toml_lines
+from fedmerit.study.plan import Row
 from fedmerit.study.text_table import MARKDOWN
 
 ESCAPED = r"\\\1"
@@ -150,6 +151,16 @@ def _tables(reproduced: Reproduced, path: Path) -> Iterator[str]:
     yield ""
 
 
+def row_settings(row: Row) -> str:
+    """What a row changes: its recipe, its own keys of [train] and [task], and whether it is a null row.
+
+    >>> row_settings(Row(name="AFL", recipe="agnostic", train={"lr": 0.1}))
+    '`{"name": "agnostic"}`, train `{"lr": 0.1}`'
+    """
+    own = [f", {section} `{json.dumps(keys)}`" for section, keys in (("train", row.train), ("task", row.task)) if keys]
+    return "".join([f"`{json.dumps(row.recipe)}`", *own, f", null by {row.null}" if row.null else ""])
+
+
 def _settings(reproduced: Reproduced) -> Iterator[str]:
     """What all rows of the first part share, how the other parts differ from it, and the rows of every part."""
     yield from ("## Settings", "", "Keys that are left out have their defaults (docs/configuration.md).", "")
@@ -161,6 +172,5 @@ def _settings(reproduced: Reproduced) -> Iterator[str]:
         settings = ", ".join(f"`{line['key']} = {line['values'][1]}`" for line in changed)
         yield from (f"`{part}`: the same with {settings}", "")
     for row in study.plan.rows:
-        null = f", null by {row.null}" if row.null else ""
-        yield f"- row `{row.name}`: `{json.dumps(row.recipe)}`{null}"
+        yield f"- row `{row.name}`: {row_settings(row)}"
     yield ""
