@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.ledger_rows import TABLES
 
 NAMES = ("client 0", "client 1", "client 2", "client 3")
 RECIPE = prioritized(CB, DS, MW)
@@ -191,3 +193,11 @@ def test_reading_changes_nothing(tmp_path: Path, ledger: Ledger, records: list[R
     ledger.local_accuracy()
     ledger.close()
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_hashes_are_those_of_rows_sorted_by_their_text():
+    """As earlier versions wrote them, which sorted in Python: 1 before 10 before 2."""
+    names = [f'client\'s "{number}"' for number in range(120)]
+    rows = {"meta": [("key", "value")], "clients": sorted(enumerate(names), key=repr)} | dict.fromkeys(TABLES, ())
+    text = "".join(f"\n{table}\n{''.join(map(repr, found))}" for table, found in rows.items())
+    assert Ledger.create(None, names, {"key": "value"}).identity() == sha256(text.encode()).hexdigest()

@@ -15,6 +15,8 @@ from fedmerit.store.ledger_rows import TABLES
 
 WHOLE = ("meta", "clients")
 """The tables that speak of the run as a whole."""
+BY_CLIENT = ("clients", "weights", "evaluations", "rewards", "observations")
+"""The tables with one row of each client; they may be long, so SQLite sorts them."""
 
 
 def extend_chain(db: sqlite3.Connection, index: int) -> None:
@@ -38,12 +40,13 @@ def link(db: sqlite3.Connection, index: int, before: str) -> str:
 
 
 def _rows(db: sqlite3.Connection, table: str, index: int) -> Iterator[tuple[object, ...]]:
-    """The rows of a round in a fixed order; events in the order in which they happened."""
-    if table in WHOLE:
-        return iter(sorted(db.execute(f"SELECT * FROM {table}"), key=repr))
+    """The rows of a round in a fixed order, that of their `repr`; events in the order in which they happened."""
+    which, values = ("", ()) if table in WHOLE else ("WHERE round = ?", (index,))
+    if table in BY_CLIENT:  # as text with the comma that follows it, which comes before all digits
+        return iter(db.execute(f"SELECT * FROM {table} {which} ORDER BY client || ','", values))
     if table == "events":
-        return iter(db.execute("SELECT * FROM events WHERE round = ? ORDER BY rowid", (index,)))
-    return iter(sorted(db.execute(f"SELECT * FROM {table} WHERE round = ?", (index,)), key=repr))
+        return iter(db.execute(f"SELECT * FROM events {which} ORDER BY rowid", values))
+    return iter(sorted(db.execute(f"SELECT * FROM {table} {which}", values), key=repr))
 
 
 def head(db: sqlite3.Connection) -> str:

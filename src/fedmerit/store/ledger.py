@@ -27,7 +27,7 @@ from fedmerit.core.weights import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.chain import broken_links, extend_chain, head
 from fedmerit.store.files import check_size
-from fedmerit.store.ledger_rows import TABLES, Row, rows_of
+from fedmerit.store.ledger_rows import TABLES, insert, rows_of
 from fedmerit.store.schema import (
     LARGEST_MIGRATED,
     MIGRATIONS,
@@ -86,8 +86,8 @@ class Ledger:
         connection.executescript(SCHEMA)
         ledger = cls(connection, path)
         with _transaction(connection):
-            _insert(connection, "clients", [{"client": i, "name": name} for i, name in enumerate(names)])
-            _insert(connection, "meta", [{"key": key, "value": value} for key, value in meta.items()])
+            insert(connection, "clients", ({"client": i, "name": name} for i, name in enumerate(names)))
+            insert(connection, "meta", [{"key": key, "value": value} for key, value in meta.items()])
             extend_chain(connection, 0)
         return ledger
 
@@ -167,22 +167,22 @@ class Ledger:
     def append(self, record: Record) -> None:
         """One round, in one transaction."""
         with _transaction(self._db) as db:
-            for table, rows in rows_of(record).items():
-                _insert(db, table, rows)
+            for table, rows in rows_of(record):
+                insert(db, table, rows)
             extend_chain(db, record.index)
 
     def amend(self, record: Record) -> None:
         """A round that is there already, anew, in one transaction."""
         with _transaction(self._db) as db:
-            for table, rows in rows_of(record).items():
+            for table, rows in rows_of(record):
                 db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
-                _insert(db, table, rows)
+                insert(db, table, rows)
             extend_chain(db, record.index)
 
     def add_client(self, client: int, name: str) -> None:
         """A client that came after the run began."""
         with _transaction(self._db) as db:
-            _insert(db, "clients", [{"client": client, "name": name}])
+            insert(db, "clients", [{"client": client, "name": name}])
             extend_chain(db, 0)
 
     def forget_after(self, index: int) -> None:
@@ -197,7 +197,7 @@ class Ledger:
     def note(self, event: Event) -> None:
         """Something that happened outside of a round."""
         with _transaction(self._db) as db:
-            _insert(db, "events", [asdict(event)])
+            insert(db, "events", [asdict(event)])
             extend_chain(db, event.round)
 
     def last_round(self) -> int:
@@ -390,11 +390,3 @@ def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
-
-
-def _insert(db: sqlite3.Connection, table: str, rows: Sequence[Row]) -> None:
-    """Rows by the names of their columns."""
-    if rows:
-        names = ", ".join(rows[0])
-        values = ", ".join(f":{name}" for name in rows[0])
-        db.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,9 +22,17 @@ NO_ANSWER = Verdict(False, reason="no answer")
 Row: TypeAlias = Mapping[str, Any]
 
 
-def rows_of(record: Record) -> dict[str, Sequence[Row]]:
-    """The rows of a round, by table."""
-    return {table: [{"round": record.index, **row} for row in rows(record)] for table, rows in TABLES.items()}
+def rows_of(record: Record) -> Iterator[tuple[str, Iterator[Row]]]:
+    """The rows of a round, by table; made one at a time, since a million clients may be tested in it."""
+    return ((table, ({"round": record.index, **row} for row in rows(record))) for table, rows in TABLES.items())
+
+
+def insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
+    """Write rows by the names of their columns."""
+    waiting = iter(rows)
+    if first := next(waiting, None):
+        names, values = ", ".join(first), ", ".join(f":{name}" for name in first)
+        db.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", chain([first], waiting))
 
 
 def round_rows(record: Record) -> list[Row]:
@@ -128,12 +138,13 @@ def own_terms(record: Record) -> dict[int, str]:
     return told
 
 
-def evaluation_rows(record: Record) -> list[Row]:
+def evaluation_rows(record: Record) -> Iterator[Row]:
     """Every client's local test."""
     if record.evaluation is None:
-        return []
+        return
     pairs = zip(record.evaluation.correct.tolist(), record.evaluation.sizes.tolist(), strict=True)
-    return [{"client": client, "correct": correct, "size": size} for client, (correct, size) in enumerate(pairs)]
+    for client, (correct, size) in enumerate(pairs):
+        yield {"client": client, "correct": correct, "size": size}
 
 
 def reward_rows(record: Record) -> list[Row]:
@@ -197,7 +208,7 @@ def event_rows(record: Record) -> list[Row]:
     return [{"client": client, "kind": kind, "text": text} for client, kind, text in events]
 
 
-TABLES: Mapping[str, Callable[[Record], list[Row]]] = {
+TABLES: Mapping[str, Callable[[Record], Iterable[Row]]] = {
     "rounds": round_rows,
     "weights": weight_rows,
     "evaluations": evaluation_rows,
