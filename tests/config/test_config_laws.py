@@ -59,6 +59,8 @@ RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "score": SCORE,
     "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
     "strength": st.floats(0, 9),
+    "models": st.integers(1, 5),
+    "dealt": st.integers(0, 3),
     "share": st.just(0.3),
     "server": st.fixed_dictionaries(
         {}, optional={"rho": st.sampled_from([0.5, "1/K"]), "gate": SHARE, "marginal": st.booleans()}
