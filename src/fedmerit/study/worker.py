@@ -19,6 +19,7 @@ from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
 from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
+from fedmerit.fleet.pool import keep_memory
 from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import BEST
 from fedmerit.study.metrics import find_correct, write_correct
@@ -103,6 +104,7 @@ class TaskLoader:
 
 def work(connection: Connection) -> None:
     """Do jobs from the connection, and answer each, until the study is gone."""
+    keep_memory()
     jobs: SimpleQueue[Job] = SimpleQueue()
     stop = threading.Event()
     threading.Thread(target=_listen, args=(connection, jobs, stop), daemon=True).start()
