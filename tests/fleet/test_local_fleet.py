@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -97,3 +99,19 @@ def test_a_learner_that_cannot_travel_is_a_clear_failure() -> None:
 def test_at_least_one_worker(workers: int) -> None:
     with pytest.raises(ConfigError, match=r"run\.workers"):
         run(workers)
+
+
+UNGUARDED = """
+from fedmerit import fedavg, federate, load_task
+task = load_task("digits", clients=4, model="digits-linear", seed=1)
+federate(task, fedavg(), rounds=1, seed=1, workers=2)
+"""
+
+
+def test_a_script_that_runs_when_it_is_imported_is_told_so(tmp_path: Path):
+    script = tmp_path / "unguarded.py"
+    script.write_text(UNGUARDED)
+    told = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100, check=False)
+    assert told.returncode == 1
+    assert "RunFailed: worker processes import the script" in told.stderr.splitlines()[-1]
+    assert 'if __name__ == "__main__":' in told.stderr.splitlines()[-1]

@@ -36,7 +36,7 @@ from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
 from fedmerit.fleet.personal import PersonalModels, saved_length
-from fedmerit.fleet.pool import Failed, Here, Pool
+from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.testing import per_client, testing_jobs
 from fedmerit.fleet.worker import PERSONAL, Output, Place, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
@@ -66,6 +66,7 @@ class LocalFleet:
         deadline: float | None = None,
         device_memory: int | None = None,
     ) -> None:
+        refuse_while_imported()
         self._device_memory = device_memory  # bytes of a device for updates, where there is one
         self._deadline = deadline  # seconds of training, in a process that can be ended
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to

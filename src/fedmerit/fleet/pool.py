@@ -21,6 +21,10 @@ from fedmerit.errors import RunFailed
 
 OURS = (signal.SIGINT, signal.SIGTERM)  # a request to stop is the pool's affair: workers are started deaf to it
 TRIES = 3  # how often a job may take its worker down before it is given up
+UNGUARDED = (
+    "worker processes import the script that started them, and this one begins a run when it is imported; put what it "
+    'runs below `if __name__ == "__main__":`, or use one worker'
+)
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 32 << 20  # bytes; the most that glibc takes for the second
@@ -176,11 +180,19 @@ class Pool:
         try:
             return (connection.recv(),)
         except (EOFError, OSError):
+            process.join()
+            if connection in self._starting and process.exitcode == 1:  # it raised before it could begin, as all would
+                raise RunFailed(UNGUARDED) from None
             self._starting.discard(connection)
             connection.close()
-            process.join()
             self._workers[place] = self._start(place)
             return None
+
+
+def refuse_while_imported() -> None:
+    """End a script that a worker process imports, before it begins a run of its own there."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RunFailed(UNGUARDED)
 
 
 def begin_preload(modules: Sequence[str]) -> None:
