@@ -98,6 +98,7 @@ def test_answers_belong_to_clients_or_to_the_judges_in_their_order() -> None:
     assert by_client is not None
     assert by_judge is not None
     assert (by_client.clients, by_judge.clients) == ((0, 1, 2), (30, 50, 70))
+    assert report([answer], [own], (30, 50)) is None
     assert by_client.by == "accuracy"
     np.testing.assert_array_equal(by_client.values[:, 0], [1.0, np.nan, 0.5])
 

@@ -70,6 +70,8 @@ def report(
     for answer in answers:
         sums = answer.losses if by == "loss" and answer.losses is not None else answer.correct
         values.append(np.divide(sums, answer.sizes, out=np.full(len(rows), np.nan), where=answer.sizes > 0))
+    if len(judges) != len(rows) and max(judges, default=0) >= len(rows):
+        return None  # some judges left meanwhile: nobody knows whose answers these are
     clients = tuple(sorted(judges)) if len(judges) == len(rows) else tuple(range(len(rows)))
     return Reports(clients, np.column_stack(values), rows, own_results(predictions, by), predictions[0].y, by)
 
