@@ -221,7 +221,7 @@ class Recipe:
     @property
     def one_model(self) -> bool:
         """Whether all clients share one model and are tested on it."""
-        return not self.keeps_models and self.hypotheses is None
+        return not self.keeps_models and (self.hypotheses is None or self.hypotheses.count == 1)
 
     @property
     def weighting(self) -> Weighting:

@@ -118,7 +118,7 @@ def play(
     if evaluate:
         on_stage(index, "evaluate", ())
         model = settled.state.model
-        if recipe.hypotheses is not None:
+        if len(choices.models) > 1:
             evaluation, audited = evaluate_chosen(settled.state, fleet, objectives)
         elif recipe.keeps_models:
             evaluation = fleet.evaluate_personal(model)

@@ -77,7 +77,7 @@ def check_shared(ledger: Ledger) -> None:
     recipe = kept_recipe(ledger)
     if recipe is not None and recipe.keeps_models:
         raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
-    if recipe is not None and recipe.hypotheses is not None and recipe.hypotheses.count > 1:
+    if recipe is not None and recipe.hypotheses is not None and not recipe.one_model:
         raise ConfigError(
             f"this run has {recipe.hypotheses.count} models, of which clients choose; read one from its folder's "
             f"{HYPOTHESES}/, for example {HYPOTHESES}/1.safetensors"
