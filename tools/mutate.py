@@ -139,6 +139,17 @@ PATIENCE = 60
 """Seconds of the processor after which a mutant that hangs counts as noticed."""
 
 
+def parsed(source: str) -> ast.Module:
+    """The tree, with an operator of its own in every place: Python's parser has one `<` for all of them."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp | ast.BoolOp | ast.AugAssign):
+            node.op = type(node.op)()
+        elif isinstance(node, ast.Compare):
+            node.ops = [type(operator)() for operator in node.ops]
+    return tree
+
+
 def sites(node: ast.AST) -> Iterator[ast.AST]:
     """The places where a fault can be planted; none inside errors, annotations and documentation."""
     if isinstance(node, ast.Assign) and FOR_SPEED & {
@@ -262,7 +273,7 @@ def main() -> None:
     names = chosen.files.split(",")
     if alone := {path.stem for path in (ROOT / "src/fedmerit/core").glob("[!_]*.py")} ^ TESTS.keys():
         raise SystemExit(f"TESTS and core/ differ in {', '.join(sorted(alone))}: name the tests of every file")
-    trees = {name: ast.parse((ROOT / f"src/fedmerit/core/{name}.py").read_text()) for name in names}
+    trees = {name: parsed((ROOT / f"src/fedmerit/core/{name}.py").read_text()) for name in names}
     places = [(name, place) for name, tree in trees.items() for place in range(len(list(sites(tree))))]
     random.Random(chosen.seed).shuffle(places)  # whatever was tried when it is stopped is a sample, too
     drawn = places[chosen.start :][: chosen.sample]

@@ -47,6 +47,10 @@ def test_attribute_is_a_share():
     assert facts == {"sharp": 0.75, "attribute:Blurry": 0.25, "attribute:region": 0.75}
 
 
+def test_nobody_has_an_attribute_where_there_are_no_rows():
+    assert measure(labelled(Blurry=[]), ["attribute:Blurry"]) == {"attribute:Blurry": 0}
+
+
 @pytest.mark.parametrize("fact", ["sharp", "attribute:Blurry"])
 def test_an_attribute_that_the_data_lacks_is_named(fact: str):
     with pytest.raises(UserError, match=r"no attribute 'Blurry'; it has: region"):

@@ -260,3 +260,9 @@ def test_one_client_that_moves_beside_those_that_do_not():
 
 def test_the_constant_cut_is_the_right_angle_unless_another_is_named():
     assert ByCosine(cut="constant").level == 1.0
+
+
+def test_with_attention_weights_are_shares_and_nobody_heard_is_zero() -> None:
+    groups = Groups(np.zeros(3, dtype=np.intp), attention=np.array([[1.0, 1, 0], [0, 1, 3], [0, 0, 1]]))
+    rows = groups.spread(np.array([0.25, 0.75, 0.0]))
+    assert rows.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]  # the third hears itself alone, and earned nothing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmerit import UserError
-from fedmerit.core.measures import percentiles, rounds_to_target
+from fedmerit.core.measures import SHARES, TARGETS, percentiles, rounds_to_target
 from fedmerit.core.types import Evaluation
 
 NAN = np.nan
@@ -84,3 +84,8 @@ def test_accuracy_is_weighted_by_test_size():
     assert evaluation.accuracy == 0.5
     np.testing.assert_equal(evaluation.local, [0.5, NAN, 0.5])
     assert np.isnan(Evaluation(np.array([0]), np.array([0])).accuracy)
+
+
+def test_columns_and_targets_are_those_of_the_papers_tables() -> None:
+    assert [f"{share:.0%}" for share in SHARES] == [f"{tens}0%" for tens in range(1, 10)]
+    assert [f"{target:.0%}" for target in TARGETS] == ["70%", "80%", "90%", "95%"]

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fedmerit.core.suspects import LEAST_ROUNDS, SUPPORTING, Evidence, Looked, RoundSeen, find_suspects, look
+from fedmerit.core.observations import Observations
+from fedmerit.core.scores import Prioritized
+from fedmerit.core.state import Record
+from fedmerit.core.suspects import LEAST_ROUNDS, SUPPORTING, Evidence, Looked, RoundSeen, find_suspects, look, seen_of
+from fedmerit.core.weights import Note, weigh
 
 IDS = tuple(range(6))
 PLAIN = RoundSeen(
@@ -115,3 +119,22 @@ def test_claims_alone_never_suffice(odd: list[str | None]) -> None:
 def test_nobody_is_suspected_for_less_than_three_rounds_or_half(odd: list[str | None]) -> None:
     counted = sum(kind in ("zero", "long", "twin") for kind in odd)
     assert bool(find_suspects(rounds(odd))) == (counted >= max(LEAST_ROUNDS, len(odd) / 2))
+
+
+def test_a_record_tells_what_was_seen_and_said_of_each_client() -> None:
+    kind = "zero-scores"
+    of_all, of_one = Note(kind, "DS", "all alike"), Note(kind, "DS", "too much", client=3)
+    weights = replace(weigh(np.ones((2, 1)), ("DS",), Prioritized()), notes=(of_all, replace(of_one, text="cut")))
+    bare = Record(7, ("DS",), (1, 3), {"samples": np.array([1.0, 2])}, None, {5: "did not answer"}, None, 0, 0, {})
+    full = replace(
+        bare,
+        weights=weights,
+        notes=(of_all, of_one),
+        observations=Observations(np.array([1.0, 2]), np.array([0.5, -0.5])),
+    )
+    assert seen_of(full).notes == ((3, str(kind), "too much"), (3, str(kind), "cut"))
+    assert (seen_of(full).norms.tolist(), seen_of(full).cosines.tolist()) == ([1, 2], [0.5, -0.5])
+    assert (seen_of(full).index, seen_of(full).ids, seen_of(full).facts) == (7, (1, 3), bare.facts)
+    assert seen_of(bare).notes == ()
+    assert not seen_of(bare).refused
+    assert np.isnan([seen_of(bare).norms, seen_of(bare).cosines]).all()
