@@ -30,7 +30,7 @@ demo: setup  ## 40 % of the clients are poisoned: FedAvg against recipes that no
 	$(BIN)/fedmerit demo
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 fuzz: setup  ## the fuzzers of the tests with 20 times as many inputs (an hour)
 	FEDMERIT_FUZZ=20 $(BIN)/python -m pytest -n 2 tests/flower/test_fuzzed_replies.py tests/config/test_fuzzed_configs.py \
