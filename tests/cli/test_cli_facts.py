@@ -77,7 +77,7 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
         cli("what-if", tmp_path / "run", "--priority", "fact:age in 20..35 by 10,fact:battery,DS", "--json").out
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
-    assert "changes hands" in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
+    assert "DS, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
     unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "MW"))
     assert "kept nothing to compute MW from" in unknown
 

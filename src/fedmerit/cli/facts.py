@@ -84,6 +84,7 @@ def what_if(
     """
     import numpy as np
 
+    from fedmerit.core.scores import PLAIN
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
     from fedmerit.store.run_folder import open_ledger
@@ -107,5 +108,6 @@ def what_if(
         return
     order = np.argsort(-np.abs(after - before), kind="stable")[:SHOWN]
     rows = [(clients[i], f"{before[i]:.2%}", f"{after[i]:.2%}", f"{after[i] - before[i]:+.2%}") for i in order]
-    title = f"{' > '.join(names)} by {score!r}: {moved:.1%} of the weight changes hands, mean of {len(rounds)} rounds"
+    by = next(name for name, (kind, _) in PLAIN.items() if kind is type(score))
+    title = f"{' > '.join(names)}, {by}: {moved:.1%} of the weight changes hands, mean of {len(rounds)} rounds"
     out_console.print(list_table(title, ("client", "share had", "would have", "change"), rows))
