@@ -198,7 +198,7 @@ def _fair_base(model: str, rounds: int) -> Base:
 ADAM = {"name": "adam", "length": 0.005}
 FAIR = Reproduction(
     "outside-fair",
-    "the table of FairMOO and of fair_flearn's baselines (q-FFL: Li et al., Fair Resource Allocation in Federated "
+    "Table of FairMOO and of fair_flearn's baselines (q-FFL: Li et al., Fair Resource Allocation in Federated "
     "Learning, ICLR 2020; AFL: Mohri et al., Agnostic Federated Learning, ICML 2019)",
     "Fashion-MNIST, a label per client: accuracy, variance over clients in points squared, the worst client",
     (
