@@ -117,7 +117,7 @@ TESTS = {
     ),
 }
 """Files of core/ and the tests that speak of them, below tests/."""
-OF_ALL = ("core/test_defaults.py", "core/test_bounds.py")
+OF_ALL = ("core/test_defaults.py", "core/test_bounds.py", "core/test_constants.py")
 """Tests that speak of parts of many files."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
