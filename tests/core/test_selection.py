@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import fedavg, federate
-from fedmerit.core.selection import Schedule, Uniform
+from fedmerit.core.selection import Schedule, Uniform, draw
 from fedmerit.errors import ConfigError
 
 PAPER = ((0.2, 6), (0.5, 6), (1.0, 8))
@@ -95,3 +95,11 @@ def test_bad_schedules_are_refused(settings: dict[str, object], says: str):
 def test_bad_fractions_are_refused(fraction: float):
     with pytest.raises(ConfigError, match="fraction"):
         Uniform(fraction)
+
+
+def test_how_many_are_drawn():
+    """A share is rounded and at least one; `over` asks more than are needed, rounded up, and never more than all."""
+    assert [len(draw(share, 10, 0, "x", 1)) for share in (0.01, 0.24, 0.26, 1.0)] == [1, 2, 3, 10]
+    assert [len(draw(0.3, 10, 0, "x", 1, over)) for over in (1.0, 1.1, 2.0, 9.0)] == [3, 4, 6, 10]
+    assert draw(0.5, 10, 0, "x", 1) == tuple(sorted(draw(0.5, 10, 0, "x", 1)))
+    assert len(Uniform(0.3, over=4 / 3)(1, 10, 0)) == 4, "4 / 3 of 3 is 4, whatever the rounding"

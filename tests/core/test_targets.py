@@ -39,3 +39,24 @@ def test_losses_of_numbers_are_bounded_and_grow_with_the_error(
 def test_labels_are_right_where_all_are(said: np.ndarray, y: np.ndarray) -> None:
     assert Labels().right(said, y).tolist() == [list(a) == list(b) for a, b in zip(said, y, strict=True)]
     assert Labels().right(said[np.newaxis], y).shape == (1, 6)
+
+
+def test_the_tolerance_itself_is_right_and_a_half_is_no_yes() -> None:
+    assert Number(2).right(np.array([10.0, 6.0, 10.1]), np.array([8.0, 8.0, 8.0])).tolist() == [True, True, False]
+    assert Labels().decide(np.array([[0.5, 0.51], [1.0, 0.0]])).tolist() == [[0, 1], [1, 0]]
+    assert CLASSES.decide(np.array([[0.2, 0.8], [0.6, 0.4]])).tolist() == [1, 0]
+
+
+def test_what_a_number_learns_is_said_where_it_is_not_the_number_itself() -> None:
+    plain = "accuracy is the share of rows predicted to within 2; mae and r2 are audited beside it"
+    assert Number(2).about == plain
+    assert Number(2, centre=5.0).about == f"{plain}; the module learns (y - 5) / 1"
+    assert Number(2, scale=3.0).about == f"{plain}; the module learns (y - 0) / 3"
+    assert Number(2, centre=1.0, scale=2.0).about == f"{plain}; the module learns (y - 1) / 2"
+
+
+def test_no_probability_is_too_small_for_a_loss() -> None:
+    sure = np.array([[1.0, 0.0]], np.float32)
+    assert CLASSES.losses(sure, np.array([1])) == pytest.approx([-np.log(1e-12)])
+    assert Labels().losses(sure, np.array([[0, 0]])) == pytest.approx([-np.log(1e-12) / 2])
+    assert Number(1).losses(np.array([np.nan]), np.array([0.0])).tolist() == [MOST_LOSS]
