@@ -60,3 +60,36 @@ def test_who_lies_is_left_out_by_name(lie: FeatureSums, reason: str):
 
 def test_a_centring_keeps_the_shape_of_pictures():
     assert Centring(np.zeros(6))(np.ones((4, 2, 3, 1))).shape == (4, 2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "good"),
+    [
+        (FeatureSums(10, np.array([1.0, 1.0]), np.array([1.0, 1.0])), True),  # all rows of the federation
+        (FeatureSums(11, np.array([1.0, 1.0]), np.array([1.0, 1.0])), False),
+        (FeatureSums(1, np.array([1e6, 0.0]), np.array([1e12, 0.0])), True),
+        (FeatureSums(1, np.array([1.001e6, 0.0]), np.array([1.1e12, 0.0])), False),
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.5])), True),  # all rows alike
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.4])), False),
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.0])), False),
+        (FeatureSums(2, np.array([1.0, 1e-6]), np.array([0.5, 0.0])), True),  # rounding
+    ],
+)
+def test_what_sums_may_be(told: FeatureSums, good: bool):
+    assert (1 in check_sums(({0: HONEST, 1: told}, {}), rows=10)[0]) == good
+    assert 1 in check_sums(({0: HONEST, 1: FeatureSums(99, 99 * HONEST.sums, 99**2 * HONEST.squares)}, {}))[0]
+
+
+def test_who_has_no_rows_says_nothing_and_nobody_has_no_length():
+    nothing = FeatureSums(0, np.zeros(7), np.zeros(7))
+    assert check_sums(({0: nothing, 1: HONEST}, {})) == ({1: HONEST}, {})
+    assert check_sums(({0: nothing}, {2: "away"})) == ({}, {2: "away"})
+
+
+def test_a_small_deviation_is_one_and_rounding_is_none():
+    small = make_centring({0: feature_sums(np.array([[0.0, 1000.0], [1e-7, 1000.1]]))}, "standard")
+    assert small.deviation is not None
+    assert small.deviation.tolist() == pytest.approx([5e-8, 0.05], rel=1e-3)
+    flat = make_centring({0: feature_sums(np.array([[0.0, 0.1, 1e5 + 0.1]] * 7))}, "standard")
+    assert flat.deviation is not None
+    assert flat.deviation.tolist() == [1, 1, 1]

@@ -221,3 +221,23 @@ def test_steps_that_go_by_the_noisy_aggregate_alone_are_allowed() -> None:
 def test_numbers_out_of_range_are_refused(keys: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Privacy(**{"clip": 1.0, "noise": 1.0, "fraction": 0.1} | keys)
+
+
+def test_an_update_as_long_as_the_clip_is_not_shortened_and_a_score_of_nothing_counts_for_nothing() -> None:
+    recipe = replace(prioritized(DS, normalise="scale", scales={"DS": 100}), privacy=QUIET)
+    facts = [{"samples": 100}] * 2
+    kinds = {note.kind for note in settled(recipe, np.array([[1.0, 0.0], [0.0, 0.5]]), facts).notes}
+    assert "clipped" not in kinds
+    real = replace(recipe, privacy=replace(QUIET, reproducible=False))
+    assert "privacy-void" not in {note.kind for note in settled(real, np.array([[1.0, 0.0]]), facts[:1]).notes}
+    nothing = shares_of_the_sum(lambda table: np.zeros(len(table)), np.zeros(2), 1)
+    assert nothing.tolist() == [0, 0]
+    assert clip_factors(np.array([1.0, 2.0, 0.0]), 2.0).tolist() == [1, 1, 1]
+
+
+def test_what_the_sum_is_divided_by() -> None:
+    privacy = Privacy(2.0, 3.0, 0.5)
+    assert (privacy.factor(10, None), privacy.factor(10, 2.0)) == (0.2, 0.4)
+    assert privacy.deviation(10, 2.0) == pytest.approx(3 * 2 * 0.4)
+    assert (privacy.sum_noise(10), privacy.clip_in({})) == (3, 2)
+    assert privacy.next_clip(2.0, np.ones(3), 10, 0, 1) == {}
