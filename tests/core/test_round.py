@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, small_task
 
-from fedmerit import DS, MW, fedavg, prioritized
-from fedmerit.core.criteria import Family
-from fedmerit.core.round import play
+from fedmerit import DS, MW, fedavg, m2f, prioritized
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
+from fedmerit.core.rewards import TopShare
+from fedmerit.core.round import begin, play
 from fedmerit.core.selection import Uniform, draw
 from fedmerit.core.state import State
 from fedmerit.core.types import Cohort, History
@@ -127,3 +128,36 @@ def test_a_criterion_of_ones_own():
     assert record.priority == ("newcomers",)
     assert record.weights is not None
     assert record.weights.weights == pytest.approx([0.8, 0.2])
+
+
+class Personal(CannedFleet):
+    """Keeps what it was sent."""
+
+    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, object]:
+        self.__dict__["sent"] = rewards
+        return {}
+
+
+def test_rewards_of_layers_know_the_layers():
+    """Twelve and two entries, weights and biases: half of the aggregate is half of each."""
+    updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
+    fleet = Personal(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
+    recipe = m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=TopShare(scope="layer"))
+    play(State(np.zeros(14, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+    layers = fleet.server.layers(14)
+    ends = np.cumsum(layers)
+    for reward in fleet.__dict__["sent"].values():
+        dealt = [int(((reward.places >= end - length) & (reward.places < end)).sum()) for end, length in zip(ends, layers)]
+        assert dealt == [length // 2 for length in layers]
+
+
+def test_the_initial_phase_adds_the_mean_of_the_updates():
+    updates = np.array([[1, 0], [0, 2], [5, 4]], dtype=np.float32)
+    fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
+    model = np.ones(2, np.float32)
+    begun, who = begin(m2f(initial=1.0), fleet, model, 0)
+    assert begun == pytest.approx([3, 3])
+    assert who == (0, 1, 2)
+    assert begin(m2f(initial=0.0), fleet, model, 0) == (model, ())
+    nobody = CannedFleet(np.empty((0, 2), np.float32), [], failed={0: "away", 1: "away"})
+    assert begin(m2f(initial=1.0), nobody, model, 0) == (model, ())
