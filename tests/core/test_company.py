@@ -250,7 +250,10 @@ def test_two_kinds_are_found_whoever_has_met() -> None:
     for met in (~np.eye(8, dtype=bool), np.abs(np.subtract.outer(np.arange(8), np.arange(8))) % 7 > 0):
         found = split(cosines, met)
         assert found is not None
-        assert {tuple(np.flatnonzero(found.second)), tuple(np.flatnonzero(~found.second))} == {(0, 1, 2), (3, 4, 5, 6, 7)}
+        assert {tuple(np.flatnonzero(found.second)), tuple(np.flatnonzero(~found.second))} == {
+            (0, 1, 2),
+            (3, 4, 5, 6, 7),
+        }
         assert found.explained == pytest.approx(1)
     assert split(cosines[:3, :3], np.ones((3, 3), dtype=bool)) is None, "three are too few"
     assert split(cosines, np.zeros((8, 8), dtype=bool)) is None, "nobody has met"

@@ -154,7 +154,15 @@ def test_the_ends_of_a_range_are_believed_and_what_lies_beyond_is_not(name: str)
     fact = find_fact(name)
     assert fact.wrong(low) is None
     assert fact.wrong(1e300 if high is None else high) is None
-    for beyond in (low - max(1e-9, low / 2), np.inf, np.nan, True, None, "3", *(() if high is None else (high * 1.01,))):
+    for beyond in (
+        low - max(1e-9, low / 2),
+        np.inf,
+        np.nan,
+        True,
+        None,
+        "3",
+        *(() if high is None else (high * 1.01,)),
+    ):
         assert f"fact {name} " in (fact.wrong(beyond) or "")
     assert fact.wrong(2, most=1.5) is not None
     assert fact.wrong(1, most=1.0) is None

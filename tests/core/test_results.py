@@ -209,7 +209,11 @@ def test_whose_answers_they_are_where_few_were_asked() -> None:
         assert (None if found is None else found.clients) == clients
     assert report([], [], ()) is None
     losses = Evaluation(np.array([1]), np.array([2]), np.array([3.0]))
-    assert [(one.by, one.values.tolist()) for told in ([losses], [losses, alone]) if (one := report(told, [own] * len(told), ()))] == [
+    assert [
+        (one.by, one.values.tolist())
+        for told in ([losses], [losses, alone])
+        if (one := report(told, [own] * len(told), ()))
+    ] == [
         ("loss", [[1.5]]),
         ("accuracy", [[0.5, 0.5]]),
     ]

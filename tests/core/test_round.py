@@ -147,7 +147,9 @@ def test_rewards_of_layers_know_the_layers():
     layers = fleet.server.layers(14)
     ends = np.cumsum(layers)
     for reward in fleet.__dict__["sent"].values():
-        dealt = [int(((reward.places >= end - length) & (reward.places < end)).sum()) for end, length in zip(ends, layers)]
+        dealt = [
+            int(((reward.places >= end - length) & (reward.places < end)).sum()) for end, length in zip(ends, layers)
+        ]
         assert dealt == [length // 2 for length in layers]
 
 

@@ -212,4 +212,8 @@ def test_a_watch_says_once_who_is_suspected() -> None:
 
 
 def test_only_what_was_sent_is_refused() -> None:
-    assert [is_refusal(text) for text in ("fact labels lies", "update has NaN", "did not answer")] == [True, True, False]
+    assert [is_refusal(text) for text in ("fact labels lies", "update has NaN", "did not answer")] == [
+        True,
+        True,
+        False,
+    ]

@@ -210,7 +210,13 @@ def test_where_a_value_stands(values: list[float], place: int, words: str, rank:
 
 
 def test_how_numbers_and_names_are_written():
-    assert [percent(one) for one in (0.0, 0.0005, 0.001, 0.12345, 1.0)] == ["0.00%", "0.05%", "0.10%", "12.35%", "100.00%"]
+    assert [percent(one) for one in (0.0, 0.0005, 0.001, 0.12345, 1.0)] == [
+        "0.00%",
+        "0.05%",
+        "0.10%",
+        "12.35%",
+        "100.00%",
+    ]
     assert percent(0.00012345) == "0.012%"
     assert [number(one) for one in (3.0, 0.123456789, 99999.4, 100000.4, 1e6 + 0.5)] == [
         *("3", "0.12346", "99999", "100000", "1000000")
@@ -238,5 +244,9 @@ def test_what_another_value_would_give():
     assert [change.words for change in changes] == ["with 70 fewer samples, as the median of the others"]
     changes = reason_of([[0.1], [0.2], [0.9]], 2, ("CB",)).changes
     assert [change.words for change in changes] == ["with its class balance at 0.1, the median of the others"]
-    assert reason_of([[1.0], [2.0], [2.0]], 1, ("DS",), samples=[1.0, 2.0, 2.0]).changes[0].words.startswith("with 1 fewer")
+    assert (
+        reason_of([[1.0], [2.0], [2.0]], 1, ("DS",), samples=[1.0, 2.0, 2.0])
+        .changes[0]
+        .words.startswith("with 1 fewer")
+    )
     assert reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[0.0, 0.0, 0.0]).changes[-1:] != "with FedAvg"
