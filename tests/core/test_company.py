@@ -229,7 +229,7 @@ def test_a_split_says_of_its_blocks_what_they_are(number: int, share: float, see
         assert not met.any()
         return
     blocks = (~found.second, found.second)
-    assert blocks[0].any() and blocks[1].any()
+    assert all(one.any() for one in blocks)
 
     def mean(one: Matrix, other: Matrix) -> float:
         pairs = cosines[np.outer(one, other) & met]

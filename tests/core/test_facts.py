@@ -139,7 +139,8 @@ RANGES = {
     **dict.fromkeys(("attribute:sex", "fact:job is nurse", "validated:accuracy"), (0, 1)),
     **dict.fromkeys(("sharpness", "loss", "link", "clock", "epochs", "staleness", "site", "anchor"), (0, None)),
     **dict.fromkeys(("length", "fact:age", "contribution:shapley", "claimed:samples", "their own"), (0, None)),
-    **{"seconds": (1e-12, None), "done": (1, None)},
+    "seconds": (1e-12, None),
+    "done": (1, None),
 }
 
 

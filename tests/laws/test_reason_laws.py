@@ -249,4 +249,7 @@ def test_what_another_value_would_give():
         .changes[0]
         .words.startswith("with 1 fewer")
     )
-    assert reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[0.0, 0.0, 0.0]).changes[-1:] != "with FedAvg"
+    nobody = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[0.0, 0.0, 0.0])
+    assert all(change.words != "with FedAvg" for change in nobody.changes), "no shares of nothing"
+    known = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[1.0, 0.0, 3.0])
+    assert (known.changes[0].words, known.changes[0].weight) == ("with FedAvg", 0.25)
