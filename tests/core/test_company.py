@@ -328,3 +328,9 @@ def test_a_name_at_the_bound_is_set_apart_and_what_the_note_says() -> None:
     assert [note.client for note in notes] == list(range(12, 20))
     text = "weighs 0: over the rounds its updates and those of 7 of 20 clients go against those of the others"
     assert {note.text for note in notes} == {text}
+
+
+def test_updates_of_zeros_have_no_say_in_what_most_move() -> None:
+    rows = np.zeros((7, 40))
+    rows[:3] = CLIENTS[:3]
+    assert Common()(cohort(1, list(range(7)), rows), History()).all()

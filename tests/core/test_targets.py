@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedmerit.core.learner import MOST_LOSS
-from fedmerit.core.targets import CLASSES, Labels, Number
+from fedmerit.core.targets import (
+    CLASSES,
+    Labels,
+    Number,
+    count_losses,
+    has_losses,
+    has_probabilities,
+    right_rows,
+    row_losses,
+)
+from fedmerit.errors import ConfigError
 
 
 def test_losses_by_hand() -> None:
@@ -60,3 +70,43 @@ def test_no_probability_is_too_small_for_a_loss() -> None:
     assert CLASSES.losses(sure, np.array([1])) == pytest.approx([-np.log(1e-12)])
     assert Labels().losses(sure, np.array([[0, 0]])) == pytest.approx([-np.log(1e-12) / 2])
     assert Number(1).losses(np.array([np.nan]), np.array([0.0])).tolist() == [MOST_LOSS]
+
+
+class Guess:
+    """A learner whose outputs are known: numbers, or probabilities of two classes."""
+
+    def __init__(self, target: object, outputs: np.ndarray, *, known: bool = True) -> None:
+        self.target, self._outputs = target, outputs
+        if known:
+            self.predict_proba = lambda model, x: outputs
+
+    def predict(self, model: object, x: object) -> np.ndarray:
+        return self.target.decide(self._outputs)  # type: ignore[attr-defined, no-any-return]
+
+    def start(self, seed: int) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+    def train(self, *asked: object) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+
+def test_rows_are_judged_by_what_the_learner_predicts() -> None:
+    model, x = np.zeros(1, np.float32), np.zeros((2, 1))
+    classes = Guess(CLASSES, np.array([[0.25, 0.75], [0.5, 0.5]]))
+    number = Guess(Number(2), np.array([3.0, 7.0]), known=False)
+    for learner, y, right, losses in (
+        (classes, np.array([1, 1]), [True, False], [-np.log(0.75), np.log(2)]),
+        (number, np.array([3.0, 3.0]), [True, False], [0, np.log(5)]),
+    ):
+        assert right_rows(learner, model, x, y).tolist() == right  # type: ignore[arg-type]
+        assert row_losses(learner, model, x, y) == pytest.approx(losses)  # type: ignore[arg-type]
+        found, units = count_losses(learner, model, x, y)  # type: ignore[arg-type]
+        assert found.tolist() == right
+        assert units / 2**20 == pytest.approx(losses, abs=1e-6)
+        assert has_losses(learner)  # type: ignore[arg-type]
+    assert has_probabilities(classes)  # type: ignore[arg-type]
+    assert not has_probabilities(number)  # type: ignore[arg-type]
+    mute = Guess(CLASSES, np.array([[0.25, 0.75]]), known=False)
+    assert not has_losses(mute)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="predict_proba"):
+        row_losses(mute, model, x, np.array([0]))  # type: ignore[arg-type]
