@@ -56,7 +56,7 @@ TESTS = {
     "controls": ("laws/test_control_laws.py", "fleet/test_controls.py"),
     "criteria": ("core/test_criteria.py", "golden/test_paper_examples.py"),
     "facts": ("core/test_facts.py", "core/test_criteria.py"),
-    "fleet": ("core/test_round.py", "engine/test_other_targets.py", "engine/test_fedval.py"),
+    "fleet": ("core/test_server.py", "core/test_round.py", "engine/test_other_targets.py", "engine/test_fedval.py"),
     "groups": ("core/test_groups.py", "core/test_group_splits.py", "core/test_attention.py"),
     "hypotheses": ("engine/test_hypotheses.py",),
     "lateness": ("core/test_lateness.py",),

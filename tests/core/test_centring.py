@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import SoftmaxLearner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.centring import Centring, FeatureSums, check_sums, feature_sums, make_centring
+from fedmerit.core.centring import Centring, FeatureSums, centre_model, check_sums, feature_sums, make_centring
+from fedmerit.errors import ConfigError, RunFailed
 
 
 def test_by_hand():
@@ -93,3 +95,33 @@ def test_a_small_deviation_is_one_and_rounding_is_none():
     flat = make_centring({0: feature_sums(np.array([[0.0, 0.1, 1e5 + 0.1]] * 7))}, "standard")
     assert flat.deviation is not None
     assert flat.deviation.tolist() == [1, 1, 1]
+
+
+class Carrying(SoftmaxLearner):
+    """A learner whose models carry the centring behind their own values."""
+
+    def centred(self, model: np.ndarray, centring: Centring) -> np.ndarray:
+        return np.concatenate([model, centring.mean]).astype(np.float32)
+
+
+class Summed:
+    """Clients that summed up their inputs."""
+
+    def __init__(self, *sums: FeatureSums) -> None:
+        self._sums = dict(enumerate(sums))
+
+    def sum_features(self) -> tuple[dict[int, FeatureSums], dict[int, str]]:
+        return self._sums, {9: "away"}
+
+
+def test_the_first_model_carries_the_centring_and_a_line_says_so():
+    clients = Summed(HONEST, feature_sums(np.array([[5.0, 0.0]])))
+    model, left_out, about = centre_model(np.zeros(1, np.float32), Carrying(), clients, "mean", 3)
+    assert model.tolist() == [0, 3, 2]
+    assert left_out == {9: "away"}
+    assert about == "inputs centred (mean) by 3 rows of 2 clients, 64 bytes up; mean input 2.5"
+    with pytest.raises(RunFailed, match="no client sent sums"):
+        centre_model(model, Carrying(), Summed(), "mean", 3)
+    for learner, centre, message in ((SoftmaxLearner(), "mean", "a method `centred`"), (Carrying(), "half", "one of")):
+        with pytest.raises(ConfigError, match=message):
+            centre_model(model, learner, clients, centre, 3)  # type: ignore[arg-type]
