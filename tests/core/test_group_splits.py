@@ -68,3 +68,11 @@ def test_a_mean_of_just_the_bound_is_not_short():
 def test_three_clients_can_part_and_nobody_is_no_group():
     assert split(np.array([[1, 0], [-1, 0.1], [-1, -0.1]], dtype=np.float32), at=0.5).labels.tolist() == [0, 1, 1]
     assert split(np.empty((0, 2), dtype=np.float32)).labels.tolist() == []
+
+
+def test_a_group_parts_beside_others_that_are_alone():
+    """0, 1 and 2 were parted from everybody; 3, 4 and 5 come to rest now."""
+    labels = np.array([0, 1, 2, 3, 3, 3])
+    alone = PairDistances().after(range(6), np.zeros((6, 6)), labels)
+    rows = np.array([[1, 0], [1, 0], [1, 0], [1, 0], [-1, 0.1], [-1, -0.1]], dtype=np.float32)
+    assert split(rows, alone, at=0.5).labels.tolist() == [0, 1, 2, 3, 4, 4]
