@@ -105,3 +105,12 @@ def test_a_share_that_is_nobody_is_refused() -> None:
         draw_attackers([Coalition(Scale(), 0.1)], 4, 1)
     with pytest.raises(ConfigError, match="1 clients left"):
         draw_attackers([Coalition(Scale(), 0.5)], 4, 1, taken=[0, 1, 2])
+
+
+@given(st.integers(2, 8), st.integers(0, 10**6))
+def test_mimic_copies_who_is_farthest_along_the_widest_direction(clients: int, seed: int) -> None:
+    rows = (3 + np.random.default_rng(seed).normal(size=(clients, 5))).astype(np.float32)
+    centred = rows - rows.mean(axis=0, dtype=np.float64)
+    along = np.abs(centred @ np.linalg.svd(centred)[2][0])
+    copied = int(np.flatnonzero((rows == Mimic().collude(Updates(rows))).all(axis=1))[0])
+    assert along[copied] == pytest.approx(along.max(), rel=1e-3)

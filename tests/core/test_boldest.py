@@ -240,3 +240,27 @@ def test_a_run_knows_what_was_taken_last():
     search = replace(adaptive().search, majority=1.0)
     taken = [row["weighting"] for row in run(replace(adaptive(), search=search)).ledger.rounds()]
     assert len(set(taken)) == 1, "nobody but all judges together change a step"
+
+
+def test_where_no_loss_is_known_nobody_gains():
+    sizes, right = np.array([4, 4]), np.array([1, 2])
+    known, unknown = Evaluation(right, sizes, np.array([1.0, 1.0])), Evaluation(right, sizes)
+    for before, after in ((known, unknown), (unknown, known)):
+        assert math.isnan(BoldestFirst().gain(before, after))
+    held = BoldestFirst(majority=0.5)
+    assert held.decide(unknown, [unknown, unknown], last=0) in (0, 1)
+
+
+def test_gains_by_accuracy_are_of_who_answered_both_times():
+    before = Evaluation(np.array([2, 1, 0, 3]), np.array([4, 4, 0, 4]))
+    after = Evaluation(np.array([3, 1, 2, 0]), np.array([4, 4, 4, 0]))
+    search = BoldestFirst(by="accuracy", count="median")
+    assert search.gain(before, after) == pytest.approx(1 / 8), "a quarter and nothing: the median of two judges"
+    assert BoldestFirst(by="accuracy").gain(before, after) == pytest.approx(1 / 8)
+
+
+def test_a_gain_at_the_bar_is_enough_and_a_loss_of_nothing_is_no_loss():
+    assert BoldestFirst(accept=0.5).pick([0.25, 0.5]) == 0
+    assert BoldestFirst(accept=0.5).pick([-0.1, 0.0]) == 1
+    assert BoldestFirst(accept=0.5).pick([-0.1, -0.2]) == 0
+    assert BoldestFirst(accept=0.0).pick([-1e-9, 1.0]) == 1

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers import SoftmaxLearner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.centring import Centring, FeatureSums, check_sums, feature_sums, make_centring
+from fedmerit.core.centring import Centring, FeatureSums, centre_model, check_sums, feature_sums, make_centring
+from fedmerit.errors import ConfigError, RunFailed
 
 
 def test_by_hand():
@@ -60,3 +62,66 @@ def test_who_lies_is_left_out_by_name(lie: FeatureSums, reason: str):
 
 def test_a_centring_keeps_the_shape_of_pictures():
     assert Centring(np.zeros(6))(np.ones((4, 2, 3, 1))).shape == (4, 2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "good"),
+    [
+        (FeatureSums(10, np.array([1.0, 1.0]), np.array([1.0, 1.0])), True),  # all rows of the federation
+        (FeatureSums(11, np.array([1.0, 1.0]), np.array([1.0, 1.0])), False),
+        (FeatureSums(1, np.array([1e6, 0.0]), np.array([1e12, 0.0])), True),
+        (FeatureSums(1, np.array([1.001e6, 0.0]), np.array([1.1e12, 0.0])), False),
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.5])), True),  # all rows alike
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.4])), False),
+        (FeatureSums(2, np.array([1.0, 1.0]), np.array([0.5, 0.0])), False),
+        (FeatureSums(2, np.array([1.0, 1e-6]), np.array([0.5, 0.0])), True),  # rounding
+    ],
+)
+def test_what_sums_may_be(told: FeatureSums, good: bool):
+    assert (1 in check_sums(({0: HONEST, 1: told}, {}), rows=10)[0]) == good
+    assert 1 in check_sums(({0: HONEST, 1: FeatureSums(99, 99 * HONEST.sums, 99**2 * HONEST.squares)}, {}))[0]
+
+
+def test_who_has_no_rows_says_nothing_and_nobody_has_no_length():
+    nothing = FeatureSums(0, np.zeros(7), np.zeros(7))
+    assert check_sums(({0: nothing, 1: HONEST}, {})) == ({1: HONEST}, {})
+    assert check_sums(({0: nothing}, {2: "away"})) == ({}, {2: "away"})
+
+
+def test_a_small_deviation_is_one_and_rounding_is_none():
+    small = make_centring({0: feature_sums(np.array([[0.0, 1000.0], [1e-7, 1000.1]]))}, "standard")
+    assert small.deviation is not None
+    assert small.deviation.tolist() == pytest.approx([5e-8, 0.05], rel=1e-3)
+    flat = make_centring({0: feature_sums(np.array([[0.0, 0.1, 1e5 + 0.1]] * 7))}, "standard")
+    assert flat.deviation is not None
+    assert flat.deviation.tolist() == [1, 1, 1]
+
+
+class Carrying(SoftmaxLearner):
+    """A learner whose models carry the centring behind their own values."""
+
+    def centred(self, model: np.ndarray, centring: Centring) -> np.ndarray:
+        return np.concatenate([model, centring.mean]).astype(np.float32)
+
+
+class Summed:
+    """Clients that summed up their inputs."""
+
+    def __init__(self, *sums: FeatureSums) -> None:
+        self._sums = dict(enumerate(sums))
+
+    def sum_features(self) -> tuple[dict[int, FeatureSums], dict[int, str]]:
+        return self._sums, {9: "away"}
+
+
+def test_the_first_model_carries_the_centring_and_a_line_says_so():
+    clients = Summed(HONEST, feature_sums(np.array([[5.0, 0.0]])))
+    model, left_out, about = centre_model(np.zeros(1, np.float32), Carrying(), clients, "mean", 3)
+    assert model.tolist() == [0, 3, 2]
+    assert left_out == {9: "away"}
+    assert about == "inputs centred (mean) by 3 rows of 2 clients, 64 bytes up; mean input 2.5"
+    with pytest.raises(RunFailed, match="no client sent sums"):
+        centre_model(model, Carrying(), Summed(), "mean", 3)
+    for learner, centre, message in ((SoftmaxLearner(), "mean", "a method `centred`"), (Carrying(), "half", "one of")):
+        with pytest.raises(ConfigError, match=message):
+            centre_model(model, learner, clients, centre, 3)  # type: ignore[arg-type]

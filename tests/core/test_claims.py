@@ -244,3 +244,26 @@ def test_as_told_is_what_it_was():
     plain = federate(task, fedavg(), rounds=2, fraction=1.0)
     loose = federate(task, replace(fedavg(), claims=Claims(k=100)), rounds=2, fraction=1.0)
     assert plain.model.tobytes() == loose.model.tobytes()
+
+
+def test_seconds_are_bounded_from_below_too():
+    """The median is 6: k = 3 leaves 2 to 18, and of a client whose own median is 3 no less than 1 third of it, 1."""
+    told = cohort([1] * 5, seconds=[6.0, 6.0, 6.0, 0.5, 60.0])
+    bounded, _ = bound_claims(Claims(k=3), told, History(), capped=False)
+    assert bounded.facts["seconds"].tolist() == [6, 6, 6, 2, 18]
+    past = History(2, recent={"seconds": {3: (30.0,), 4: (1.0, 3.0, 5.0)}})
+    bounded, _ = bound_claims(Claims(k=3), told, past, capped=False)
+    assert bounded.facts["seconds"].tolist() == [6, 6, 6, 6, 9]
+
+
+def test_a_fact_of_rows_may_differ_by_the_factor_itself():
+    past = History(1, first={"samples": {0: 100.0, 1: 100.0, 2: 100.0, 3: 100.0}})
+    told = cohort([200.0, 201.0, 50.0, 49.0])
+    bounded, notes = bound_claims(Claims(k=9, change=2.0), told, past, capped=True)
+    assert bounded.facts["samples"].tolist() == [200, 100, 50, 100]
+    assert bounded.facts["anchor"].tolist() == [200, 100, 50, 100]
+    assert [note.text for note in notes] == [
+        f"claims samples {said} after 100, which counts: facts of its rows do not change" for said in (201, 49)
+    ]
+    assert bound_claims(None, told, past, capped=True) == (told, ())
+    assert "claimed:samples" not in bound_claims(Claims(k=9), cohort([1, 2, 3]), History(), capped=False)[0].facts

@@ -214,3 +214,123 @@ def test_settings() -> None:
             make()
     with pytest.raises(ConfigError, match="1 or more"):
         Early(Mean(), 0)
+
+
+@given(st.integers(4, 9), st.floats(0.3, 1.0), st.integers(0, 2**32 - 1))
+def test_a_split_says_of_its_blocks_what_they_are(number: int, share: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 6))
+    rows[: number // 2, 0] += 3
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    cosines, met = rows @ rows.T, np.triu(random.random((number, number)) < share, 1)
+    met |= met.T
+    found = split(np.where(met, cosines, 9.0), met)
+    if found is None:
+        assert not met.any()
+        return
+    blocks = (~found.second, found.second)
+    assert all(one.any() for one in blocks)
+
+    def mean(one: Matrix, other: Matrix) -> float:
+        pairs = cosines[np.outer(one, other) & met]
+        return float(pairs.mean()) if len(pairs) else 0.0
+
+    assert found.within == pytest.approx((mean(blocks[0], blocks[0]), mean(blocks[1], blocks[1])), abs=1e-9)
+    assert found.between == pytest.approx(mean(blocks[0], blocks[1]), abs=1e-9)
+    told = np.where(np.equal.outer(found.second, found.second), 0.0, found.between)
+    for block, within in zip(blocks, found.within, strict=True):
+        told[np.outer(block, block)] = within
+    spread = np.square(cosines[met] - cosines[met].mean()).mean()
+    left = np.square(cosines[met] - told[met]).mean()
+    assert found.explained == pytest.approx(1 - left / spread if spread > 0 else 0.0, abs=1e-6)
+
+
+def test_two_kinds_are_found_whoever_has_met() -> None:
+    cosines = np.where(np.equal.outer(np.arange(8) < 3, np.arange(8) < 3), 0.8, -0.1)
+    for met in (~np.eye(8, dtype=bool), np.abs(np.subtract.outer(np.arange(8), np.arange(8))) % 7 > 0):
+        found = split(cosines, met)
+        assert found is not None
+        assert {tuple(np.flatnonzero(found.second)), tuple(np.flatnonzero(~found.second))} == {
+            (0, 1, 2),
+            (3, 4, 5, 6, 7),
+        }
+        assert found.explained == pytest.approx(1)
+    assert split(cosines[:3, :3], np.ones((3, 3), dtype=bool)) is None, "three are too few"
+    assert split(cosines, np.zeros((8, 8), dtype=bool)) is None, "nobody has met"
+    alike = split(np.full((4, 4), 0.5), ~np.eye(4, dtype=bool))
+    assert alike is None or alike.explained == pytest.approx(0), "no spread, nothing explained"
+
+
+def block(size: int, of: int) -> np.ndarray:
+    """The last `size` of so many."""
+    return np.arange(of) >= of - size
+
+
+@pytest.mark.parametrize(
+    ("second", "within", "between", "explained", "apart"),
+    [
+        (block(2, 5), (0.0, 0.0), -0.1, 0.0, "go against"),
+        (block(2, 5), (0.0, 0.0), -0.0999, 0.0, None),
+        (block(2, 5), (0.5, 0.5), -0.45, 0.0, "go against"),
+        (block(2, 5), (0.5, 0.5), -0.449, 0.0, None),
+        (block(2, 5), (0.5, -0.5), -0.1, 0.0, "go against"),  # a block without likeness has none to be held against
+        (block(1, 5), (0.5, 0.9), -0.45, 0.0, "go against"),  # the cosine of a client alone does not count
+        (block(4, 5), (0.9, 0.5), -0.45, 0.0, "go against"),
+        (block(3, 6), (0.5, 0.5), -0.9, 0.0, None),  # nobody is the smaller one
+        (block(4, 6), (0.5, 0.75), 0.3, 0.35, "closer"),
+        (block(4, 6), (0.5, 0.75), 0.3, 0.349, None),
+        (block(4, 6), (0.5, 0.749), 0.3, 0.35, None),
+        (block(4, 6), (0.5, 0.75), 0.375, 0.35, None),  # half as near to the others
+        (block(4, 6), (0.75, 0.5), 0.3, 0.35, "closer"),
+        (block(5, 6), (0.5, 0.75), 0.3, 0.35, None),  # one other of six
+        (block(2, 6), (-0.2, 0.1), 0.0, 0.35, "closer"),
+        (block(2, 6), (0.3, 0.3), 0.2, 0.5, "another kind"),
+        (block(2, 6), (0.3, 0.3), 0.2, 0.499, None),
+        (block(2, 6), (0.5, 0.4), 0.2, 0.7, "another kind"),
+        (block(2, 6), (0.5, 0.4), 0.2, 0.699, None),
+        (block(4, 6), (0.4, 0.5), 0.2, 0.7, "another kind"),
+        (block(4, 6), (0.4, 0.5), 0.2, 0.699, None),
+        (block(2, 6), (0.9, 0.9), 0.5, 0.97, "another kind"),
+        (block(2, 6), (0.9, 0.9), 0.5, 0.969, None),
+        (block(3, 6), (0.3, 0.3), 0.2, 0.9, None),
+    ],
+)
+def test_bounds_of_what_is_set_apart(
+    second: np.ndarray, within: tuple[float, float], between: float, explained: float, apart: str | None
+) -> None:
+    found = Split(second, within, between, explained).apart
+    assert (found is None) == (apart is None)
+    if found is not None and apart is not None:
+        assert apart in found[1]
+        closer = second if within[1] > within[0] else ~second
+        smaller = second if 2 * second.sum() < len(second) else ~second
+        assert found[0].tolist() == (closer if apart == "closer" else smaller).tolist()
+
+
+def test_lengths_at_the_bounds_are_usual() -> None:
+    """The median length is 1: 0.1 and 8 are usual, what is just beyond is not."""
+    angles = np.arange(7.0)
+    rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    sizes = np.array([0.101, 7.99, 0.099, 8.01, 1.0, 1.0, 1.0])
+    assert Usual()(cohort(1, list(range(7)), rows * sizes[:, np.newaxis]), History()).tolist() == [1, 1, 0, 0, 1, 1, 1]
+
+
+def test_a_name_at_the_bound_is_set_apart_and_what_the_note_says() -> None:
+    one = cohort(1, list(range(6)), CLIENTS)
+    for kept, worth in (((0.5,), 0.0), ((0.51,), 1.0)):
+        names = {"reputation:Usual": {10: kept, 3: kept}}
+        values = Company().observe(one, History(1, recent=names), met_in(PairDistances(), one))[0]
+        assert set(values.tolist()) <= {worth, 1.0}
+    rows = CLIENTS.copy()
+    rows[12:] *= -1
+    both = cohort(1, list(range(20)), rows)
+    notes = Company().observe(both, History(), met_in(PairDistances(), both))[1]
+    assert [note.client for note in notes] == list(range(12, 20))
+    text = "weighs 0: over the rounds its updates and those of 7 of 20 clients go against those of the others"
+    assert {note.text for note in notes} == {text}
+
+
+def test_updates_of_zeros_have_no_say_in_what_most_move() -> None:
+    rows = np.zeros((7, 40))
+    rows[:3] = CLIENTS[:3]
+    assert Common()(cohort(1, list(range(7)), rows), History()).all()

@@ -107,3 +107,35 @@ def test_evidence_is_named():
     made = prioritized(Consistency(("labels", "seconds")), CB, normalise="max")
     assert "seconds" in made.client_facts
     assert part_from_json(part_to_json(made)) == made
+
+
+def numbers(rows: list[float], **claims: list[float]) -> Cohort:
+    """Clients whose updates are single numbers."""
+    told = dict.fromkeys(("labels", "coverage", "balance"), [1.0] * len(rows)) | claims
+    updates = Updates(np.array(rows, np.float32)[:, np.newaxis])
+    return Cohort(1, tuple(range(len(rows))), updates, {k: np.array(v, np.float64) for k, v in told.items()})
+
+
+def test_how_far_from_the_mean_by_hand():
+    """The mean is 4 and the distances are 4, 3, 2, 1 and 10, of which 3 is the median: 0.75 * 3 / 10."""
+    rows, usual = [0.0, 1.0, 2.0, 3.0, 14.0], [100.0] * 4
+    assert value(numbers(rows, samples=[*usual, 250.0]), "noise") == pytest.approx([1, 1, 1, 1, 0.225])
+    assert value(numbers(rows, samples=[*usual, 200.0]), "noise") == [1] * 5, "twice the median is not more than that"
+    assert value(numbers([0.0, 0.0, 9.0], samples=[1.0, 1.0, 9.0]), "noise") == pytest.approx([1, 1, 0.75 * 3 / 6])
+    assert value(numbers([0.0, 9.0], samples=[1.0, 9.0]), "noise") == [1, 1], "two have no middle"
+
+
+def test_seconds_by_hand():
+    """Seconds per row 1, 2, 3 and 0.5 of who has 10 rows or more: the median is 1.5; who has fewer is not asked."""
+    told = numbers([1.0] * 6, samples=[10, 10, 10, 40, 1, 1], seconds=[10, 20, 30, 20, 50, 0.1])
+    assert value(told, "seconds") == pytest.approx([1, 1, 1, 2 * 0.5 / 1.5, 1, 2 * 0.1 / 1.5])
+    assert value(numbers([1.0] * 3, samples=[1, 1, 1], seconds=[0, 0, 5]), "seconds") == [1] * 3
+
+
+def test_labels_and_balance_by_hand():
+    """Of 12 labels claimed a client with 3 pushed up shows 9; biases of 3, 1 and 1 are 25 / 11 classes of one size."""
+    assert value(cohort([SPREAD] * 3, labels=[4.0] * 3), "labels") == [1] * 3
+    wide = [[3.0, 1.0, 1.0, -5.0, *[0.0] * 12]] * 3
+    told = cohort(wide, labels=[12.0, 9.0, 3.0], coverage=[0.75, 9 / 16, 3 / 16], balance=[1.0, 0.5, 0.0])
+    assert value(told, "labels") == pytest.approx([0.75, 1, 1])
+    assert value(told, "balance") == pytest.approx([25 / 11 / 3.5, 1, 1])

@@ -226,3 +226,74 @@ def test_a_recipe_with_an_account_is_read_back() -> None:
     recipe = replace(fedavg(), contributions=(find_contribution("contribution:banzhaf:f1"),))
     assert part_from_json(part_to_json(recipe)) == recipe
     assert json.loads(part_to_json(recipe))["contributions"][0]["method"] == "banzhaf"
+
+
+class Additive:
+    """Worths of a game in which every client adds one."""
+
+    def by(self, objective: object) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda who: who.sum(axis=1).astype(float)
+
+
+def test_up_to_twelve_clients_are_exact() -> None:
+    for number in (12, 13):
+        rows = Updates(np.ones((number, 2), np.float32))
+        cohort = Cohort(1, tuple(range(number)), rows, {"samples": np.ones(number)})
+        values, notes = Contribution("shapley", orders=4).measure(cohort, Additive(), seed=1)  # type: ignore[arg-type]
+        assert values == pytest.approx(np.ones(number))
+        assert [note.kind for note in notes] == ["sampled"] * (number > 12)
+        if number > 12:
+            assert notes[0].text.startswith("contribution:shapley by 4 drawn orders of 13 clients")
+            with pytest.raises(ConfigError, match="of 12 clients at most; a round has 13"):
+                Contribution("banzhaf").measure(cohort, Additive(), seed=1)  # type: ignore[arg-type]
+        else:
+            assert Contribution("banzhaf").measure(cohort, Additive(), seed=1)[0] == pytest.approx(  # type: ignore[arg-type]
+                np.ones(12)
+            )
+
+
+def test_an_order_is_left_once_it_is_as_near_as_told() -> None:
+    worth = lambda who: who.sum(axis=1) / 4  # noqa: E731
+    assert sampled_shapley(worth, 4, 8, 0.25, seed=1)[0].sum() == pytest.approx(0.75)
+    assert sampled_shapley(worth, 4, 8, 0.24, seed=1)[0].sum() == pytest.approx(1)
+    assert sampled_shapley(worth, 4, 8, 0.99, seed=1)[0].sum() == pytest.approx(0.25)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=8, max_size=8).map(np.array), st.integers(0, 100))
+def test_the_error_of_two_pairs_is_half_of_their_difference(values: np.ndarray, seed: int) -> None:
+    """Of three clients an order and its reverse put each first and last, or twice in the middle."""
+    found, errors = sampled_shapley(worth_of(values), 3, 4, 0.0, seed)
+
+    def pair(order: tuple[int, ...]) -> np.ndarray:
+        added = np.zeros(3)
+        for one in (order, order[::-1]):
+            inside = 0
+            for client in one:
+                added[client] += (values[inside | 1 << client] - values[inside]) / 2
+                inside |= 1 << client
+        return added
+
+    pairs = [pair(order) for order in permutations(range(3))]
+    for client in range(3):
+        for sign in (1, -1):
+            told = found[client] + sign * errors[client]
+            assert min(abs(told - one[client]) for one in pairs) < 1e-9
+
+
+def test_a_coalition_that_cannot_be_told_is_worth_nothing() -> None:
+    cohort = Cohort(1, (0, 1), Updates(np.eye(2, dtype=np.float32)), {"samples": np.array([1.0, 3.0])})
+    asked: list[np.ndarray] = []
+
+    class Sum:
+        name = "sum"
+
+        def __call__(self, models: np.ndarray) -> np.ndarray:
+            asked.append(models)
+            return np.where(models[:, 0] > 0, models.sum(axis=1), np.nan)
+
+    worth = Worths(cohort, np.array([0.0, 1.0], np.float32), lambda models: np.array(list(models))).by(Sum())  # type: ignore[arg-type, return-value]
+    who = np.array([[False, False], [True, False], [False, True], [True, True], [True, True]])
+    assert worth(who).tolist() == [0, 2, 0, 2, 2]
+    assert asked[0].tolist() == [[0, 1], [1, 1], [0, 2], [0.25, 1.75]]
+    assert worth(who).tolist() == [0, 2, 0, 2, 2]
+    assert len(asked) == 1, "nobody is asked twice"

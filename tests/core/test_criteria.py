@@ -7,9 +7,9 @@ import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.config.own import criteria_by_name
-from fedmerit.core.criteria import CRITERIA, Agnostic, Criterion, Family, Validated, criterion
+from fedmerit.core.criteria import CRITERIA, Agnostic, Criterion, Family, LossPower, Validated, criterion
 from fedmerit.core.facts import find_fact
-from fedmerit.core.objectives import find_objective
+from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 
@@ -123,3 +123,38 @@ def test_shares_are_degrees_and_a_function_is_none_unless_it_says_so():
     assert not criterion("Square", Family.DATA, "samples squared", facts=["samples"])(
         lambda c, h: c.facts["samples"]
     ).degree
+
+
+def test_which_criteria_are_degrees():
+    counts = {"DS", "LD", "Sharpness", "Connection", "LossPower"}
+    work = {"Computation", "ReportedComputation", "SimulatedComputation", "BudgetComputation"}
+    assert {name for name, one in CRITERIA.items() if not one.degree} == counts | work
+
+
+def test_what_the_server_counts_itself():
+    """In round 2 client 0 takes part for the second time and client 1 for the first."""
+    told = cohort_of(samples=[10.0, 30.0], loss=[2.0, 3.0], link=[0.5, 4.0])
+    assert CRITERIA["Participation"](told, History(1, {0: 1})).tolist() == [1, 0.5]
+    assert CRITERIA["DataRatio"](told, History()).tolist() == [0.25, 0.75]
+    assert CRITERIA["Connection"](told, History()).tolist() == [0.5, 4]
+    assert LossPower(2.0)(told, History()).tolist() == [4, 9]
+    assert LossPower(0.0)(told, History()).tolist() == [1, 1]
+    assert Agnostic(0.5)(told, History()) == pytest.approx([np.exp(-0.5), 1])
+    assert np.isfinite(LossPower(9.0)(cohort_of(loss=[1e300, 1.0]), History())).all()
+    assert Agnostic(1.0)(cohort_of(loss=[1e308, 1.0]), History(losses={0: 1e308})).tolist() == [1, 0]
+
+
+def test_a_gain_by_rounding_is_none():
+    facts = {"validated__accuracy": [0.5 + 9e-7, 0.5 + 1e-5], "validated__accuracy__without": [0.5, 0.5]}
+    found = Validated(find_objective("accuracy"), marginal=True)(cohort_of(**facts), History())
+    assert found == pytest.approx([0, 1e-5])
+
+
+def test_a_gate_is_shut_below_its_accuracy():
+    gated = Validated(Gated(find_objective("f1"), 0.6))
+    assert gated.required_facts == ("validated:f1", "validated:accuracy")
+    found = gated(cohort_of(validated__f1=[0.9, 0.8, 0.7], validated__accuracy=[0.59, 0.6, 0.9]), History())
+    assert found.tolist() == [0, 0.8, 0.7]
+    both = Validated(Gated(find_objective("f1"), 0.6), marginal=True).required_facts
+    assert both == ("validated:f1", "validated:f1:without", "validated:accuracy")
+    assert Validated(find_objective("accuracy")).gate is None

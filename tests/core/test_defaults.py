@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from fedmerit.core import aggregators, attacks, criteria, recipes, robust_criteria, schedules, steps
+from fedmerit.core import aggregators, attacks, criteria, recipes, robust_criteria, schedules, scores, steps
 from fedmerit.core.adaptive_clip import AdaptiveClip
+from fedmerit.core.aggregation import Aggregation
+from fedmerit.core.attention import ByAttention
 from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.beside import Beside
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
@@ -20,6 +23,7 @@ from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.controls import FedDyn, Scaffold
 from fedmerit.core.facts import Fact
+from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.lateness import Delays, Staleness, Wait
 from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy
@@ -31,10 +35,14 @@ from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare
 from fedmerit.core.search import Fixed
 from fedmerit.core.selection import Poisson, Schedule, Uniform
+from fedmerit.core.splits import Splits
 from fedmerit.core.targets import Number
+from fedmerit.core.types import History, Replies
+from fedmerit.core.weights import ClientWeight
 
 DEFAULTS: dict[type, dict[str, Any]] = {
     AdaptiveClip: {"start": 0.1, "quantile": 0.5, "rate": 0.2},
+    Aggregation: {"exchanges": 0, "evaluations": 0, "tests": 0, "seconds": 0.0, "bytes_down": 0},
     aggregators.TrimmedMean: {"share": 0.2},
     aggregators.GeometricMedian: {"smoothing": 1e-6, "iterations": 32},
     aggregators.MultiKrum: {"share": 0.2},
@@ -49,11 +57,13 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     attacks.LabelFlip: {"strength": 1.0},
     attacks.Backdoor: {"strength": 0.5, "target": 0},
     attacks.Coalition: {"from_round": 1},
+    ByAttention: {"sharpness": 10.0},
     Backtracking: {"tolerance": 0.01, "confidence": 0.95, "judges": None},
+    Beside: {"pull": 0.1},
     BoldestFirst: {"accept": 0.5, "tolerance": 0.01, "majority": 0.0},
     Claims: {"k": 3.0, "change": 1.2, "anchor": True},
     Clip: {"times": 1.0},
-    Company: {"degree": True},
+    Company: {"fewest": 6, "degree": True},
     Computation: {"degree": False},
     Consistency: {"degree": True},
     Contribution: {"orders": 64, "truncate": 0.0, "degree": True},
@@ -65,6 +75,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     criteria.LossPower: {"q": 1.0, "degree": False},
     criteria.Agnostic: {"eta": 0.1, "degree": True},
     Fact: {"low": 0.0, "high": None},
+    Hypotheses: {"count": 2, "dealt": 1},
     Wait: {"over": 1.0},
     Delays: {"usual": 0.0},
     Staleness: {"power": 0.5, "degree": True},
@@ -84,11 +95,18 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     robust_criteria.Distinct: {"degree": True},
     robust_criteria.NormShare: {"degree": True},
     robust_criteria.Usual: {"degree": True},
+    robust_criteria.Common: {"degree": True},
     robust_criteria.Conduct: {"degree": True},
     schedules.StepDecay: {"every": 10, "factor": 0.5},
     schedules.Cosine: {"least": 0.0},
     schedules.WarmUp: {"rounds": 5},
     Fixed: {"tolerance": 0.0},
+    scores.Terms: {"divisor": 1.0},
+    Splits: {"at": 0.25},
+    steps.Aggregate: {"mean_square": 0.0},
+    History: {"rounds": 0},
+    Replies: {"bytes_down": 0, "bytes_up": 0},
+    ClientWeight: {"group": 0},
     Uniform: {"fraction": 0.1, "over": 1.0},
     Poisson: {"fraction": 0.1},
     Schedule: {"rates": ((1.0, 1),)},
@@ -100,6 +118,19 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     steps.Extrapolated: {"epsilon": 0.001},
     Number: {"centre": 0.0, "scale": 1.0},
 }
+
+PARTS_OF: dict[Any, tuple[type, ...]] = {
+    steps: (steps.Plain, steps.Momentum, steps.HeavyBall, steps.Adam, steps.Yogi, steps.Adagrad, steps.Extrapolated),
+    aggregators: (
+        *(aggregators.Mean, aggregators.CoordinateMedian, aggregators.TrimmedMean, aggregators.GeometricMedian),
+        *(aggregators.MultiKrum, aggregators.NNM, aggregators.Bucketing, aggregators.Early),
+    ),
+    scores: (
+        *(scores.Prioritized, scores.PrioritizedAnd, scores.PrioritizedMean, scores.WeightedMean),
+        *(scores.Product, scores.OWA, scores.QuantifierOWA, scores.Choquet, Ranked),
+    ),
+}
+"""Parts that stand in for each other."""
 
 
 @pytest.mark.parametrize("part", DEFAULTS, ids=lambda part: part.__name__)
@@ -114,7 +145,12 @@ def test_defaults_are_those_of_the_documents(part: type):
         (recipes.m2f, {"initial": 0.1}),
         (recipes.cgsv, {"beta": 1.0, "half_life": 13.5}),
         (recipes.rffl, {"least": 1 / 3, "half_life": 13.5}),
-        (recipes.fedval, {"top": 0.5, "rho": 0.5}),
+        (recipes.finetuned, {"until": 15}),
+        (recipes.fedamp, {"sharpness": 10.0}),
+        (recipes.cfl, {"at": 0.25}),
+        (recipes.ditto, {"pull": 0.1}),
+        (recipes.ifca, {"models": 2, "dealt": 1}),
+        (recipes.fedval, {"top": 0.5, "rho": 0.5, "marginal": False}),
         (recipes.qffl, {"q": 1.0}),
         (recipes.agnostic, {"eta": 0.1}),
     ],
@@ -122,3 +158,18 @@ def test_defaults_are_those_of_the_documents(part: type):
 def test_recipes_have_the_defaults_of_the_documents(recipe: Any, defaults: dict[str, float]):
     found = signature(recipe).parameters
     assert {name: found[name].default for name in defaults} == defaults
+
+
+@pytest.mark.parametrize(
+    ("parts", "method", "default"),
+    [
+        ((steps.Step, *PARTS_OF[steps]), "__call__", {"index": 1}),
+        ((aggregators.Aggregator, *PARTS_OF[aggregators]), "__call__", {"seed": 0}),
+        ((scores.ExplainedScore, *PARTS_OF[scores]), "terms", {"place": 0}),
+    ],
+)
+def test_parts_are_called_alike(parts: tuple[type, ...], method: str, default: dict[str, int]):
+    """Whoever leaves an argument out gets the same of every part: one that differs would be no drop-in."""
+    for part in parts:
+        found = signature(getattr(part, method)).parameters
+        assert {name: found[name].default for name in default} == default

@@ -7,7 +7,7 @@ import pytest
 from scipy import ndimage
 
 from fedmerit import Samples, UserError
-from fedmerit.core.facts import FACTS, Fact, find_fact, measure
+from fedmerit.core.facts import FACTS, Fact, find_fact, laplacian_sharpness, measure
 
 
 def labelled(*labels: int, classes: int = 3, **attributes: list[float]) -> Samples:
@@ -131,3 +131,50 @@ def test_a_limit_of_the_federation_is_tighter_than_the_facts_own():
     assert labels.wrong(1e6, 10) == "fact labels lies in 0..10: 1000000.0"
     assert find_fact("samples").wrong(2e9) == "fact samples lies in 0..1e+09: 2000000000.0"
     assert find_fact("seconds").wrong(0.0) == "fact seconds is at least 1e-12: 0.0"
+
+
+RANGES = {
+    **dict.fromkeys(("samples", "labels"), (0, 1e9)),
+    **dict.fromkeys(("coverage", "balance", "sharp", "energy", "clip", "results", "alignment"), (0, 1)),
+    **dict.fromkeys(("attribute:sex", "fact:job is nurse", "validated:accuracy"), (0, 1)),
+    **dict.fromkeys(("sharpness", "loss", "link", "clock", "epochs", "staleness", "site", "anchor"), (0, None)),
+    **dict.fromkeys(("length", "fact:age", "contribution:shapley", "claimed:samples", "their own"), (0, None)),
+    "seconds": (1e-12, None),
+    "done": (1, None),
+}
+
+
+def test_every_fact_has_its_range():
+    assert FACTS.keys() <= RANGES.keys()
+    assert {name: (find_fact(name).low, find_fact(name).high) for name in RANGES} == RANGES
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_the_ends_of_a_range_are_believed_and_what_lies_beyond_is_not(name: str):
+    low, high = RANGES[name]
+    fact = find_fact(name)
+    assert fact.wrong(low) is None
+    assert fact.wrong(1e300 if high is None else high) is None
+    for beyond in (
+        low - max(1e-9, low / 2),
+        np.inf,
+        np.nan,
+        True,
+        None,
+        "3",
+        *(() if high is None else (high * 1.01,)),
+    ):
+        assert f"fact {name} " in (fact.wrong(beyond) or "")
+    assert fact.wrong(2, most=1.5) is not None
+    assert fact.wrong(1, most=1.0) is None
+
+
+def test_sharpness_by_hand():
+    """One bright pixel in the middle of 3 x 3: the Laplacian is 1 at four sides, -4 in the middle and 0 in corners."""
+    picture = np.zeros((1, 3, 3, 1))
+    picture[0, 1, 1] = 1.0
+    edges = np.array([0, 1, 0, 1, -4, 1, 0, 1, 0])
+    assert laplacian_sharpness(picture) == pytest.approx(edges.var())
+    assert laplacian_sharpness((255 * picture).astype(np.uint8)) == pytest.approx(edges.var())
+    assert laplacian_sharpness(np.concatenate([picture, 0 * picture])) == pytest.approx(edges.var() / 2)
+    assert laplacian_sharpness(picture[:0]) == 0

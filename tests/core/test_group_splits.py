@@ -50,3 +50,29 @@ def test_what_makes_no_sense_is_refused():
         Splits(1.5)
     with pytest.raises(UserError, match="linkage"):
         Splits(linkage="centroid")
+
+
+def test_a_mean_of_just_the_bound_is_not_short():
+    """Two to the right, one to the left: the mean is a third of the longest."""
+    rows = np.array([[3, 0], [3, 0], [-3, 0]], dtype=np.float32)
+    assert split(rows, at=1 / 3 - 1e-3).labels.tolist() == [0, 0, 0]
+    assert split(rows, at=1 / 3 + 1e-3).labels.tolist() == [0, 0, 1]
+    half = np.array([[4, 0], [4, 0], [-4, 0], [4, 0]], dtype=np.float32)
+    assert split(half, at=0.5).labels.tolist() == [0] * 4, "half is not below half"
+    assert Splits(0.0).at == 0
+    assert Splits(1.0).at == 1
+    with pytest.raises(ConfigError, match="mean update"):
+        Splits(-1e-9)
+
+
+def test_three_clients_can_part_and_nobody_is_no_group():
+    assert split(np.array([[1, 0], [-1, 0.1], [-1, -0.1]], dtype=np.float32), at=0.5).labels.tolist() == [0, 1, 1]
+    assert split(np.empty((0, 2), dtype=np.float32)).labels.tolist() == []
+
+
+def test_a_group_parts_beside_others_that_are_alone():
+    """0, 1 and 2 were parted from everybody; 3, 4 and 5 come to rest now."""
+    labels = np.array([0, 1, 2, 3, 3, 3])
+    alone = PairDistances().after(range(6), np.zeros((6, 6)), labels)
+    rows = np.array([[1, 0], [1, 0], [1, 0], [1, 0], [-1, 0.1], [-1, -0.1]], dtype=np.float32)
+    assert split(rows, alone, at=0.5).labels.tolist() == [0, 1, 2, 3, 4, 4]

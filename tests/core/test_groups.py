@@ -266,3 +266,46 @@ def test_with_attention_weights_are_shares_and_nobody_heard_is_zero() -> None:
     groups = Groups(np.zeros(3, dtype=np.intp), attention=np.array([[1.0, 1, 0], [0, 1, 3], [0, 0, 1]]))
     rows = groups.spread(np.array([0.25, 0.75, 0.0]))
     assert rows.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]  # the third hears itself alone, and earned nothing
+
+
+def test_levels_unless_named_and_at_most_half_as_many_groups():
+    levels = {"gap": 0.03, "silhouette": 0.15, "quantile": 0.5, "constant": 1.0}
+    assert {cut: ByCosine(cut=cut).level for cut in levels} == levels  # type: ignore[arg-type]
+    assert ByCosine(at=0.0).level == 0
+    for number in range(3, 9):
+        rows = Updates(np.eye(number, dtype=np.float32) + np.float32(0.01))
+        rows.row(0)[:] += 0.001
+        assert len(grouped(ByCosine(at=0.0), rows).members) <= number // 2 + 1
+
+
+def test_who_was_ever_parted_is_not_put_together_again():
+    """0 and 1 were parted from 2, and 3 from all; 9 is new and joins the first group."""
+    parted = NOBODY.after((0, 1, 2), np.zeros((3, 3)), np.array([0, 0, 1]))
+    parted = parted.after((0, 1, 2, 3), np.zeros((4, 4)), np.array([0, 0, 0, 1]))
+    assert parted.parted.astype(int).tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
+    assert parted.counts[:2, :2].tolist() == [[2, 2], [2, 2]]
+    assert parted.together((0, 1, 2, 3, 9)).tolist() == [0, 0, 1, 2, 0]
+    assert parted.together((9, 2, 0, 3)).tolist() == [0, 0, 1, 2]
+    assert parted.together(()).tolist() == []
+
+
+def test_aggregates_go_to_groups_or_to_each_client():
+    groups = Groups(np.array([0, 1, 0]))
+    assert [places.tolist() for places in groups.recipients] == [[0, 2], [1]]
+    assert groups.spread(np.array([0.5, 1.0, 0.5])).tolist() == [[0.5, 0, 0.5], [0, 1, 0]]
+    alone = Groups(np.zeros(2, dtype=np.intp), attention=np.eye(2))
+    assert [places.tolist() for places in alone.recipients] == [[0], [1]]
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_a_tree_has_the_form_of_scipys(linkage: Linkage):
+    rows = np.random.default_rng(2).normal(size=(9, 4)).astype(np.float32)
+    tree = ByCosine(linkage)._tree(np.maximum(1.0 - Updates(rows).cosines(), 0.0), np.linalg.norm(rows, axis=1))
+    assert tree.shape == (8, 4)
+    assert tree[-1, 3] == 9
+    assert sorted(tree[:, :2].ravel().tolist()) == list(range(16)), "every group is merged once"
+    assert (tree[:, 0] < tree[:, 1]).all()
+    sizes = [1.0] * 9
+    for one, other, _, size in tree.tolist():
+        assert size == sizes[int(one)] + sizes[int(other)]
+        sizes.append(size)

@@ -49,3 +49,40 @@ def test_nobody_is_late_where_all_are_needed():
 @pytest.mark.parametrize("share", [0.0, 1e-9])
 def test_without_delays_all_are_in_time(share: float):
     assert Delays(share, 100.0, Wait(0.5, 1.0)).late(1, range(9), seed=0) == {}
+
+
+def test_with_more_asked_than_needed_the_first_are_enough():
+    wait = Wait(at_least=0.5, seconds=60, over=1.3)
+    assert [wait.needed(asked) for asked in (1, 13, 14, 26)] == [1, 10, 10, 20]
+    assert Wait(0.5, 60).needed(7) == 7
+    assert [wait.enough(asked) for asked in (1, 13)] == [1, 5]
+    assert (wait.is_over(9, 13, 5), wait.is_over(10, 13, 5), wait.is_over(5, 13, 60)) == (False, True, True)
+    assert not Wait(0.5, 60).is_over(10, 10, 5), "without over-selection the clock decides"
+    assert wait.ends([float(time) for time in range(13)]) == 9
+    assert wait.ends([]) == 0
+    assert wait.ends([60.0]) == 60
+
+
+def test_who_answers_at_the_same_time_as_the_last_needed_is_not_needed():
+    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0), usual=3.0)
+    assert delays.arrivals(1, range(3), seed=0) == {0: 3, 1: 3, 2: 3}
+    late = delays.late(1, range(10), seed=0)
+    assert len(late) == 5
+    assert set(late.values()) == {"not needed: 5 of the 10 that were asked had answered after 3.0 s"}
+    assert late == delays.late(1, range(10), seed=0)
+    assert len({tuple(delays.late(index, range(10), seed=0)) for index in range(5)}) > 1
+    assert Delays(0.0, 1.0, Wait(0.5, 60.0), usual=3.0).late(1, range(10), seed=0) == {}
+    assert delays.ends([]) == 60
+
+
+def test_who_is_late_is_told_when():
+    delays = Delays(1.0, 100.0, Wait(0.5, 20.0, over=1.25), usual=1.0)
+    arrivals = delays.arrivals(2, range(10), seed=3)
+    assert min(arrivals.values()) > 1
+    ends = delays.ends(list(arrivals.values()))
+    late = delays.late(2, range(10), seed=3)
+    assert set(late) == {client for client, time in arrivals.items() if time > ends}
+    for client, text in late.items():
+        assert text == (
+            f"late: it would have answered after {arrivals[client]:.1f} s, and the round went on after {ends:.1f} s"
+        )

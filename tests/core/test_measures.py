@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmerit import UserError
-from fedmerit.core.measures import SHARES, TARGETS, percentiles, rounds_to_target
+from fedmerit.core.measures import SHARES, TARGETS, percentiles, rounds_to_target, spread, worst_mean
 from fedmerit.core.types import Evaluation
 
 NAN = np.nan
@@ -89,3 +89,18 @@ def test_accuracy_is_weighted_by_test_size():
 def test_columns_and_targets_are_those_of_the_papers_tables() -> None:
     assert [f"{share:.0%}" for share in SHARES] == [f"{tens}0%" for tens in range(1, 10)]
     assert [f"{target:.0%}" for target in TARGETS] == ["70%", "80%", "90%", "95%"]
+
+
+def test_the_worst_share_has_at_least_one_and_is_rounded_up():
+    local = np.array([0.9, 0.1, NAN, 0.5, 0.3])
+    assert worst_mean(local) == pytest.approx(0.1)
+    assert worst_mean(local, 0.5) == pytest.approx(0.2)
+    assert worst_mean(local, 0.51) == pytest.approx(0.3)
+    assert worst_mean(np.arange(30.0), 0.1) == pytest.approx(1), "a tenth of 30 are 3"
+    assert np.isnan(worst_mean(np.array([NAN])))
+
+
+def test_the_spread_is_the_deviation_over_devices():
+    assert spread(np.array([0.2, NAN, 0.6])) == pytest.approx(0.2)
+    assert spread(np.array([0.2])) == 0
+    assert np.isnan(spread(np.array([NAN])))

@@ -179,3 +179,15 @@ def test_probabilities_are_needed(name: str):
 def test_unknown_objectives_list_the_known(name: str):
     with pytest.raises(UserError, match="balanced_accuracy"):
         find_objective(name)
+
+
+def test_calibration_holds_a_promise_against_what_came_true():
+    """Both groups are promised 0.5; of the first a quarter is of class 1, of the second three quarters."""
+    chances = np.full((1, 8, 2), 0.5, np.float32)
+    sex, y = np.repeat([0, 1], 4), np.array([1, 0, 0, 0, 1, 1, 1, 0])
+    told = Predictions(y, 2, {"sex": sex}, chances.argmax(axis=2), chances)
+    assert find_objective("calibration:sex")(told) == pytest.approx([0.5])
+    chances[0, :4] = [0.25, 0.75]
+    assert find_objective("calibration:sex")(told) == pytest.approx([1 - 0.75])
+    chances[0, :4], chances[0, 4:] = [0.0, 1.0], [1.0, 0.0]
+    assert find_objective("calibration:sex")(told) == pytest.approx([0]), "no further down than 0"

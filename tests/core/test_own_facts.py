@@ -98,3 +98,30 @@ def test_links_are_measured_without_the_training_and_bounded_where_a_client_lies
         {3: 3.0, 5: 2.0, 8: 4.0},
     )
     assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25}, rel=1e-9)
+
+
+def test_forms_exclude_each_other_and_say_what_they_are():
+    for forms in ({"inside": (1.0, 2.0), "word": "x"}, {"word": "x", "less": True}):
+        with pytest.raises(ConfigError, match="got several of them for 'age'"):
+            OwnFact("age", **forms)  # type: ignore[arg-type]
+    made = [
+        OwnFact("age"),
+        OwnFact("age", less=True),
+        OwnFact("age", inside=(1, 2)),
+        OwnFact("age", inside=(1, 2), by=3),
+        OwnFact("job", word="cook"),
+    ]
+    assert [one.degree for one in made] == [False, True, True, True, True]
+    assert [one.about for one in made] == [
+        "age: as the client says",
+        "less age: least of the round / own",
+        "age in 1..2: 1 inside the interval, 0 outside",
+        "age in 1..2 by 3: 1 inside the interval, 0 outside, falling to 0 at 3 beyond",
+        "job is cook: 1 where the client says so, else 0",
+    ]
+    assert [one.required_facts for one in made] == [("fact:age",)] * 4 + [("fact:job is cook",)]
+
+
+def test_nobody_has_no_least():
+    assert values("fact:less ping") == []
+    assert parse_own_fact("fact:age in 20..35").by == 0

@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit import adaptive, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.config.account import epsilon_after
+from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.claims import Claims
@@ -25,6 +26,7 @@ from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agno
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.own_facts import OwnFact
 from fedmerit.core.privacy import Privacy, clip_factors, secret_normals, shares_of_the_sum
+from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
@@ -221,3 +223,35 @@ def test_steps_that_go_by_the_noisy_aggregate_alone_are_allowed() -> None:
 def test_numbers_out_of_range_are_refused(keys: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Privacy(**{"clip": 1.0, "noise": 1.0, "fraction": 0.1} | keys)
+
+
+def test_an_update_as_long_as_the_clip_is_not_shortened_and_a_score_of_nothing_counts_for_nothing() -> None:
+    recipe = replace(prioritized(DS, normalise="scale", scales={"DS": 100}), privacy=QUIET)
+    facts = [{"samples": 100}] * 2
+    kinds = {note.kind for note in settled(recipe, np.array([[1.0, 0.0], [0.0, 0.5]]), facts).notes}
+    assert "clipped" not in kinds
+    real = replace(recipe, privacy=replace(QUIET, reproducible=False))
+    assert "privacy-void" not in {note.kind for note in settled(real, np.array([[1.0, 0.0]]), facts[:1]).notes}
+    nothing = shares_of_the_sum(lambda table: np.zeros(len(table)), np.zeros(2), 1)
+    assert nothing.tolist() == [0, 0]
+    assert clip_factors(np.array([1.0, 2.0, 0.0]), 2.0).tolist() == [1, 1, 1]
+
+
+def test_what_the_sum_is_divided_by() -> None:
+    privacy = Privacy(2.0, 3.0, 0.5)
+    assert (privacy.factor(10, None), privacy.factor(10, 2.0)) == (0.2, 0.4)
+    assert privacy.deviation(10, 2.0) == pytest.approx(3 * 2 * 0.4)
+    assert (privacy.sum_noise(10), privacy.clip_in({})) == (3, 2)
+    assert privacy.next_clip(2.0, np.ones(3), 10, 0, 1) == {}
+
+
+def test_half_of_200_clients_are_as_all_of_100() -> None:
+    """Noise goes by the number of clients that a round expects."""
+    half = Privacy(AdaptiveClip(), 1.0, 0.5, delta=1e-3, reproducible=True, search=SearchNoise(0.1))
+    all_of = replace(half, fraction=1.0)
+    assert half.sum_noise(200) == all_of.sum_noise(100) != all_of.sum_noise(200)
+    assert replace(half, search=None).sum_noise(200) == AdaptiveClip.noise_on_updates(1.0, 100)
+    norms, gains = np.array([0.5, 2.0, 3.0]), np.array([[0.1, 0.2], [0.3, -0.1]])
+    assert half.next_clip(1.0, norms, 200, 3, 4) == all_of.next_clip(1.0, norms, 100, 3, 4)
+    assert half.next_clip(1.0, norms, 200, 3, 4) != all_of.next_clip(1.0, norms, 200, 3, 4)
+    assert half.noisy_gains(gains, 200, 3, 4).tolist() == all_of.noisy_gains(gains, 100, 3, 4).tolist()

@@ -9,15 +9,19 @@ import pytest
 
 from fedmerit import DS, LD, MW, Backtracking, Momentum, Prioritized, Recipe, device_aware, fedavg, fedval, m2f
 from fedmerit.core.aggregators import TrimmedMean
+from fedmerit.core.beside import Beside
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.company import Company
+from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.criteria import Attribute
 from fedmerit.core.groups import ByCosine
-from fedmerit.core.recipes import adaptive, cgsv, guarded, rffl, shares_of, standalone
+from fedmerit.core.hypotheses import Hypotheses
+from fedmerit.core.privacy import Privacy
+from fedmerit.core.recipes import adaptive, cgsv, fedamp, guarded, ifca, rffl, shares_of, standalone
 from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import TopShare
+from fedmerit.core.rewards import Nothing, TopShare
 from fedmerit.core.robust_criteria import Alignment
 from fedmerit.core.scores import WeightedMean
 from fedmerit.core.search import Weighting
@@ -116,3 +120,51 @@ def test_what_recipes_are_made_of():
     assert (guarded().cap, guarded().claims) == (2.0, Claims(anchor=False))
     assert (guarded().criteria, guarded().clip) == ((DS, Company()), Clip(times=2.0))
     assert device_aware(DS, LD, MW).search == Backtracking()
+
+
+def test_who_keeps_models_and_who_shares_one():
+    beside, one, two = Recipe((DS,), beside=Beside()), Recipe((DS,), hypotheses=Hypotheses(1)), ifca(2)
+    assert [recipe.keeps_models for recipe in (fedavg(), PERSONAL, beside, one, two)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [recipe.one_model for recipe in (fedavg(), PERSONAL, beside, one, two)] == [True, False, False, True, False]
+
+
+def test_results_are_held_against_the_one_model_alone():
+    held = Recipe((DS, Consistency()))
+    assert held.checks_results
+    assert "results" in held.remembered_facts
+    assert Recipe((Reputation(Consistency()),)).checks_results
+    assert not Recipe((DS, Consistency(("labels",)))).checks_results
+    assert not replace(held, hypotheses=Hypotheses(1)).checks_results
+    assert not replace(PERSONAL, criteria=(DS, Consistency())).checks_results
+    assert not fedavg().checks_results
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: replace(PERSONAL, beside=Beside()), "set personal or beside"),
+        (lambda: replace(fedamp(), reward=TopShare()), "gets all of it"),
+        (lambda: replace(ifca(), privacy=Privacy(1.0, 1.0, 0.1)), "privacy"),
+        (lambda: replace(ifca(), beside=Beside()), "models beside are of one"),
+        (lambda: Recipe((DS,), scales=(("DS", 5.0),)), "scales has no effect"),
+        (lambda: Recipe((DS,), normalise="scale"), "DS has none"),
+        (lambda: Recipe((DS,), normalise="scale", scales=(("LD", 5.0),)), "scales are of criteria of the recipe"),
+    ],
+)
+def test_more_parts_that_cannot_go_together(make: Callable[[], Recipe], said: str):
+    with pytest.raises(ConfigError, match=said):
+        make()
+
+
+def test_more_parts_that_can():
+    assert replace(fedamp(), until=3).in_round(4).reward == Nothing()
+    assert replace(PERSONAL, until=0).in_round(1).reward == Nothing()
+    Recipe((Attribute("night"),), normalise="scale")
+    ways = (Weighting(("DS",), Prioritized(), "scale"),)
+    Recipe((DS, LD), search=Backtracking(among=ways), scales=(("DS", 5.0),))

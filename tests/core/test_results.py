@@ -164,3 +164,56 @@ def test_a_liar_has_a_note_and_less_consistency(judge: bool, server: int) -> Non
 def test_a_round_without_results_is_not_remembered() -> None:
     after = remember_facts(History(), [(0, {"samples": 3.0}), (0, {RESULTS: 0.2, "samples": 3.0})], (RESULTS,))
     assert after.recent[RESULTS] == {0: (0.2,)}
+
+
+def doubt(own: list[list[float]], said: list[float], rows: float = 5.0, by: str = "loss") -> float:
+    """The agreement of one client with rows of one class."""
+    classes = np.zeros(len(own[0]), np.int64)
+    return float(agreement(Reports((0,), np.array([said]), np.array([rows]), np.array(own), classes, by))[0])  # type: ignore[arg-type]
+
+
+def test_agreement_by_hand() -> None:
+    """Losses 1, 3, 1, 3 and one more row 1 off the mean of 2: the variance is 5 / 4, and of 5 rows against 4 the error
+    is the root of 5 / 4 * (1 / 5 + 1 / 4), 0.75."""
+    one = [1.0, 3.0, 1.0, 3.0]
+    assert doubt([one], [2 + 4 * 0.75]) == pytest.approx(2 / 4)
+    assert doubt([one], [2 - 8 * 0.75]) == pytest.approx(2 / 8)
+    assert doubt([one], [2 + 2 * 0.75]) == pytest.approx(1)
+    assert doubt([one], [2 + 1.9 * 0.75]) == 1
+    assert doubt([one], [np.nan]) == 1
+    assert doubt([one], [99.0], rows=0.0) == 1, "without rows nothing was said"
+    wide = [0.0, 4.0, 0.0, 4.0]  # 2 off the mean, and so is the row more
+    assert doubt([wide], [2 + 4 * np.sqrt(5 * 0.45)]) == pytest.approx(2 / 4)
+    right = [1.0, 1.0, 1.0, 1.0]  # all right: the row more may be wrong
+    assert doubt([right], [1 - 4 * np.sqrt(0.25 * 0.45)], by="accuracy") == pytest.approx(2 / 4)
+
+
+def test_agreement_on_how_models_differ_by_hand() -> None:
+    """The second model is 1 above the first in every row, and one more row is off by 0.01, or by 1 of accuracies."""
+    one = [1.0, 3.0, 1.0, 3.0]
+    error = np.sqrt(0.01**2 / 4 * 0.45)
+    assert doubt([one, [two + 1 for two in one]], [2.0, 3 + 10 * error]) == pytest.approx(2 / 10)
+    assert doubt([one, [two + 1 for two in one]], [2.0, 3.0]) == 1
+    error = np.sqrt(1 / 4 * 0.45)
+    told = doubt([[1.0] * 4, [0.0] * 4], [1.0, 4 * error], by="accuracy")
+    assert told == pytest.approx(2 / 4)
+
+
+def test_whose_answers_they_are_where_few_were_asked() -> None:
+    with LocalFleet(load_task("digits", clients=3, server=50), workers=1) as fleet:
+        assert fleet.server.predict is not None
+        own = fleet.server.predict([fleet.server.first_model(0)])
+    alone, three = Evaluation(np.array([1]), np.array([2])), Evaluation(np.array([1, 1, 1]), np.array([2, 2, 2]))
+    for answer, judges, clients in ((alone, (), (0,)), (three, (0, 2), (0, 1, 2)), (three, (0, 3), None)):
+        found = report([answer], [own], judges)
+        assert (None if found is None else found.clients) == clients
+    assert report([], [], ()) is None
+    losses = Evaluation(np.array([1]), np.array([2]), np.array([3.0]))
+    assert [
+        (one.by, one.values.tolist())
+        for told in ([losses], [losses, alone])
+        if (one := report(told, [own] * len(told), ()))
+    ] == [
+        ("loss", [[1.5]]),
+        ("accuracy", [[0.5, 0.5]]),
+    ]

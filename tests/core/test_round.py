@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, small_task
+from helpers import CannedFleet, SoftmaxLearner, small_task
 
-from fedmerit import DS, MW, fedavg, prioritized
-from fedmerit.core.criteria import Family
-from fedmerit.core.round import play
+from fedmerit import DS, MW, Recipe, fedavg, m2f, prioritized
+from fedmerit.core.company import Company
+from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
+from fedmerit.core.fleet import Server
+from fedmerit.core.rewards import TopShare
+from fedmerit.core.round import begin, play, server_facts
 from fedmerit.core.selection import Uniform, draw
 from fedmerit.core.state import State
-from fedmerit.core.types import Cohort, History
+from fedmerit.core.types import Cohort, History, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet
 
@@ -127,3 +130,88 @@ def test_a_criterion_of_ones_own():
     assert record.priority == ("newcomers",)
     assert record.weights is not None
     assert record.weights.weights == pytest.approx([0.8, 0.2])
+
+
+class Personal(CannedFleet):
+    """Keeps what it was sent."""
+
+    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, object]:
+        self.__dict__["sent"] = rewards
+        return {}
+
+
+def test_rewards_of_layers_know_the_layers():
+    """Twelve and two entries, weights and biases: half of the aggregate is half of each."""
+    updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
+    fleet = Personal(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
+    recipe = m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=TopShare(scope="layer"))
+    play(State(np.zeros(14, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+    layers = fleet.server.layers(14)
+    ends = np.cumsum(layers)
+    for reward in fleet.__dict__["sent"].values():
+        layer = np.searchsorted(ends, reward.places, side="right")
+        assert np.bincount(layer).tolist() == [length // 2 for length in layers]
+
+
+def test_the_initial_phase_adds_the_mean_of_the_updates():
+    updates = np.array([[1, 0], [0, 2], [5, 4]], dtype=np.float32)
+    fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
+    model = np.ones(2, np.float32)
+    begun, who = begin(m2f(initial=1.0), fleet, model, 0)
+    assert begun == pytest.approx([3, 3])
+    assert who == (0, 1, 2)
+    assert begin(m2f(initial=0.0), fleet, model, 0) == (model, ())
+    nobody = CannedFleet(np.empty((0, 2), np.float32), [], failed={0: "away", 1: "away"})
+    assert begin(m2f(initial=1.0), nobody, model, 0) == (model, ())
+
+
+def test_who_met_whom_is_kept_where_a_criterion_goes_by_it():
+    fleet = CannedFleet(np.array([[1, 0], [0, 2], [3, 0]], np.float32), [{"samples": 5.0}] * 3)
+    for recipe, met in ((prioritized(DS, Company()), (0, 1, 2)), (fedavg(), ())):
+        state = State(np.zeros(2, np.float32))
+        for index in (1, 2):
+            state, _ = play(state, recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+            assert state.distances.ids == met
+            assert state.distances.counts.tolist() == [[index] * len(met)] * len(met)
+    known, _ = play(
+        State(np.zeros(2, np.float32)), prioritized(DS, Company()), fleet, selection=Uniform(1), seed=0, evaluate=False
+    )
+    assert known.distances.mean((0, 1, 2)).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+
+
+def test_the_server_knows_what_its_recipe_asks_for_and_no_more():
+    replies = Replies((0, 2), Updates(np.zeros((2, 250_000), np.float32)), ({}, {}), seconds={0: 2.0, 2: 4.0})
+    server = Server(("a", "b", "c"), SoftmaxLearner(), sites=("x", "y", "x"))
+    chosen = {0: 3, 2: None}
+
+    def facts(recipe: Recipe, chosen: dict[int, int | None], **more: object) -> object:
+        return server_facts(recipe, 5, chosen, replace(replies, **more), server)  # type: ignore[arg-type]
+
+    assert facts(fedavg(), {0: None, 2: None}) == {}
+    assert facts(fedavg(), chosen) == {"epochs": {0: 3.0, 2: 1.0}}
+    assert facts(fedavg(), {}, started={2: 3}) == {"staleness": {0: 0, 2: 2}}
+    assert facts(prioritized("Staleness"), {}) == {"staleness": {0: 0, 2: 0}}
+    assert facts(replace(fedavg(), cap_group=0.5), {}) == {"site": {0: 0, 1: 1, 2: 0}}
+    assert facts(prioritized("Connection"), {}) == {"link": {0: 1, 2: 0.5}}, "a megabyte there and back"
+    assert "clock" in facts(prioritized("Computation"), {})  # type: ignore[operator]
+    quick = replace(server, links=(7.0, 8.0, 9.0))
+    assert server_facts(prioritized("Connection"), 5, {}, replies, quick) == {"link": {0: 7, 1: 8, 2: 9}}
+
+
+def test_stages_are_told_as_they_come():
+    heard: list[tuple[int, str, tuple[int, ...]]] = []
+    fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5.0}] * 2)
+    for evaluate in (False, True):
+        state = State(np.zeros(2, np.float32), history=History(3))
+        _, record = play(
+            state,
+            fedavg(),
+            fleet,
+            selection=Uniform(1),
+            seed=0,
+            evaluate=evaluate,
+            on_stage=lambda *one: heard.append(one),
+        )
+        assert (record.evaluation is not None) == evaluate
+    first, second = [(4, "train", (0, 1)), (4, "settle", ())], (4, "evaluate", ())
+    assert heard == [*first, *first, second]

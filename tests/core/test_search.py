@@ -16,6 +16,7 @@ from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
 from fedmerit.core.backtracking import Answer, Backtracking, not_worse
 from fedmerit.core.panel import Panel
 from fedmerit.core.search import Choice, SearchState, Weighting, distinct, kendall
+from fedmerit.core.steps import HeavyBall
 from fedmerit.core.types import Evaluation, Model
 from fedmerit.errors import ConfigError, UnknownName
 
@@ -301,3 +302,9 @@ class Sure:
         sizes = np.zeros(8, np.int64)
         sizes[list(range(8)) if clients is None else list(clients)] = 10
         return [Evaluation((0.7 if model.any() else 0.5) * sizes, sizes) for model in models]
+
+
+def test_weightings_with_other_steps_are_never_the_same():
+    near, far = np.array([0.5, 0.5]), np.array([0.9, 0.1])
+    short, long = HeavyBall(1.0), HeavyBall(2.0)
+    assert distinct([near, near, near, far, near], 0.01, [short, long, short, long, None]) == [0, 1, 0, 3, 4]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import fedavg, federate
-from fedmerit.core.selection import Schedule, Uniform
+from fedmerit.core.selection import Available, Schedule, Uniform, draw, is_within
 from fedmerit.errors import ConfigError
 
 PAPER = ((0.2, 6), (0.5, 6), (1.0, 8))
@@ -95,3 +95,28 @@ def test_bad_schedules_are_refused(settings: dict[str, object], says: str):
 def test_bad_fractions_are_refused(fraction: float):
     with pytest.raises(ConfigError, match="fraction"):
         Uniform(fraction)
+
+
+def test_how_many_are_drawn():
+    """A share is rounded and at least one; `over` asks more than are needed, rounded up, and never more than all."""
+    assert [len(draw(share, 10, 0, "x", 1)) for share in (0.01, 0.24, 0.26, 1.0)] == [1, 2, 3, 10]
+    assert [len(draw(0.3, 10, 0, "x", 1, over)) for over in (1.0, 1.1, 2.0, 9.0)] == [3, 4, 6, 10]
+    assert draw(0.5, 10, 0, "x", 1) == tuple(sorted(draw(0.5, 10, 0, "x", 1)))
+    assert len(Uniform(0.3, over=4 / 3)(1, 10, 0)) == 4, "4 / 3 of 3 is 4, whatever the rounding"
+
+
+def test_those_who_are_there_are_drawn_once_each():
+    there = Available(Uniform(0.5), ((8, 18, 1), (22, 6, 1)), hour_of=lambda index: [12.0, 23.0, 20.0][index % 3])
+    for seed in range(20):
+        assert list(there(0, 10, seed)) == [0, 2, 4, 6, 8], "half of ten, and five are there"
+        assert list(there(1, 10, seed)) == [1, 3, 5, 7, 9]
+    assert there(2, 10, 0) == {}
+    few = Available(Uniform(0.2), ((8, 18, 1),), hour_of=lambda index: 12.0)
+    assert {len(few(index, 10, 0)) for index in range(20)} == {2}
+    assert len({tuple(few(index, 10, 0)) for index in range(20)}) > 3
+
+
+def test_the_first_hour_is_within_and_the_last_is_not():
+    assert [is_within(hour, (8, 18)) for hour in (7.9, 8, 17.9, 18)] == [False, True, True, False]
+    assert [is_within(hour, (22, 6)) for hour in (21.9, 22, 0, 5.9, 6)] == [False, True, True, True, False]
+    assert [is_within(hour, (8, 8)) for hour in (0, 8, 23.9)] == [True] * 3

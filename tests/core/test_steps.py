@@ -15,7 +15,19 @@ from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
-from fedmerit.core.steps import Adagrad, Adam, Aggregate, Extrapolated, Momentum, Plain, Step, Yogi
+from fedmerit.core.steps import (
+    Adagrad,
+    Adam,
+    Aggregate,
+    Extrapolated,
+    HeavyBall,
+    Momentum,
+    Plain,
+    Step,
+    Yogi,
+    coefficients_of,
+    mix,
+)
 from fedmerit.errors import ConfigError
 
 STEPS: list[Step] = [Plain(), Momentum(0.5, 2.0), Momentum(nesterov=True), Adam(), Yogi(), Adagrad(), Extrapolated()]
@@ -111,3 +123,37 @@ def test_a_recipe_with_a_step_keeps_what_it_remembers_and_comes_back_from_json(s
 def test_what_makes_no_sense_is_refused(make, message: str):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_steps_that_are_sums_name_their_coefficients():
+    assert coefficients_of(Plain()) == (1, 0)
+    assert coefficients_of(HeavyBall(2.0, 0.5)) == (2, 0.5)
+    assert coefficients_of(Momentum()) is None
+    assert HeavyBall(2.0, 0.5).reach == 4
+
+
+def test_a_mixture_adds_only_what_counts():
+    """A coefficient of 0 adds nothing, whatever is there; one of 1 adds the vector itself."""
+    start, wild = np.ones(2, np.float32), np.array([np.inf, np.nan], np.float32)
+    assert mix(start, [wild, start], [0.0, 1.0]).tolist() == [2, 2]
+    assert mix(start, [start, 2 * start], [2.0, 0.5]).tolist() == [4, 4]
+
+
+def test_a_square_of_zero_and_no_epsilon_is_the_plain_step():
+    zero, update = np.zeros(2, np.float32), np.full(2, 0.5, np.float32)
+    assert Extrapolated(0.0)(zero, Aggregate(zero, 5.0))[0].tolist() == [0, 0]
+    assert Extrapolated(1.0)(zero, Aggregate(update, 9.0))[0] == pytest.approx(update * 9 / 3)
+
+
+def test_yogi_and_adam_by_hand():
+    """From m = 1, v = 4 with an update of 1 and betas 0.5: m = 1; Adam's v = 2.5, Yogi's 4 - 0.5 = 3.5."""
+    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
+    known = {"first": one, "second": 4 * one}
+    model, parts = Yogi(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
+    assert (parts["first"][0], parts["second"][0]) == (1, 3.5)
+    assert model[0] == pytest.approx(1 / (np.sqrt(3.5) + 0.1))
+    model, parts = Adam(1.0, 0.5, 0.5, 0.1, correct=False)(zero, Aggregate(one), known, 3)
+    assert (parts["first"][0], parts["second"][0]) == (1, 2.5)
+    assert model[0] == pytest.approx(1 / (np.sqrt(2.5) + 0.1))
+    corrected, _ = Adam(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
+    assert corrected[0] == pytest.approx(model[0] * np.sqrt(1 - 0.5**4) / (1 - 0.5**4))

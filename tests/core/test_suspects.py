@@ -12,7 +12,18 @@ from hypothesis import given
 from fedmerit.core.observations import Observations
 from fedmerit.core.scores import Prioritized
 from fedmerit.core.state import Record
-from fedmerit.core.suspects import LEAST_ROUNDS, SUPPORTING, Evidence, Looked, RoundSeen, find_suspects, look, seen_of
+from fedmerit.core.suspects import (
+    LEAST_ROUNDS,
+    SUPPORTING,
+    Evidence,
+    Looked,
+    RoundSeen,
+    Watch,
+    find_suspects,
+    is_refusal,
+    look,
+    seen_of,
+)
 from fedmerit.core.weights import Note, weigh
 
 IDS = tuple(range(6))
@@ -138,3 +149,71 @@ def test_a_record_tells_what_was_seen_and_said_of_each_client() -> None:
     assert seen_of(bare).notes == ()
     assert not seen_of(bare).refused
     assert np.isnan([seen_of(bare).norms, seen_of(bare).cosines]).all()
+
+
+FLAT = RoundSeen(3, (0, 1, 2, 3, 4), np.ones(5), np.array([0.5, 0.51, 0.49, 0.52, 0.48]), {})
+"""A round in which lengths are 1 and cosines lie about 0.5."""
+
+
+@pytest.mark.parametrize(
+    ("norm", "kind"),
+    [(3.0, None), (3.01, "long"), (0.3, None), (0.299, "short"), (2e-6, "short"), (9e-7, "zero"), (1.5, None)],
+)
+def test_lengths_at_their_bounds(norm: float, kind: str | None) -> None:
+    seen = replace(FLAT, norms=changed(FLAT.norms, 2, norm))
+    assert kinds(seen) == ([] if kind is None else [(2, kind)])
+    if kind in ("long", "short"):
+        assert look(seen).evidence[0].text == f"its update was {norm:.2g} times as long as the median update"
+
+
+def test_directions_and_scores_at_their_bounds() -> None:
+    assert kinds(replace(FLAT, cosines=changed(FLAT.cosines, 0, -0.2))) == []
+    odd = look(replace(FLAT, cosines=changed(FLAT.cosines, 0, -0.21))).evidence
+    assert [one.text for one in odd] == [
+        "its update pointed away from the others' (cosine -0.21, the round's median 0.49)"
+    ]
+    wide = np.array([0.4, 0.2, 0.0, -0.2, -0.3])  # the median is 0, the median deviation 0.2: not below -0.5
+    assert kinds(replace(FLAT, cosines=wide)) == []
+    assert kinds(replace(FLAT, cosines=changed(wide, 4, -0.51))) == [(4, "against")]
+    for score, found in ((0.4, []), (0.39, [(1, "score")])):
+        scores = changed(np.array([0.8, 0.8, 0.81, 0.79, 0.8]), 1, score)
+        seen = replace(FLAT, facts={"validated:f1": scores, "samples": np.ones(5)})
+        assert kinds(seen) == found
+    assert look(seen).evidence[0].text == "with its update the server's rows gave f1 0.39, the round's median 0.80"
+
+
+def test_claims_at_their_bounds_and_as_said() -> None:
+    rows = np.array([10.0, 10, 10, 10, 50])
+    assert kinds(replace(FLAT, facts={"samples": rows})) == []
+    assert kinds(replace(FLAT, facts={"samples": changed(rows, 4, 50.1)})) == [(4, "claim")]
+    assert kinds(replace(FLAT, facts={"samples": rows, "claimed:samples": changed(rows, 4, 99.0)})) == [(4, "claim")]
+    assert kinds(replace(FLAT, facts={"samples": np.array([0.0, 0, 0, 0, 9])})) == []
+
+
+def test_four_clients_are_enough_and_twins_are_counted() -> None:
+    four = RoundSeen(1, (0, 1, 2, 3), np.array([1.0, 1, 1, 9]), np.array([0.5, 0.5, 0.5, 0.4]), {})
+    assert kinds(four) == [(0, "twin"), (1, "twin"), (2, "twin"), (3, "long")]
+    assert look(four).evidence[0].text == "its update was the same as that of 2 others"
+    three = RoundSeen(1, (0, 1, 2), np.array([1.0, 1, 9]), np.array([0.5, 0.5, 0.4]), {})
+    assert kinds(three) == []
+    two = look(replace(four, cosines=np.array([0.5, 0.5, 0.3, 0.4]))).evidence
+    assert two[0].text == "its update was the same as that of 1 other"
+    still = replace(four, norms=np.zeros(4))
+    assert kinds(still) == [], "zeros are alike, and nobody sent anything"
+
+
+def test_a_watch_says_once_who_is_suspected() -> None:
+    watch, told = Watch(), []
+    for index in range(1, 6):
+        seen = Observations(np.array([1.0, 1, 1, 1, 9]), np.array([0.5, 0.4, 0.3, 0.2, 0.1]))
+        record = Record(index, ("DS",), (0, 1, 2, 3, 4), {}, None, {}, None, 0, 0, {})
+        told.append([(one.client, one.since) for one in watch(replace(record, observations=seen))])
+    assert told == [[], [], [(4, 3)], [], []]
+
+
+def test_only_what_was_sent_is_refused() -> None:
+    assert [is_refusal(text) for text in ("fact labels lies", "update has NaN", "did not answer")] == [
+        True,
+        True,
+        False,
+    ]

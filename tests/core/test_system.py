@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit.core.system import cores, instruction_set, processor
+from fedmerit.core.system import cores, instruction_set, processor, quarter_of_ram
 
 
 def cpuinfo(folder: Path, text: str) -> Path:
@@ -47,3 +47,8 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPat
     assert cores() == 6
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert cores() == 1
+
+
+def test_a_quarter_of_the_memory_is_for_updates(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert quarter_of_ram() == 1_024_000

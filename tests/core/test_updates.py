@@ -76,7 +76,12 @@ def test_a_mapped_file_is_let_go_of_while_it_is_read(large: np.ndarray) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedmerit.core.updates, "RELEASE_BYTES", large.nbytes // 4)
         updates.combine(np.ones(12))
-    assert 3 <= len(calls) <= 5
+        assert 3 <= len(calls) <= 5
+        calls.clear()
+        patch.setattr(fedmerit.core.updates, "RELEASE_BYTES", large.nbytes // 2)
+        updates.combine(np.ones(12))
+        assert len(calls) == 1, "not after every block"
+        Updates(large).combine(np.ones(12))  # rows in memory have nothing to let go of
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e30])
@@ -105,3 +110,85 @@ def test_rows_in_another_order_are_added_up_too() -> None:
     rows = np.random.default_rng(4).normal(size=(5, 100)).astype(np.float32)
     kept = Updates(rows).keep(np.array([4, 1, 2]))
     np.testing.assert_allclose(kept.combine(np.array([1.0, 2.0, 3.0])), rows[4] + 2 * rows[1] + 3 * rows[2], rtol=1e-5)
+
+
+@given(
+    st.integers(1, 5), st.integers(1, 30), st.lists(st.sampled_from(["keep", "scale", "mix"]), max_size=4), st.data()
+)
+def test_whatever_was_kept_mixed_and_remembered_it_is_as_if_rows_were_written_out(
+    number: int, length: int, ways: list[str], data: st.DataObject
+) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    rows = random.normal(size=(number + 2, length)).astype(np.float32)
+    updates, exact = Updates(rows), rows.astype(np.float64)
+    for way in ways:
+        for known in data.draw(st.sets(st.sampled_from(["norms", "products"]))):
+            getattr(updates, known)
+        if way == "keep":
+            places = random.permutation(len(updates))[: max(1, len(updates) - 1)]
+            updates, exact = updates.keep(places), exact[places]
+        elif way == "scale":
+            factors = random.normal(size=len(updates))
+            updates, exact = updates.mix(factors), factors[:, np.newaxis] * exact
+        else:
+            factors = random.normal(size=(random.integers(1, 4), len(updates)))
+            updates, exact = updates.mix(factors), factors @ exact
+    vector, weights = rows[0], random.normal(size=(2, len(updates)))
+    lengths, far = np.linalg.norm(exact, axis=1), np.linalg.norm(vector)
+    near = {"rtol": 1e-3, "atol": 1e-4 * float(1 + lengths.max()) ** 2}  # mixtures of mixtures may be long
+    assert len(updates) == len(exact)
+    assert (updates.length, updates.nbytes) == (length, 4 * exact.size)
+    for again in (updates, updates.renewed()):
+        np.testing.assert_allclose(again.norms, lengths, **near)
+        np.testing.assert_allclose(again.products, exact @ exact.T, **near)
+        np.testing.assert_allclose(again.combine(weights), weights @ exact, **near)
+        np.testing.assert_allclose(again.row(0), exact[0], **near)
+        np.testing.assert_allclose(again.dots(vector), exact @ vector, **near)
+        np.testing.assert_allclose(again.cosines_to(vector) * lengths * far, exact @ vector, **near)
+        np.testing.assert_allclose(again.cosines() * np.outer(lengths, lengths), exact @ exact.T, **near)
+        np.testing.assert_allclose(again.distances(vector), np.linalg.norm(exact - vector, axis=1), **near)
+        apart = np.square(exact[:, np.newaxis] - exact).sum(axis=2)
+        np.testing.assert_allclose(again.squared_distances, apart, **near)
+        np.testing.assert_allclose(again.row_sums(lambda block: 2 * block), 2 * exact.sum(axis=1), **near)
+        half = np.abs(exact).max(axis=0) > 1
+        shared = again.shared(lambda block: np.abs(block).max(axis=0) > 1)
+        np.testing.assert_allclose(shared, exact[:, half] @ exact[:, half].T, **near)
+        np.testing.assert_allclose(again.by_columns(lambda block: block.sum(axis=0)), exact.sum(axis=0), **near)
+
+
+def test_zeros_have_no_direction_and_no_distance_to_themselves() -> None:
+    updates = Updates(np.array([[0, 0], [3, 4]], np.float32))
+    assert updates.cosine_distances().tolist() == [[0, 1], [1, 0]]
+    assert updates.cosines_to(np.array([6, 8], np.float32)).tolist() == [0, 1]
+    assert updates.cosines_to(np.zeros(2, np.float32)).tolist() == [0, 0]
+    assert updates.squared_distances.tolist() == [[0, 25], [25, 0]]
+
+
+def test_work_is_done_once_for_a_name() -> None:
+    updates, calls = Updates(np.ones((1, 1), np.float32)), list[int]()
+    assert [updates.once("sum", lambda: calls.append(1) or len(calls)) for _ in range(3)] == [1, 1, 1]
+
+
+class Elsewhere:
+    """Sums that are made elsewhere, of rows copied there once."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._source, self._copy = rows, rows.copy()
+
+    def __call__(self, weights: np.ndarray, places: np.ndarray) -> np.ndarray:
+        return np.asarray(weights @ self._copy[places])
+
+    def renewed(self) -> Elsewhere:
+        return Elsewhere(self._source)
+
+
+def test_sums_made_elsewhere_are_of_the_rows_kept_and_forget_what_was_written_over() -> None:
+    rows = np.array([[1, 0], [0, 2], [4, 4]], np.float32)
+    updates = Updates(rows, sums=Elsewhere(rows))  # type: ignore[arg-type]
+    assert updates.combine(np.array([1.0, 1.0, 0.5])).tolist() == [3, 4]
+    kept = updates.keep(np.array([2, 0]))
+    assert kept.combine(np.array([1.0, 2.0])).tolist() == [6, 4]
+    assert kept.mix(np.array([0.5, 1.0])).combine(np.array([1.0, 2.0])).tolist() == [4, 2]
+    rows[:] = 1
+    assert updates.combine(np.ones(3)).tolist() == [5, 6], "not told of it"
+    assert updates.renewed().combine(np.ones(3)).tolist() == [3, 3]

@@ -112,3 +112,38 @@ def test_a_site_of_three_holds_what_two_clients_alone_may():
 
 def test_bounds_may_differ():
     assert water_fill(np.array([0.5, 0.5]), np.array([0.2, 0.9])) == pytest.approx([0.2, 0.8])
+
+
+def test_sites_at_their_cap_are_not_touched():
+    earned, sites = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 0.0, 0.0, 1.0])
+    assert cap_weights(earned, sites=sites, cap_group=float(earned[:3].sum())) is earned
+    assert cap_weights(earned, sites=sites, cap_group=0.55) is not earned
+    assert cap_weights(earned, 4.0, sites=sites) is earned, "sites without a cap of theirs do not count"
+
+
+@pytest.mark.parametrize(
+    ("earned", "cap", "sites", "cap_group", "expected"),
+    [
+        ([0.7, 0.3], None, [0, 0], 0.5, [0.7, 0.3]),  # one site: the least bound that leaves room is all
+        ([0.7, 0.2, 0.1], None, [0, 1, 1], 0.3, [0.5, 1 / 3, 1 / 6]),  # two sites have at least a half
+        ([0.7, 0.2, 0.1, 0.0], 2.0, [0, 1, 1, 1], 0.4, [0.5, 1 / 3, 1 / 6, 0.0]),
+        ([1.0, 0.0, 0.0], None, [0, 1, 1], 0.6, [0.6, 0.2, 0.2]),  # a site without weight has it by its bounds
+        ([0.4, 0.4, 0.1, 0.1], 1.2, [0, 0, 1, 1], 0.5, [0.25, 0.25, 0.25, 0.25]),
+        ([0.3, 0.3, 0.3, 0.1], 1.2, [0, 0, 0, 1], 0.5, [7 / 30, 7 / 30, 7 / 30, 0.3]),  # the second has no room for 0.5
+    ],
+)
+def test_sites_by_hand(
+    earned: list[float], cap: float | None, sites: list[int], cap_group: float, expected: list[float]
+):
+    found = cap_weights(np.array(earned), cap, sites=np.array(sites, np.float64), cap_group=cap_group)
+    assert found == pytest.approx(expected)
+
+
+def test_anchors_by_hand():
+    """Twice the share of anchors: 0.2, 0.6 and 1.2; with cap 1.5 the largest holds a half, and the first 0.2."""
+    earned = np.array([0.6, 0.2, 0.2])
+    assert cap_weights(earned, 1.5, anchors=np.array([1.0, 3.0, 6.0])) == pytest.approx([0.2, 0.4, 0.4])
+    assert cap_weights(earned, 1.5, anchors=np.zeros(3)) == pytest.approx([0.5, 0.25, 0.25])
+    assert cap_weights(earned, anchors=np.array([1.0, 3.0, 6.0])) is earned, "anchors hold beside a cap alone"
+    few = np.array([0.0, 0.0, 1.0])  # room for a half: raised in proportion, up to the cap, and the rest to the others
+    assert cap_weights(earned, 1.5, anchors=few) == pytest.approx([0.25, 0.25, 0.5])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import operators
 
 from fedmerit.core.ranking import Ranked
-from fedmerit.core.reasons import NEAR, Gate, Reason, Rule, explain, number, percent
+from fedmerit.core.reasons import NEAR, Gate, Reason, Rule, explain, number, percent, standing
 from fedmerit.core.scores import Prioritized, Product, Score
 from fedmerit.core.types import Normalise
 from fedmerit.core.weights import weigh
@@ -173,3 +173,83 @@ def test_zero_scores_say_what_weights_follow(fallback: tuple[float, ...] | None,
 
 def test_the_only_client_has_all():
     assert reason_of([[5.0]], 0, ("DS",)).lines("alone")[0] == "alone got 100.00% of the round: it was the only client."
+
+
+def test_where_the_first_criterion_decided_the_second_is_tried_first():
+    reason = reason_of([[6, 312], [5, 153], [7, 172], [10, 259]], 2, ("LD", "DS"))
+    first = reason_of([[6, 312], [5, 153], [7, 172], [10, 259]], 3, ("LD", "DS"))
+    assert first.decided == "LD"
+    assert [change.words for change in first.changes][-1] == "with dataset size first"
+    assert all("diversity first" not in change.words for change in (*reason.changes, *first.changes))
+
+
+def test_scales_count_where_values_are_divided_by_them():
+    raw, names = np.array([[1.0, 100.0], [0.5, 400.0], [0.25, 900.0]]), ("CB", "DS")
+    by_scale = Rule(names, Prioritized(), "scale", scales=(("DS", 500.0),))
+    assert by_scale.table(raw).tolist() == [[1.0, 0.2], [0.5, 0.8], [0.25, 1.0]]
+    assert explain(raw, 1, by_scale).weight == pytest.approx(float(by_scale.weights(raw)[1]))
+    assert Rule(names, Prioritized(), "max").table(raw)[:, 0].tolist() == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "words", "rank"),
+    [
+        ([3, 1, 2], 0, "highest", 1),
+        ([3, 1, 2], 1, "lowest", 3),
+        ([3, 1, 2], 2, "between", 2),
+        ([3, 3, 2], 0, "among the highest", 1),
+        ([3, 2, 2], 2, "among the lowest", 2),
+        ([2, 2, 2], 1, "same", 1),
+        ([4, 2, 2, 1], 1, "between", 2),
+    ],
+)
+def test_where_a_value_stands(values: list[float], place: int, words: str, rank: int):
+    part = reason_of([[value] for value in values], place, ("DS",)).parts[0]
+    assert (part.standing, part.rank) == (words, rank)
+    assert standing(np.array(values, np.float64), place) == words
+
+
+def test_how_numbers_and_names_are_written():
+    assert [percent(one) for one in (0.0, 0.0005, 0.001, 0.12345, 1.0)] == [
+        "0.00%",
+        "0.05%",
+        "0.10%",
+        "12.35%",
+        "100.00%",
+    ]
+    assert percent(0.00012345) == "0.012%"
+    assert [number(one) for one in (3.0, 0.123456789, 99999.4, 100000.4, 1e6 + 0.5)] == [
+        *("3", "0.12346", "99999", "100000", "1000000")
+    ]
+    assert number(1e5 + 0.6) == "100001"
+    alone = reason_of([[1.0], [3.0]], 0, ("DS",))
+    assert alone.sentence("7").startswith("client 7 got 25.00%")
+    assert alone.sentence("ward 7").startswith("ward 7 got 25.00%")
+    assert alone.lines("7")[1].startswith("Dataset size decided")
+
+
+def test_places_count_the_heavier_and_an_equal_share_is_said_to_be_one():
+    raw = [[4.0], [2.0], [2.0], [0.0]]
+    assert [reason_of(raw, place, ("DS",)).place for place in range(4)] == [1, 2, 2, 4]
+    assert "the same as an equal share (25.00%)" in reason_of(raw, 1, ("DS",)).sentence("x")
+    assert "more than an equal share" in reason_of(raw, 0, ("DS",)).sentence("x")
+    assert "less than an equal share" in reason_of(raw, 3, ("DS",)).sentence("x")
+
+
+def test_what_another_value_would_give():
+    """The median of the others is the lower of two in the middle; a client that has it already is told nothing."""
+    changes = reason_of([[10.0], [20.0], [40.0], [50.0], [5.0]], 4, ("DS",)).changes
+    assert [change.words for change in changes] == ["with 15 more samples, as the median of the others"]
+    changes = reason_of([[10.0], [20.0], [40.0], [50.0], [90.0]], 4, ("DS",)).changes
+    assert [change.words for change in changes] == ["with 70 fewer samples, as the median of the others"]
+    changes = reason_of([[0.1], [0.2], [0.9]], 2, ("CB",)).changes
+    assert [change.words for change in changes] == ["with its class balance at 0.1, the median of the others"]
+    assert (
+        reason_of([[1.0], [2.0], [2.0]], 1, ("DS",), samples=[1.0, 2.0, 2.0])
+        .changes[0]
+        .words.startswith("with 1 fewer")
+    )
+    nobody = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[0.0, 0.0, 0.0])
+    assert all(change.words != "with FedAvg" for change in nobody.changes), "no shares of nothing"
+    known = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[1.0, 0.0, 3.0])
+    assert (known.changes[0].words, known.changes[0].weight) == ("with FedAvg", 0.25)

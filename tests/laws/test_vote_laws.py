@@ -61,3 +61,25 @@ def test_a_judge_with_very_many_rows_no_longer_decides_alone():
 def test_preferring_counts_voices():
     assert preferring(np.array([1.0, 1e300, np.nan, 0.0]), np.zeros(4)) == 0.5
     assert preferring(np.zeros(0), np.zeros(0)) == 0
+
+
+def test_votes_by_hand():
+    assert vote_weights(np.array([3.0, 1.0, 0.0, np.inf, np.nan]), cap=2).tolist() == [0.75, 0.25, 0, 0, 0]
+    assert vote_weights(np.array([1.0, 99.0, 0.0]))[1] == pytest.approx(0.99), "two equal shares of two are all"
+    assert vote_weights(np.array([1.0, 1.0, 1.0, 97.0]))[3] == pytest.approx(0.5)
+    votes, zero = np.array([0.25, 0.25, 0.5, 0.0]), np.zeros(4)
+    assert count_change(np.array([1.0, -2.0, 50.0, 1e9]), zero, votes) == pytest.approx(0.25 - 0.5 + 0.5 * 6)
+    assert count_change(np.array([1.0, -2.0, -50.0, 0.0]), zero, votes, k=2) == pytest.approx(0.25 - 0.5 - 0.5 * 4)
+    assert count_change(np.array([1.0, np.nan, 1.0, 0.0]), zero, votes) == pytest.approx(0.75)
+
+
+def test_bounded_rows_by_hand():
+    told = Evaluation(np.array([1, 0, 3, 60]), np.array([2, 0, 4, 100]), np.array([1.0, 0.0, 2.0, 50.0]))
+    counted = bound_sizes(told, 2.5)
+    assert counted.sizes.tolist() == [2, 0, 4, 10]
+    assert counted.correct.tolist() == [1, 0, 3, 6]
+    assert counted.losses is not None
+    assert counted.losses.tolist() == [1, 0, 2, 5]
+    assert bound_sizes(told, 25.0) is told
+    tiny = bound_sizes(Evaluation(np.array([1, 1]), np.array([1, 2])), 0.5)
+    assert tiny.sizes.tolist() == [1, 1], "never below one row"
