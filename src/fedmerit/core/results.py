@@ -155,7 +155,10 @@ class _Classes:
         """The largest deviation from the mix of classes that explains most, in standard errors."""
         usual = np.sqrt(self.variances.mean(axis=1) * (1 / rows + 1 / self.counts.mean()))
         table = np.vstack([self.means / usual[:, np.newaxis], np.full(len(self.counts), SUM_TO_ONE)])
-        mix = scipy.optimize.nnls(table, np.append(said / usual, SUM_TO_ONE))[0]
+        try:
+            mix = scipy.optimize.nnls(table, np.append(said / usual, SUM_TO_ONE))[0]
+        except RuntimeError:  # it came to no end: that is no evidence, and ends no round
+            return 0.0
         mix /= max(float(mix.sum()), 1e-12)
         errors = np.sqrt(self.variances @ (mix / rows + mix**2 / self.counts))
         return float((np.abs(self.means @ mix - said) / np.maximum(errors, 1e-12)).max())

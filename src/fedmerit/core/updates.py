@@ -212,10 +212,8 @@ class Updates:
         def work(columns: slice, out: NDArray[np.float32]) -> None:
             for start in range(0, out.shape[-1], width):
                 part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
-                block, found = (
-                    self._raw(part) if run is None else self._rows[run, part],
-                    out[..., start : start + width],
-                )
+                block = self._raw(part) if run is None else self._rows[run, part]
+                found = out[..., start : start + width]
                 if ahead:  # a sum of one weighting reads row by row, and leaves the rows in the cache for the product
                     np.matmul(exact[0], block, out=found[0])
                 np.matmul(exact, block, out=found)
