@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from fedmerit.store.weight_columns import _of_any_form, _of_one_form
 
-NAMES = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=5, unique=True)
+NAME = st.text(min_size=1, max_size=6) | st.text("AaE1,.e-", min_size=1, max_size=3)
+NAMES = st.lists(NAME, min_size=1, max_size=5, unique=True)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**60), 2**60)
 
 
@@ -30,7 +31,16 @@ def test_objects_of_one_form_are_read_to_the_same_bits(names: list[str], data: s
 
 @pytest.mark.parametrize(
     "odd",
-    [{"b": 1.0, "a": 2.0}, {"a": 1.0}, {"a": 1.0, "b": 2.0, "c": 3.0}, {"a": None, "b": 1.0}, {"a": "A", "b": 1.0}, {}],
+    [
+        {"b": 1.0, "a": 2.0},
+        {"a": 1.0},
+        {"a": 1.0, "b": 2.0, "c": 3.0},
+        {"a": None, "b": 1.0},
+        {"a": "A", "b": 1.0},
+        {"a1": 1.0, "b": 2.0},
+        {"a": 1.0, "eb": 2.0},
+        {},
+    ],
 )
 def test_an_object_of_another_form_is_not_read_the_quick_way(odd: dict[str, object]) -> None:
     rows: list[dict[str, object]] = [{"a": 1.5, "b": 2e-7}]

@@ -19,6 +19,8 @@ TEXTS = """SELECT group_concat(facts), group_concat(criteria), group_concat(norm
 FROM (SELECT facts, criteria, normalised FROM weights WHERE round = ? ORDER BY client)"""
 LETTERS, FIGURES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0123456789.+-e"
 """What stands for names, and what numbers in JSON are made of."""
+NO_FIGURES = bytes(set(range(256)) - {*FIGURES, *b","})
+"""What is left out of a list of numbers."""
 NUMBERS = "SELECT client, score, weight, grp, uncapped FROM weights WHERE round = ? ORDER BY client"
 
 
@@ -77,7 +79,9 @@ def _by_name(objects: str) -> dict[str, Vector]:
 def _of_one_form(objects: str) -> dict[str, Vector] | None:
     """The same where all objects have the first one's names in its order, and numbers: read as one list of these.
 
-    A letter stands for each name; with the figures taken out, the rest must be that of the first object, repeated.
+    A letter stands for each name that has a figure or a comma of its own. With the figures taken out, the rest must be
+    that of the first object, repeated, and no name may have lost a figure by that; then what is no figure goes, and the
+    numbers are left.
     """
     try:
         names = list(json.loads(objects[: objects.find("}") + 1]))
@@ -85,14 +89,16 @@ def _of_one_form(objects: str) -> dict[str, Vector] | None:
         return None
     if not 0 < len(names) <= len(LETTERS):
         return None
-    letters = LETTERS[: len(names)]
-    for letter, name in zip(letters, names, strict=True):
-        objects = objects.replace(f"{json.dumps(name)}: ", letter)
-    raw, one = objects.encode(), f"{{{', '.join(letters)}}}".encode()
+    keys = [f"{json.dumps(name)}: " for name in names]
+    for place, (letter, key) in enumerate(zip(LETTERS, keys, strict=False)):
+        if len(key) != len(key.encode().translate(None, FIGURES + b",")):
+            objects, keys[place] = objects.replace(key, letter), letter
+    raw, one = objects.encode(), f"{{{', '.join(keys)}}}".encode()
     form = raw.translate(None, FIGURES)
-    if form != b",".join([one] * ((len(form) + 1) // (len(one) + 1))):
+    rows = (len(form) + 1) // (len(one) + 1)
+    if form != b",".join([one] * rows) or any(objects.count(key) != rows for key in keys):
         return None
-    numbers = json.loads(b"[" + raw.translate(None, b"{}" + letters.encode()) + b"]")
+    numbers = json.loads(b"[" + raw.translate(None, NO_FIGURES) + b"]")
     return dict(zip(names, np.array(numbers, dtype=np.float64).reshape(-1, len(names)).T.copy(), strict=True))
 
 
