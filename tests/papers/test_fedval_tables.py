@@ -46,9 +46,7 @@ def test_runs_of_one_name_in_two_parts_are_counted_and_named_apart(data_folder: 
     base = one.setting("small").bases["poisoned-60"]
     task = base["task"] | {"data": "compas", "model": "compas-mlp", "clients": 4}
     few = base | {"run": base["run"] | {"rounds": 1}}
-    parts = {
-        f"poisoned-{10 * tenths}": few | {"task": task | {"kinds": {"poisoned": tenths / 10}}} for tenths in (0, 5)
-    }
+    parts = {kind: few | {"task": task | {"kinds": {kind: 0.5}}} for kind in ("poisoned", "free_rider")}
     one = replace(one, settings={"small": Setting(parts, 0.1)})
     plans, lines = one.plans("small", 1, ("FedVal, unranked",)), StringIO()
     console = Console(file=lines, width=200)
@@ -56,10 +54,8 @@ def test_runs_of_one_name_in_two_parts_are_counted_and_named_apart(data_folder: 
     counts = [line.partition(":")[0] for line in lines.getvalue().splitlines()]
     assert counts == [f"{number} of 4 runs" for number in (1, 2, 3, 4)]
     write_page(reproduced, tmp_path / "page.md", "fedmerit reproduce fedval-ratios")
-    assert "`poisoned-50`: the same with `task.kinds.poisoned = 0.5`" in (tmp_path / "page.md").read_text()
+    differs = "`free_rider`: the same with `task.kinds.free_rider = 0.5`, without `task.kinds.poisoned`\n"
+    assert differs in (tmp_path / "page.md").read_text()
     later = {part: replace(study, failed={"FedAvg, seed 1": part}) for part, study in reproduced.studies.items()}
     failed = replace(reproduced, studies=later).failed
-    assert list(failed) == [
-        "poisoned-0: FedAvg, seed 1",
-        "poisoned-50: FedAvg, seed 1",
-    ]
+    assert list(failed) == ["poisoned: FedAvg, seed 1", "free_rider: FedAvg, seed 1"]

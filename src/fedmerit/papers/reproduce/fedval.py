@@ -200,8 +200,9 @@ def _settings(parts: Mapping[str, Part], smaller: float = 1.0) -> dict[Scale, Se
 
 def _unstated(parts: Mapping[str, Part]) -> str:
     data = " and ".join(dict.fromkeys(part.data for part in parts.values()))
-    kinds = " or ".join(dict.fromkeys(part.kind.replace("_", " ") for part in parts.values() if part.share))
-    return f"the poster states neither data nor settings: {data}, a small dense network, {kinds} clients planted"
+    kinds = dict.fromkeys(part.kind.replace("_", " ") for part in parts.values() if part.share)
+    planted = f"{kinds.popitem()[0]} clients" if len(kinds) == 1 else f"clients of {len(kinds)} kinds, one at a time,"
+    return f"the poster states neither data nor settings: {data}, a small dense network, {planted} planted"
 
 
 def _reproduction(

@@ -168,9 +168,13 @@ def _settings(reproduced: Reproduced) -> Iterator[str]:
     yield from (f"`{first}`:", "") if first else ()
     yield from ("```toml", tomli_w.dumps(study.plan.base).strip(), "```", "")
     for part, other in others:
-        changed = differences([toml_lines(study.plan.base), toml_lines(other.plan.base)])
-        settings = ", ".join(f"`{line['key']} = {line['values'][1]}`" for line in changed)
-        yield from (f"`{part}`: the same with {settings}", "")
+        changed = {
+            line["key"]: line["values"][1]
+            for line in differences([toml_lines(study.plan.base), toml_lines(other.plan.base)])
+        }
+        told = [f"with `{key} = {value}`" for key, value in changed.items() if value is not None]
+        told += [f"without `{key}`" for key, value in changed.items() if value is None]
+        yield from (f"`{part}`: the same {', '.join(told)}", "")
     for row in study.plan.rows:
         yield f"- row `{row.name}`: {row_settings(row)}"
     yield ""
