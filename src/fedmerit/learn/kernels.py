@@ -1,8 +1,9 @@
 """Kernels by CPU: which of several ways to compute the same a stack of layers takes on this machine.
 
 Milliseconds of CPU per SGD step at batch 10 (mnist-cnn also at 100), least of nine interleaved, one thread, torch 2.13;
-first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers. The Xeon
-plays an AVX2 machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2.
+first / last: the layout of convolutions with many channels; addmm / oneDNN: the forward pass of dense layers. An Intel
+Xeon, which plays an AVX2 machine with ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2; `benchmarks/kernels.py` makes
+the table on another machine. AMD's Zen 4, whose AVX-512 is another one, is not in it yet.
 
 | | first, addmm | first, oneDNN | last, addmm | last, oneDNN |
 | --- | --- | --- | --- | --- |
