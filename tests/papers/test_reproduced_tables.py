@@ -166,7 +166,7 @@ def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: P
         )
 
 
-def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path):
+def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one = tiny("pmcfl-table2", (0.2, 1.0, 0.5, 0.6), run={"rounds": 6})
     plans = one.plans("small", 1, ("DS",))
 
@@ -183,6 +183,12 @@ def test_an_unfinished_run_is_shown_as_far_as_it_went(tmp_path: Path):
     assert reproduced.seconds > 0  # a call that was stopped counts
     assert set(below(reproduced.result.tables[1], "DS, published")) == {f"> {played}"}
     assert float(below(reproduced.result.tables[0], "DS, published")[0].split()[0]) <= played
+    monkeypatch.setattr("fedmerit.store.run_folder.kernels", lambda: "another processor's")
+    assert (
+        so_far(one, "small", plans, tmp_path / "a").unfinished == reproduced.unfinished
+    )  # to look, any machine will do
+    with pytest.raises(FolderError, match="this machine's are for another processor's"):
+        reproduce(one, "small", plans, tmp_path / "a", jobs=1)
 
 
 def test_dafl_has_means_of_six_starts_and_what_adjusting_saves(tmp_path: Path):
