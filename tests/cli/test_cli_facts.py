@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit import load_config
+from fedmerit import Federation, load_config
+from fedmerit.engine.measured import measured_facts, readable_criteria, separations
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.device import energy_left
+from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
 
 CLIENTS = "client;age;battery;job;energy;link\n" + "\n".join(
@@ -93,6 +96,22 @@ def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLin
     assert criteria["fact:job is nurse"] == {"moved": 0.5, "separates": True}
     assert "fact:job is cook" not in criteria  # one client alone would get everything
     assert "known only when clients have trained: MW" in cli("facts", config, "--set", priority).out
+
+
+def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine, tmp_path: Path):
+    """Columns of [facts] that separate, and an attribute; the recipe's DS, which does not, is told too."""
+    columns = ", ".join(f"f{number} = [1, 2, 3, {number + 4}]" for number in range(22))
+    text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\npriority = ['DS']\n"
+    text += f"[facts]\ncolumns = {{{columns}}}\n"
+    (tmp_path / "a.toml").write_text(text)
+    screen = cli("facts", tmp_path / "a.toml").out
+    assert "│ DS " in screen
+    assert "more; --json has all" in screen
+    old = np.array([1.0] * 4 + [0.0] * 4)
+    rows = Split(np.ones((8, 2), np.float32), np.arange(8) % 2, np.array([0, 4, 8]), {"old": old})
+    found = measured_facts(Federation(("a", "b"), rows, rows, classes=2))
+    (line,) = (one for one in separations(found, readable_criteria(found)) if one.criterion == "attribute:old")
+    assert (line.least, line.largest, line.moved, line.separates) == (0, 1, 0.5, True)
 
 
 def test_a_column_that_no_priority_can_name_is_shown_all_the_same(cli: CommandLine, config: Path, tmp_path: Path):

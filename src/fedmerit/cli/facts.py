@@ -48,6 +48,7 @@ def facts(
     federation, recipe = make_task(settings).federation, recipe_of(settings)
     found = measured_facts(federation, asked_of_clients(federation, recipe.criteria))
     lines = separations(found, readable_criteria(found, recipe.criteria))
+    own = [one.name for one in recipe.criteria]
     if as_json:
         clients = {
             name: {fact: float(values[client]) for fact, values in found.items()}
@@ -69,13 +70,14 @@ def facts(
             f"{line.moved:.1%}",
             "yes" if line.separates else "no",
         )
-        for line in lines[:SHOWN]
+        for place, line in enumerate(lines)
+        if place < SHOWN or line.criterion in own
     ]
     header = ("criterion", "least", "median", "largest", "moved", "separates")
     title = "Criteria that these facts suffice for"
     out_console.print(*wide_tables(title, header, rows, out_console.width), sep="\n")
-    _and_more(len(lines))
-    unknown = [one.name for one in recipe.criteria if one.name not in {line.criterion for line in lines}]
+    _and_more(len(lines), len(rows))
+    unknown = [name for name in own if name not in {line.criterion for line in lines}]
     if unknown:
         out_console.print(f"known only when clients have trained: {', '.join(unknown)}", markup=False)
     out_console.print(MOVED, style="dim", markup=False)
@@ -93,9 +95,9 @@ def _columns(federation: Federation, found: Mapping[str, Vector]) -> Iterator[tu
             yield own, [str(value) for value in federation.facts[own.removeprefix(OWN)]]
 
 
-def _and_more(number: int) -> None:
-    if number > SHOWN:
-        out_console.print(f"... and {number - SHOWN} more; --json has all", style="dim")
+def _and_more(number: int, shown: int = SHOWN) -> None:
+    if number > shown:
+        out_console.print(f"... and {number - shown} more; --json has all", style="dim")
 
 
 @app.command("what-if", epilog="Example:  fedmerit what-if runs/first --priority CB,DS --normalise max")

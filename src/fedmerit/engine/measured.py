@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria import CRITERIA, Connection, Criterion, Measured
+from fedmerit.core.criteria import CRITERIA, Attribute, Connection, Criterion, Measured
 from fedmerit.core.facts import ATTRIBUTE, FACTS, IS, OF_TRAINING, OWN, SECONDS, SIMULATED, find_fact, measure
 from fedmerit.core.own_facts import NAME, parse_own_fact
 from fedmerit.core.types import Cohort, History, Vector
@@ -90,7 +90,9 @@ def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()
     Of the words of clients' own facts, those that at least two clients share: another gives one client everything.
     """
     plain = [one for one in CRITERIA.values() if isinstance(one, Measured) and one.required_facts]
-    known = {one.name: one for one in (*own, *plain, *map(parse_own_fact, filter(_can_be_named, _shared(facts))))}
+    attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
+    told = map(parse_own_fact, filter(_can_be_named, _shared(facts)))
+    known = {one.name: one for one in (*own, *plain, *attributes, *told)}
     return [one for one in known.values() if one.required_facts and _needed(one) <= set(facts)]
 
 
