@@ -132,10 +132,11 @@ def read_plan(folder: Path) -> Plan:
     return load_plan(folder / STUDY)
 
 
-def check_folder(plan: Plan, folder: Path) -> None:
+def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
     """Refuse a folder that holds something else, another study, or runs that new ones could not be compared with.
 
-    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used.
+    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used. Without `resume` it
+    is only read, and may have been made by another version or on another machine.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -156,7 +157,7 @@ def check_folder(plan: Plan, folder: Path) -> None:
             raise FolderError(
                 f"{folder} holds another study: row {old.row!r} has {'; '.join(changes)}; choose another --out"
             )
-    for member in planned.values():
+    for member in planned.values() if resume else ():
         if member.begun:
             config_to_resume(member.folder, member.config)
 
