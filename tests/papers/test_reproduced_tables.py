@@ -280,6 +280,10 @@ def test_names_of_rows_are_folded_between_words():
     assert max(map(len, lines)) <= 80
     words = {word for line in lines for word in line.split()}
     assert words >= {"MW>LD>DS,", "published†", "measured", "(draw),", "rounds;", "others:"}
+    roomy = Console(width=118, color_system=None)
+    with roomy.capture() as captured:
+        roomy.print(table.screen())
+    assert "DS: rounds; others:" in captured.get()  # it gives way by what is missing, no more
     wide = Console(width=200, color_system=None)
     with wide.capture() as captured:
         wide.print(table.screen())

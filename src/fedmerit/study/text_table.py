@@ -109,12 +109,14 @@ class Fitted:
     table: TextTable
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As it is where it fits, else with a first column as wide as its longest word."""
+        """As it is where it fits, else with a first column that gives way, down to its longest word."""
         whole, names = self.table.grid(), [row[0] for row in self.table.rows]
-        wide = Measurement.get(console, options.update(max_width=WIDE), whole).maximum > options.max_width
-        if wide and max(map(len, names), default=0) > LONGEST_NAME:
-            words = (word for text in (self.table.header[0], *names) for word in text.split())
-            whole = self.table.grid(max(map(len, words)))
+        width = Measurement.get(console, options.update(max_width=WIDE), whole).maximum
+        if width > options.max_width and max(map(len, names), default=0) > LONGEST_NAME:
+            first = [self.table.header[0], *names]
+            longest = max(map(len, first))
+            word = max(len(word) for text in first for word in text.split())
+            whole = self.table.grid(max(longest - (width - options.max_width), word))
         yield whole
 
 
