@@ -182,6 +182,35 @@ def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, confi
 
 
 @pytest.mark.parametrize(
+    ("criterion", "error"),
+    [
+        ("fact:job is Nurse", "no client's job is 'Nurse' (did you mean 'nurse'?); they have: nurse, clerk, cook"),
+        ("fact:age is 25", "no client's age is '25'"),
+        ("fact:job", "write fact:job is nurse"),
+    ],
+)
+def test_a_word_that_nobody_has_is_refused(cli: CommandLine, config: Path, tmp_path: Path, criterion: str, error: str):
+    priority = f"recipe.priority={json.dumps([criterion, 'DS'])}"
+    assert error in one_line(cli("run", config, "--set", priority, "--out", tmp_path / "run"))
+
+
+def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Path, tmp_path: Path):
+    """`fact:vip` of true and false is 1 and 0, from a CSV and from TOML; an age is the number, however written."""
+    (tmp_path / "clients.csv").write_text(
+        "client,age,battery,vip\n0,24,1,true\n1,61,1,False\n2,24,1,TRUE\n3,3,1,false\n"
+    )
+    toml = "facts={columns={age=[24, 61, 24, 3], vip=[true, false, true, false]}}"
+    plain = tmp_path / "plain.toml"
+    plain.write_text(CONFIG.partition("[facts]")[0] + CONFIG.partition('"{file}"\n')[2])
+    for place, given in enumerate(((config,), (plain, "--set", toml))):
+        for number, criterion in enumerate(("fact:vip", "fact:age is 24")):
+            out, priority = tmp_path / f"{place}{number}", f"recipe.priority={json.dumps([criterion])}"
+            assert cli("run", *given, "--set", priority, "--out", out).code == 0
+            rows = json.loads(cli("explain", out, "--json").out)["clients"]
+            assert {row["id"]: row["weight"] for row in rows} == {0: 0.5, 1: 0, 2: 0.5, 3: 0}
+
+
+@pytest.mark.parametrize(
     ("text", "error"),
     [
         ("client,age\n0,1\n1,2\n2,3\n", "1 of 4 clients have no line"),
