@@ -20,7 +20,7 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedmerit.config.account import epsilon_of, require_account
 from fedmerit.core.check import Limits
-from fedmerit.core.facts import ATTRIBUTE, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
+from fedmerit.core.facts import ATTRIBUTE, ENERGY, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.privacy import Privacy, check_selection
@@ -33,6 +33,7 @@ from fedmerit.core.types import NOTHING, AskedRows, ClientId, Evaluation, Model,
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
+from fedmerit.fleet.device import energy_left
 from fedmerit.flower.arrays import Unfit, flat, unflat, vector_bytes
 from fedmerit.flower.book import Book, Names
 from fedmerit.flower.fence import FencedGrid
@@ -50,17 +51,27 @@ Combine = Callable[[list[RecordDict], str], MetricRecord]
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
     """Facts of a client for its MetricRecord: those that a recipe asks for, or without one all that labels tell.
 
-    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. An app that trains by the
-    clock adds `seconds` itself, and `loss` where a recipe needs it.
+    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. One number, word or truth
+    value is a fact of the client's own, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`; the energy that
+    is left is read from the device, or given. An app that trains by the clock adds `seconds` itself, and `loss` where a
+    recipe needs it.
 
     metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
     """
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     columns = {name: np.asarray(column) for name, column in attributes.items()}
+    own = {name: _own(column.item()) for name, column in columns.items() if not column.ndim}
+    columns = {name: column for name, column in columns.items() if column.ndim}
     asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
-    apps_own = {SAMPLES, *OF_TRAINING}
-    return measure(Samples(rows, labels, classes, columns), [name for name in asked if name not in apps_own])
+    apps_own = {SAMPLES, *OF_TRAINING} - {ENERGY}
+    told = [name for name in asked if name not in apps_own]
+    energy = {ENERGY: energy_left(own)} if ENERGY in told else {}
+    return measure(Samples(rows, labels, classes, columns, own), told, energy)
+
+
+def _own(value: float | str) -> float | str:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 class Merit(FedAvg):
