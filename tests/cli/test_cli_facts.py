@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit import load_config
-from fedmerit.errors import ConfigError, TableError
+from fedmerit import Federation, load_config
+from fedmerit.engine.measured import measured_facts, readable_criteria, separations
+from fedmerit.errors import ConfigError, DataError
 from fedmerit.fleet.device import energy_left
+from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
 
 CLIENTS = "client;age;battery;job;energy;link\n" + "\n".join(
@@ -56,8 +59,10 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     assert seen["criteria"]["DS"]["separates"] is False  # the digits are spread evenly
     screen = cli("facts", config).out
     shown = {cell.strip() for line in screen.splitlines() for cell in line.replace("┃", "│").split("│")}
-    facts = next(iter(seen["clients"].values()))
+    facts = {name.partition(" is ")[0] for name in next(iter(seen["clients"].values()))}
     assert shown >= {"separates", "client", "criterion", *facts, *seen["criteria"]}  # none cut, however narrow
+    assert shown >= {"nurse", "clerk", "cook"}  # a word is one column, not one for each
+    assert "moved: the share of weight that changes hands" in screen
 
     assert cli("run", config, "--out", tmp_path / "run").code == 0
     reason = cli("explain", tmp_path / "run", "--client", "1").out
@@ -78,8 +83,88 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
     assert "DS, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
-    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "MW"))
-    assert "kept nothing to compute MW from" in unknown
+    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "Agreement"))
+    assert "kept nothing to compute Agreement from" in unknown
+    assert "run again with Agreement in recipe.priority" in unknown
+
+
+def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLine, config: Path):
+    priority = 'recipe.priority=["Energy", "Connection", "MW"]'
+    criteria = json.loads(cli("facts", config, "--set", priority, "--json").out)["criteria"]
+    assert criteria["Energy"] == {"moved": pytest.approx(0.26), "separates": True}  # 0.9 + 1.0 of 2.5, not a half
+    assert criteria["Connection"] == {"moved": pytest.approx(0.3), "separates": True}  # 8 + 4 of 15, not a half
+    assert criteria["fact:job is nurse"] == {"moved": 0.5, "separates": True}
+    assert "fact:job is cook" not in criteria  # one client alone would get everything
+    assert "known only when clients have trained: MW" in cli("facts", config, "--set", priority).out
+
+
+def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine, tmp_path: Path):
+    """Columns of [facts] that separate, and an attribute; the recipe's DS, which does not, is told too."""
+    columns = ", ".join(f"f{number} = [1, 2, 3, {number + 4}]" for number in range(22))
+    text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\npriority = ['DS']\n"
+    text += f"[facts]\ncolumns = {{{columns}}}\n"
+    (tmp_path / "a.toml").write_text(text)
+    screen = cli("facts", tmp_path / "a.toml").out
+    assert "│ DS " in screen
+    assert "more; --json has all" in screen
+    old = np.array([1.0] * 4 + [0.0] * 4)
+    rows = Split(np.ones((8, 2), np.float32), np.arange(8) % 2, np.array([0, 4, 8]), {"old": old})
+    found = measured_facts(Federation(("a", "b"), rows, rows, classes=2))
+    (line,) = (one for one in separations(found, readable_criteria(found)) if one.criterion == "attribute:old")
+    assert (line.least, line.largest, line.moved, line.separates) == (0, 1, 0.5, True)
+
+
+def test_a_column_that_no_priority_can_name_is_shown_all_the_same(cli: CommandLine, config: Path, tmp_path: Path):
+    (tmp_path / "clients.csv").write_text(
+        "client,age,battery,home town\n0,1,1,Rome\n1,2,1,Bari\n2,3,1,Bari\n3,4,1,Rome\n"
+    )
+    answer = cli("facts", config)
+    assert answer.code == 0
+    assert "home town" in answer.out
+    assert "Bari" in answer.out
+
+
+def test_another_priority_over_what_the_run_did_not_keep(cli: CommandLine, config: Path, tmp_path: Path):
+    """What-if gives the weights of a run that had the priority; the first round of both trains the same."""
+    settings = ("--set", "run.rounds=3", "--set", "run.fraction=0.75", "--set", "recipe.normalise=sum")
+    other = "MW,CB,fact:job is nurse"
+    assert cli("run", config, *settings, "--set", "recipe.priority=DS", "--out", tmp_path / "few").code == 0
+    priority = f"recipe.priority={json.dumps(other.split(','))}"
+    assert cli("run", config, *settings, "--set", priority, "--out", tmp_path / "all").code == 0
+    told = json.loads(cli("what-if", tmp_path / "few", "--priority", other, "--round", "1", "--json").out)
+    assert told["measured"] == ["balance", "fact:job is nurse"]
+    weights = {
+        one["id"]: one["weight"]
+        for one in json.loads(cli("explain", tmp_path / "all", "--round", "1", "--json").out)["clients"]
+    }
+    assert [one["after"] for one in told["clients"]] == pytest.approx([weights.get(i, 0) for i in range(4)], rel=1e-6)
+    assert told["moved"] > 0.01
+    assert (
+        "measured now, since the run did not keep it: balance"
+        in cli("what-if", tmp_path / "few", "--priority", "CB").out
+    )
+
+    often = json.loads(cli("what-if", tmp_path / "few", "--priority", "Participation", "--round", "3", "--json").out)
+    came = [
+        sum(
+            one["id"] == client
+            for number in "123"
+            for one in json.loads(cli("explain", tmp_path / "few", "--round", number, "--json").out)["clients"]
+        )
+        for client in range(4)
+    ]
+    shares = [one["after"] for one in often["clients"]]
+    here = [client for client in range(4) if shares[client]]
+    assert [shares[client] for client in here] == pytest.approx(
+        [came[client] / sum(came[c] for c in here) for client in here]
+    )
+
+
+def test_facts_that_can_no_longer_be_measured_are_told(cli: CommandLine, config: Path, tmp_path: Path):
+    assert cli("run", config, "--out", tmp_path / "run").code == 0
+    (tmp_path / "clients.csv").unlink()
+    answer = one_line(cli("what-if", tmp_path / "run", "--priority", "CB"))
+    assert "kept no balance, and from its configuration it cannot be measured now: facts.file" in answer
 
 
 def test_words_devices_and_connections_as_criteria(cli: CommandLine, config: Path, tmp_path: Path):
@@ -94,6 +179,35 @@ def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, confi
     (tmp_path / "clients.csv").write_text("client,age\n0,1\n1,2\n2,3\n3,4\n")
     answer = one_line(cli("run", config, "--set", "recipe.priority=Energy", "--out", tmp_path / "run"))
     assert "simulate it with a column energy in [facts]" in answer
+
+
+@pytest.mark.parametrize(
+    ("criterion", "error"),
+    [
+        ("fact:job is Nurse", "no client's job is 'Nurse' (did you mean 'nurse'?); they have: nurse, clerk, cook"),
+        ("fact:age is 25", "no client's age is '25'"),
+        ("fact:job", "write fact:job is nurse"),
+    ],
+)
+def test_a_word_that_nobody_has_is_refused(cli: CommandLine, config: Path, tmp_path: Path, criterion: str, error: str):
+    priority = f"recipe.priority={json.dumps([criterion, 'DS'])}"
+    assert error in one_line(cli("run", config, "--set", priority, "--out", tmp_path / "run"))
+
+
+def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Path, tmp_path: Path):
+    """`fact:vip` of true and false is 1 and 0, from a CSV and from TOML; an age is the number, however written."""
+    (tmp_path / "clients.csv").write_text(
+        "client,age,battery,vip\n0,24,1,true\n1,61,1,False\n2,24,1,TRUE\n3,3,1,false\n"
+    )
+    toml = "facts={columns={age=[24, 61, 24, 3], vip=[true, false, true, false]}}"
+    plain = tmp_path / "plain.toml"
+    plain.write_text(CONFIG.partition("[facts]")[0] + CONFIG.partition('"{file}"\n')[2])
+    for place, given in enumerate(((config,), (plain, "--set", toml))):
+        for number, criterion in enumerate(("fact:vip", "fact:age is 24")):
+            out, priority = tmp_path / f"{place}{number}", f"recipe.priority={json.dumps([criterion])}"
+            assert cli("run", *given, "--set", priority, "--out", out).code == 0
+            rows = json.loads(cli("explain", out, "--json").out)["clients"]
+            assert {row["id"]: row["weight"] for row in rows} == {0: 0.5, 1: 0, 2: 0.5, 3: 0}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +236,7 @@ def test_columns_instead_of_a_file_and_one_of_them_alone():
     with pytest.raises(ConfigError, match="names a column of"):
         load_config(None, ["facts={client='id', columns={age=[1]}}"])
     missing = load_config(None, ["facts={file='clients.csv', client='who'}"])
-    with pytest.raises(TableError):
+    with pytest.raises(DataError, match=r"facts\.file: no file clients\.csv; .* where the command is called"):
         make_task(missing)
 
 

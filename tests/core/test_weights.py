@@ -100,7 +100,7 @@ def test_all_scores_zero_follow_the_fallback():
 
 def test_updates_that_are_thrown_away_are_counted():
     result = weigh(np.array([[0.0], [1.0], [3.0]]), ["DS"], Prioritized())
-    assert kinds(result) == {"zero-weights": "1 of 3 updates have weight 0 and are thrown away"}
+    assert kinds(result) == {"zero-weights": "1 of 3 updates has weight 0 and is thrown away"}
 
 
 def test_one_client_is_not_told_that_nothing_separates_it():

@@ -42,7 +42,7 @@ def labels(node: int) -> np.ndarray:
     return np.random.default_rng(node).integers(0, 2 + node % 3, 10 + 7 * node)
 
 
-def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = None) -> ClientApp:
+def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = None, own: Any = None) -> ClientApp:
     """An app as one finds it: trains, answers with its arrays and num-examples; plus the recipe's facts."""
     app = ClientApp()
 
@@ -52,8 +52,9 @@ def make_app(recipe: Recipe, samples: Sequence[Any] | None = None, spoil: Any = 
         start = values(message.content["arrays"])
         trained = record(start + np.arange(9) * (node + 1) / 10 + 1)
         told = {"num-examples": len(labels(node)) if samples is None else samples[node], "train_loss": 1.0 + node}
+        known = {} if own is None else own(node)
         content = RecordDict(
-            {"arrays": trained, "metrics": MetricRecord(told | facts(labels(node), 4, recipe))}  # the one new line
+            {"arrays": trained, "metrics": MetricRecord(told | facts(labels(node), 4, recipe, **known))}  # one new line
         )
         return Message(content if spoil is None else spoil(node, content), reply_to=message)
 
@@ -260,3 +261,18 @@ def test_a_recipe_that_needs_what_a_strategy_cannot_know_is_refused_by_name(crit
     with pytest.raises(ConfigError, match=f"needs {fact}, which a Flower strategy cannot know.*ReportedComputation"):
         Merit(prioritized(criterion, DS))
     Merit(prioritized(REPORTED_COMPUTATION, DS))
+
+
+def test_facts_of_a_clients_own_are_told_and_weighed():
+    recipe = prioritized("fact:age in 20..35", "fact:job is nurse", "fact:vip", "Energy", normalise="max")
+    told = facts([0, 1], 2, recipe, age=34, job="nurse", vip=True, energy=0.5)
+    assert told == {"fact:age": 34.0, "fact:job is nurse": 1.0, "fact:vip": 1.0, "energy": 0.5}
+    assert 0 <= facts([0, 1], 2, prioritized("Energy", "DS"))["energy"] <= 1
+
+    def own(node: int) -> dict[str, Any]:
+        return {"age": 30 + 10 * node, "job": "nurse", "vip": True, "energy": 0.5}
+
+    app = make_app(recipe, own=own)
+    strategy = Merit(recipe, **SETTINGS)
+    run(strategy, app, 1)
+    assert {one.id: one.weight for one in strategy.explain(1)} == {1000: 1.0, 1001: 0, 1002: 0, 1003: 0, 1004: 0}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from flwr.app import Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from helpers import ProbabilisticSoftmax, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Task, adaptive, device_aware, fedavg, m2f
@@ -15,7 +17,7 @@ from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower import GridFleet, InProcessGrid, Merit, facts, make_client_app
 from fedmerit.tasks.registry import ClientHalf
 
 CLIENTS = 6
@@ -104,3 +106,30 @@ def test_nodes_that_are_away_are_sent_nothing():
     records = played(fleet, RECIPES["DAFL"](), evaluate=False)
     assert sum(record.bytes_down for record in records) == grid.sent
     assert any("not connected" in reason for record in records for reason in record.left_out.values())
+
+
+@pytest.mark.parametrize("name", ["fedavg", "DAFL", "DAFL, one by one"])
+def test_a_strategy_books_what_its_apps_arrays_weigh(name: str):
+    """Arrays of an app that exists travel in types of their own: whole counters, 8-byte numbers."""
+    model = ArrayRecord(
+        {"weight": Array(np.zeros((4, 3), np.float32)), "bias": Array(np.zeros(3)), "steps": Array(np.array(7))}
+    )
+    app, recipe = ClientApp(), RECIPES[name]()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        labels = np.arange(8 + int(context.node_config["partition-id"])) % 3
+        told = MetricRecord({"num-examples": len(labels)} | facts(labels, 3, recipe))
+        return Message(RecordDict({"arrays": message.content["arrays"], "metrics": told}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        told = MetricRecord({"num-examples": 10, "accuracy": 0.5})
+        return Message(RecordDict({"metrics": told}), reply_to=message)
+
+    grid = CountingGrid(app, CLIENTS)
+    nodes = {"min_train_nodes": CLIENTS, "min_available_nodes": CLIENTS, "min_evaluate_nodes": 0}
+    strategy = Merit(recipe, fraction_evaluate=0.0, **nodes)
+    strategy.start(grid, model, num_rounds=2)
+    assert sum(record.bytes_down for record in strategy.records) == grid.sent
+    assert sum(record.bytes_up for record in strategy.records) == grid.received == 2 * CLIENTS * 80

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import operators
 
 from fedmerit.core.ranking import Ranked
-from fedmerit.core.reasons import NEAR, Gate, Reason, Rule, explain, number, percent, standing
+from fedmerit.core.reasons import NEAR, Change, Gate, Reason, Rule, explain, number, percent, standing
 from fedmerit.core.scores import Prioritized, Product, Score
 from fedmerit.core.types import Normalise
 from fedmerit.core.weights import weigh
@@ -133,6 +133,39 @@ def test_a_criterion_that_pulls_the_other_way_is_no_cause():
         "because its label diversity, 6, which counts first, is number 3 of 4, although its dataset size, 312, is the "
         "highest of 4."
     )
+
+
+def test_the_lowest_value_is_no_cause_of_much_weight():
+    """Its connection is the worst; the others lose more by theirs, since their energy lets it count more."""
+    raw = [[1, 0.9, 2.5], [0, 0.4, 10], [1, 0.15, 0.5], [0, 0.8, 5]]
+    reason = reason_of(raw, 2, ("fact:female is true", "Energy", "Connection"))
+    assert reason.parts[2].alike < reason.weight
+    assert reason.sentence("client") == (
+        "client got 34.31% of the round, more than an equal share (25.00%), because its female is true, which counts "
+        "first, although its energy, 0.15, is the lowest of 4; its connection, 0.5, is the lowest of 4."
+    )
+    assert reason.changes[0] == Change("if its female were not true", 0.0)
+
+
+def test_a_word_that_is_not_a_clients_is_told_as_such():
+    reason = reason_of([[1, 30], [0, 60], [1, 20]], 1, ("fact:job is nurse", "DS"))
+    assert reason.sentence("client") == (
+        "client got 0.00% of the round, less than an equal share (33.33%), because its job is not nurse, which counts "
+        "first; its dataset size, 60, is the highest of 3."
+    )
+    assert reason.changes[0].words == "if its job were nurse"
+
+
+@given(cases())
+def test_no_extreme_is_a_cause_of_its_opposite(case: tuple[np.ndarray, int, Score, Normalise, list[float]]):
+    raw, place, score, normalise, samples = case
+    names = NAMES[: raw.shape[1]]
+    reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
+    cause = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" although ")[0]
+    wrong_end = "lowest" if reason.weight > reason.equal else "highest"
+    for part in reason.parts:
+        if f"its {part.words}, " in cause and part.standing.endswith(wrong_end):
+            assert part.name == reason.decided
 
 
 def test_a_gate_is_named_with_what_was_measured():

@@ -49,7 +49,29 @@ def test_every_file_is_there(paper: str):
             assert (ROOT / path).is_file(), path
 
 
-def test_dafls_algorithm_is_covered_line_by_line():
-    spans = [re.search(r"lines (\d+)-(\d+)", row[0]) for row in rows("DAFL")]
+@pytest.mark.parametrize(("paper", "ends"), [("DAFL", (29,)), ("M2F", (11, 28))])
+def test_algorithms_are_covered_line_by_line(paper: str, ends: tuple[int, ...]):
+    spans = [re.search(r"lines (\d+)-(\d+)", row[0]) for row in rows(paper)]
     lines = [number for span in spans if span for number in range(int(span[1]), int(span[2]) + 1)]
-    assert lines == list(range(1, 30))
+    assert lines == [number for end in ends for number in range(1, end + 1)]
+
+
+def test_the_nine_steps_of_m2f_and_the_three_studies_of_dafl_have_rows():
+    assert "nine steps" in "\n".join(row[0] for row in rows("M2F"))
+    told = "\n".join(row[1] for row in rows("DAFL"))
+    assert "studies A and B" in told
+    assert "study C" in told
+
+
+@pytest.mark.parametrize(
+    ("paper", "places"),
+    [
+        ("PMCFL", ("sec. 4.1", "sec. 4.2", "sec. 4.3", "sec. 5.1", "sec. 5.2", "sec. 5.3", "sec. 6", "sec. 7")),
+        ("DAFL", ("sec. 2.2", "sec. 3, settings", "sec. 3, measures", "footnotes 2, 4", "sec. 4", "sec. 5")),
+        ("M2F", ("sec. 3.2", "sec. 5.1", "sec. 5.2", "sec. 6")),
+        ("FedVal", ("sec. 1", "sec. 2", "Alg. 1", "Results")),
+    ],
+)
+def test_every_section_with_something_to_do_has_a_row(paper: str, places: tuple[str, ...]):
+    told = [row[0] for row in rows(paper)]
+    assert [place for place in places if not any(one.startswith(place) for one in told)] == []

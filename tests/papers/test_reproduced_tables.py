@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from unittest.mock import ANY
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tiny_reproductions import run, tiny
 
 from fedmerit import load_task
@@ -21,6 +23,7 @@ from fedmerit.papers.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_c
 from fedmerit.papers.reproduce.output import row_settings, write_page
 from fedmerit.papers.reproduce.rates import rate_folder, rate_tuning, search_rate
 from fedmerit.papers.reproduce.runner import Reproduced, reproduce, so_far
+from fedmerit.store.run_folder import environment
 from fedmerit.study.metrics import CorrectRows, find_correct, read_correct, write_correct
 from fedmerit.study.plan import Row
 from fedmerit.study.statistics import restricted
@@ -235,6 +238,62 @@ def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Pa
     assert '- row `LD>MW>DS`: `{"name": "prioritized", "priority": ["LD", "MW", "DS"]' in page
     assert 'data = "digits"' in page
     assert "| DS, published | 1 | 1 |" in page
+
+
+def test_a_page_names_the_machines_of_the_runs_not_its_own(tmp_path: Path):
+    made = run(tiny("pmcfl-table2", (0.2, 0.3, 0.5, 0.6)), tmp_path / "a", seeds=2, rows=("DS",))
+    with sqlite3.connect(tmp_path / "a/runs/ds-seed1/ledger.db") as ledger:
+        ledger.execute("UPDATE meta SET value = 'Zen 9' WHERE key = 'cpu'")
+    ledger.close()
+    here = environment()
+    write_page(made, tmp_path / "two.md", "fedmerit reproduce pmcfl-table2", "learning rate 0.5: the best")
+    text = (tmp_path / "two.md").read_text()
+    assert "Machines, between which rounding differs: 1 run on " in text
+    assert f"1 run on Zen 9 ({here['machine']}, {here['instructions']})" in text
+    assert f"1 run on {here['cpu']} (" in text
+    assert "\nLearning rate 0.5: the best.\n" in text
+
+
+def test_what_another_version_made_is_told_but_not_resumed(tmp_path: Path):
+    reproduction = tiny("pmcfl-table2", (0.2, 0.3, 0.5, 0.6))
+    made = run(reproduction, tmp_path / "a", seeds=1, rows=("DS",))
+    with sqlite3.connect(tmp_path / "a/runs/ds-seed1/ledger.db") as ledger:
+        ledger.execute("UPDATE meta SET value = 'earlier' WHERE key = 'code'")
+    ledger.close()
+    plans = reproduction.plans("small", 1, ["DS"])
+    assert so_far(reproduction, "small", plans, tmp_path / "a").result.tables == made.result.tables
+    with pytest.raises(FolderError, match="other versions: code earlier then"):
+        reproduce(reproduction, "small", plans, tmp_path / "a", jobs=1)
+
+
+@pytest.mark.parametrize(("name", "row"), [("pmcfl-table2", "DS"), ("dafl-table1", "Ds")])
+def test_titles_say_at_or_above_for_both_targets(name: str, row: str, tmp_path: Path):
+    reproduction = tiny(name, (0.2, 0.3) if name.startswith("dafl") else (0.2, 0.3, 0.4, 0.5))
+    plans = reproduction.plans("small", 1, [row], or_equal=True)
+    made = reproduce(reproduction, "small", plans, tmp_path / "a", jobs=1)
+    assert made.result.tables[0].title.endswith("at or above 20 %)")
+
+
+def test_names_of_rows_are_folded_between_words():
+    header = ("DS: rounds; others: gain", *(f"{share} %" for share in range(10, 100, 10)))
+    table = TextTable(
+        "Table 2", header, (("MW>LD>DS, published†", *["1"] * 9), ("null (draw), measured", *["both > 40"] * 9))
+    )
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(table.screen())
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    assert words >= {"MW>LD>DS,", "published†", "measured", "(draw),", "rounds;", "others:"}
+    roomy = Console(width=118, color_system=None)
+    with roomy.capture() as captured:
+        roomy.print(table.screen())
+    assert "DS: rounds; others:" in captured.get()  # it gives way by what is missing, no more
+    wide = Console(width=200, color_system=None)
+    with wide.capture() as captured:
+        wide.print(table.screen())
+    assert "null (draw), measured" in captured.get()
 
 
 def test_a_page_shows_what_a_row_has_of_its_own():

@@ -41,6 +41,11 @@ def test_attackers_are_named_with_what_was_seen(
     assert [one["odd"] for one in detail["suspects"]] == [4, 4]
 
 
+def test_one_suspect_is_told_in_the_singular(cli: Callable[..., Answer], tmp_path: Path) -> None:
+    folder = play(tmp_path / "run", {"kind": "free-rider", "share": 0.125})
+    assert "1 of 8 clients is suspected after 4 rounds" in cli("suspects", folder).out
+
+
 def test_of_honest_clients_nobody_is_suspected(cli: Callable[..., Answer], tmp_path: Path) -> None:
     folder = play(tmp_path / "run", None)
     assert cli("suspects", folder, "--json").json["suspects"] == []

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console
+from fedmerit.core.facts import IS, OWN, SIMULATED
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
-    from fedmerit.core.types import Normalise
+    from fedmerit.core.types import Normalise, Vector
+    from fedmerit.tasks.federation import Federation
 
 SHOWN = 20
-"""Clients on the screen."""
+"""Clients, or criteria, on the screen."""
+MOVED = (
+    "moved: the share of weight that changes hands, against equal weights, where the criterion alone decides; from 1 % "
+    "on it separates the clients"
+)
+NOTHING_TRAINED = "nothing was trained: with other weights the models, and all that follows them, would be others"
 
 
 @app.command(epilog="Example:  fedmerit facts examples/digits.toml")
@@ -38,8 +46,9 @@ def facts(
 
     settings = load_config(config, overrides or [])
     federation, recipe = make_task(settings).federation, recipe_of(settings)
-    found = measured_facts(federation, asked_of_clients(recipe.criteria))
+    found = measured_facts(federation, asked_of_clients(federation, recipe.criteria))
     lines = separations(found, readable_criteria(found, recipe.criteria))
+    own = [one.name for one in recipe.criteria]
     if as_json:
         clients = {
             name: {fact: float(values[client]) for fact, values in found.items()}
@@ -48,13 +57,12 @@ def facts(
         criteria = {line.criterion: {"moved": line.moved, "separates": line.separates} for line in lines}
         typer.echo(dump_json({"clients": clients, "criteria": criteria}))
         return
+    columns = dict(_columns(federation, found))
     shown = [
-        (name, *(f"{values[client]:.4g}" for values in found.values()))
-        for client, name in enumerate(federation.names[:SHOWN])
+        (name, *(values[client] for values in columns.values())) for client, name in enumerate(federation.names[:SHOWN])
     ]
-    out_console.print(*wide_tables("Facts before training", ("client", *found), shown, out_console.width), sep="\n")
-    if len(federation.names) > SHOWN:
-        out_console.print(f"... and {len(federation.names) - SHOWN} more; --json has all", style="dim")
+    out_console.print(*wide_tables("Facts before training", ("client", *columns), shown, out_console.width), sep="\n")
+    _and_more(len(federation.names))
     rows = [
         (
             line.criterion,
@@ -62,11 +70,34 @@ def facts(
             f"{line.moved:.1%}",
             "yes" if line.separates else "no",
         )
-        for line in lines
+        for place, line in enumerate(lines)
+        if place < SHOWN or line.criterion in own
     ]
     header = ("criterion", "least", "median", "largest", "moved", "separates")
     title = "Criteria that these facts suffice for"
     out_console.print(*wide_tables(title, header, rows, out_console.width), sep="\n")
+    _and_more(len(lines), len(rows))
+    unknown = [name for name in own if name not in {line.criterion for line in lines}]
+    if unknown:
+        out_console.print(f"known only when clients have trained: {', '.join(unknown)}", markup=False)
+    out_console.print(MOVED, style="dim", markup=False)
+
+
+def _columns(federation: Federation, found: Mapping[str, Vector]) -> Iterator[tuple[str, list[str]]]:
+    """The facts as columns of texts; of a fact in words, the words."""
+    told = set[str]()
+    for fact, values in found.items():
+        own, is_word, _ = fact.partition(IS)
+        if not is_word:
+            yield fact, [f"{value:.4g}" for value in values]
+        elif own not in told:
+            told.add(own)
+            yield own, [str(value) for value in federation.facts[own.removeprefix(OWN)]]
+
+
+def _and_more(number: int, shown: int = SHOWN) -> None:
+    if number > shown:
+        out_console.print(f"... and {number - shown} more; --json has all", style="dim")
 
 
 @app.command("what-if", epilog="Example:  fedmerit what-if runs/first --priority CB,DS --normalise max")
@@ -79,8 +110,9 @@ def what_if(
 ) -> None:
     """Weigh a finished run's rounds again by another priority; nothing is trained.
 
-    DIR is a folder made by `fedmerit run`. Criteria are those that the run kept, or whose facts it kept. Another
-    weighting would have led to other models: read it as a look at the weights, not at accuracy.
+    DIR is a folder made by `fedmerit run`. Facts of rows that the run did not keep are measured now, from the data
+    that its configuration names. Another weighting would have led to other models: read it as a look at the weights,
+    not at accuracy.
     """
     import numpy as np
 
@@ -88,12 +120,13 @@ def what_if(
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
     from fedmerit.store.run_folder import open_ledger
-    from fedmerit.store.what_if import rescored, reweigh
+    from fedmerit.store.what_if import missing_facts, rescored, reweigh
 
     names = [name.strip() for name in priority.replace(">", ",").split(",") if name.strip()]
     with open_ledger(folder) as ledger:
-        rounds = reweigh(ledger, names, cast("Normalise | None", normalise))
         clients, score = ledger.names(), rescored(ledger)
+        measured = _measured(folder, clients, missing_facts(ledger, names))
+        rounds = reweigh(ledger, names, cast("Normalise | None", normalise), measured)
     rounds = [one for one in rounds if number is None or one.round == number]
     if not rounds:
         raise UserError(f"nobody was weighed in round {number}")
@@ -104,10 +137,41 @@ def what_if(
     moved = float(np.mean([one.moved for one in rounds]))
     if as_json:
         lines = [{"client": name, "before": before[i], "after": after[i]} for i, name in enumerate(clients)]
-        typer.echo(dump_json({"priority": names, "moved": moved, "rounds": len(rounds), "clients": lines}))
+        told = {"priority": names, "moved": moved, "rounds": len(rounds), "measured": list(measured)}
+        typer.echo(dump_json(told | {"clients": lines}))
         return
     order = np.argsort(-np.abs(after - before), kind="stable")[:SHOWN]
     rows = [(clients[i], f"{before[i]:.2%}", f"{after[i]:.2%}", f"{after[i] - before[i]:+.2%}") for i in order]
     by = next(name for name, (kind, _) in PLAIN.items() if kind is type(score))
-    title = f"{' > '.join(names)}, {by}: {moved:.1%} of the weight changes hands, mean of {len(rounds)} rounds"
+    of = f"mean of {len(rounds)} rounds" if len(rounds) > 1 else f"round {rounds[0].round}"
+    title = f"{' > '.join(names)}, {by}: {moved:.1%} of the weight changes hands, {of}"
     out_console.print(list_table(title, ("client", "share had", "would have", "change"), rows))
+    _and_more(len(clients))
+    if measured:
+        out_console.print(
+            f"measured now, since the run did not keep it: {', '.join(measured)}", style="dim", markup=False
+        )
+    out_console.print(NOTHING_TRAINED, style="dim", markup=False)
+
+
+def _measured(folder: Path, clients: Sequence[str], missing: Sequence[str]) -> dict[str, Vector]:
+    """Facts that a run did not keep, of all its clients, where its configuration says which rows they have."""
+    from fedmerit.config.schema import load_config
+    from fedmerit.core.facts import find_fact
+    from fedmerit.engine.measured import fact_of_clients, has_fact
+    from fedmerit.errors import UserError
+    from fedmerit.store.run_folder import CONFIG
+    from fedmerit.tasks.registry import make_task
+
+    wanted = [fact for fact in missing if find_fact(fact).measure is not None or fact in SIMULATED]
+    if not wanted or not (folder / CONFIG).is_file():
+        return {}
+    try:
+        federation = make_task(load_config(folder / CONFIG)).federation
+        if list(federation.names) != list(clients):
+            raise UserError("its data has other clients by now")
+        return {fact: fact_of_clients(federation, fact) for fact in wanted if has_fact(federation, fact)}
+    except UserError as error:
+        raise UserError(
+            f"the run kept no {', '.join(wanted)}, and from its configuration it cannot be measured now: {error}"
+        ) from None

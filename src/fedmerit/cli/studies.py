@@ -132,26 +132,27 @@ def reproduce(
     options += [f"--rounds {rounds}"] * (rounds is not None)
     options += ["--or-equal"] * or_equal + [f"--null {null}"] * bool(null) + ["--tune-rate"] * tune_rate
     command = f"fedmerit reproduce {name} {' '.join(options)} --out {out}"
-    lr = None
+    lr, rate = None, ""
     if tune_rate:
         tuning = rate_tuning(reproduction, scale)
         with stoppable(command):
             tuned = Tuned.load(rate_folder(out)) if report_only else search_rate(tuning, out, jobs=jobs)
         lr = None if tuned.best is None else tuned.best[RATE]
+        if lr is not None:
+            rate = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.about}"
     plans = reproduction.plans(scale, seeds, rows or [], lr, or_equal=or_equal, null=null)
     if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())
         for line in opening(reproduction, scale, expected(plans, reproduction.setting(scale), jobs), runs):
             out_console.print(line, markup=False, soft_wrap=True)
-        if lr is not None:
-            about = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.about}"
-            out_console.print(about, markup=False, soft_wrap=True)
+        if rate:
+            out_console.print(rate, markup=False, soft_wrap=True)
     watch = None if as_json else partial(progress, out_console)
     with stoppable(command):
         reproduce_all = so_far if report_only else partial(run_reproduction, jobs=jobs, watch=watch)
         reproduced = reproduce_all(reproduction, scale, plans, out)
     if page is not None:
-        write_page(reproduced, page, command)
+        write_page(reproduced, page, command, rate)
     if as_json:
         typer.echo(dump_json(as_dict(reproduced)))
     else:

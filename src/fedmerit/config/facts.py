@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Section
 from fedmerit.errors import ConfigError
 
-Value: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | str
+
+def _worded(value: object) -> object:
+    """TOML's true as a CSV has it, in letters."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Number: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+Value: TypeAlias = Annotated[Number | str, BeforeValidator(_worded)]
 
 
 class FactsConfig(Section):
@@ -18,7 +25,7 @@ class FactsConfig(Section):
     file: str = Field("", description="a CSV file with a line per client; its other columns are the facts")
     client: str = Field("", description="its column that names the client; default: client, id, name, or the first")
     columns: dict[str, tuple[Value, ...]] = Field(
-        {}, description="facts column by column instead: a number or a word per client, in their order"
+        {}, description="facts column by column instead: a number, a word or true per client, in their order"
     )
 
     @model_validator(mode="after")

@@ -27,6 +27,8 @@ OWN = "fact:"
 VALIDATED = "validated:"
 CONTRIBUTION = "contribution:"
 IS = " is "
+BOOLEAN = {"true": 1.0, "false": 0.0}
+"""Words of clients' own facts that are numbers, too."""
 WITHOUT = ":without"
 """Ends the name of a fact of the server's that speaks of the model without the client."""
 CLAIMED = "claimed:"
@@ -182,12 +184,28 @@ def _own_value(text: str) -> Callable[[Samples], float]:
             raise DataError(f"the clients have no fact {name!r} of their own; they have: {known}")
         found = rows.own[name]
         if asked:
-            return float(str(found) == word)
+            return float(is_own_word(found, word))
+        if isinstance(found, str) and found.lower() in BOOLEAN:
+            return BOOLEAN[found.lower()]
         if isinstance(found, str):
             raise DataError(f"the fact {name!r} of the clients' own is a word, {found!r}; write {OWN}{name} is {found}")
         return float(found)
 
     return value
+
+
+def is_own_word(found: float | str, word: str) -> bool:
+    """Whether a client's own fact is that word; a number is compared as one.
+
+    >>> is_own_word("nurse", "nurse"), is_own_word(24.0, "24"), is_own_word(24.0, "nurse")
+    (True, True, False)
+    """
+    if isinstance(found, str):
+        return found == word
+    try:
+        return float(word) == found
+    except ValueError:
+        return False
 
 
 def _share_of(attribute: str) -> Callable[[Samples], float]:

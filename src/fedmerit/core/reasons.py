@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedmerit.core.criteria import spelt_out
+from fedmerit.core.facts import IS, OWN
 from fedmerit.core.scales import Scales, bounds_of
 from fedmerit.core.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
 from fedmerit.core.types import Matrix, Normalise, Vector
@@ -141,8 +142,9 @@ class Reason:
         got += f", {than} an equal share ({percent(self.equal)})"
         if self.zero:
             return f"{got}: every score was 0, so {self.zero}."
-        supports = sorted((part for part in self.parts if self._pull(part) > NEAR), key=lambda part: -self._pull(part))
-        opposes = sorted((part for part in self.parts if self._pull(part) < -NEAR), key=self._pull)
+        telling = [part for part in self.parts if not self._is_odd(part)]
+        supports = sorted((part for part in telling if self._pull(part) > NEAR), key=lambda part: -self._pull(part))
+        opposes = sorted((part for part in telling if self._pull(part) < -NEAR), key=self._pull)
         rest = "; ".join(self._clause(part) for part in self.parts if part not in supports and part not in opposes)
         because = ", and ".join(map(self._clause, supports))
         although = ", and ".join(map(self._clause, opposes))
@@ -155,9 +157,20 @@ class Reason:
         """How far a criterion moved the weight away from an equal share; below 0 where it moved it towards one."""
         return float(np.sign(self.weight - self.equal)) * (self.weight - part.alike)
 
+    def _is_odd(self, part: Part) -> bool:
+        """Whether a value stands at the end that its pull is not from: the lowest of all that raised the weight.
+
+        It may, where others lose more by the criterion; as a cause it would puzzle a reader. What decided is told.
+        """
+        if part.gate is not None or part.name == self.decided:
+            return False
+        return part.standing.endswith("lowest" if self.weight > part.alike else "highest")
+
     def _clause(self, part: Part) -> str:
         first = ", which counts first," if self.ordered and part.name == self.parts[0].name else ""
         value = number(part.value)
+        if is_word(part.name):
+            return f"its {worded(part.name, part.value)}{first.removesuffix(',')}"
         if part.gate is not None:
             gate = part.gate
             measured, accuracy, least = map(number, (gate.measured, gate.accuracy, gate.least))
@@ -297,6 +310,8 @@ def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change
         return []
     changed = raw.copy()
     changed[place, column] = middle
+    if is_word(name):
+        return [Change(f"if its {worded(name, middle, verb='were')}", float(rule.weights(changed)[place]))]
     more = f"{number(abs(middle - own))} {'more' if middle > own else 'fewer'} samples" if name == "DS" else ""
     words = (
         f"with {more}, as the median of the others"
@@ -304,6 +319,21 @@ def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change
         else (f"with its {spelt_out(name)} at {number(middle)}, the median of the others")
     )
     return [Change(words, float(rule.weights(changed)[place]))]
+
+
+def is_word(name: str) -> bool:
+    """Whether a criterion is a word that a client's own fact is or is not: 1 or 0."""
+    return name.startswith(OWN) and IS in name
+
+
+def worded(name: str, value: float, *, verb: str = "is") -> str:
+    """Such a criterion as a statement.
+
+    >>> worded("fact:job is nurse", 1), worded("fact:job is nurse", 0, verb="were")
+    ('job is nurse', 'job were not nurse')
+    """
+    of, _, word = name.removeprefix(OWN).partition(IS)
+    return f"{of} {verb} {'' if value else 'not '}{word}"
 
 
 def with_column(raw: Matrix, column: int, value: float) -> Matrix:

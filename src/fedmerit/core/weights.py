@@ -268,9 +268,7 @@ def _notes(
         )
     elif (weights == 0).any():
         lost = int((weights == 0).sum())
-        notes.append(
-            Note("zero-weights", "some", f"{lost} of {len(weights)} updates have weight 0 and are thrown away")
-        )
+        notes.append(Note("zero-weights", "some", _thrown_away(lost, len(weights))))
     if len(raw) < 2:
         return notes
     notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
@@ -303,3 +301,8 @@ def _separates(name: str, column: Vector) -> Note | None:
         return None
     text = f"criterion {name} does not separate the clients of the round (spread {spread:.2%})"
     return Note("flat-criterion", name, text)
+
+
+def _thrown_away(lost: int, updates: int) -> str:
+    have, are = ("has", "is") if lost == 1 else ("have", "are")
+    return f"{lost} of {updates} updates {have} weight 0 and {are} thrown away"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria import CRITERIA, Criterion, Measured
-from fedmerit.core.facts import ATTRIBUTE, FACTS, OF_TRAINING, OWN, SIMULATED, find_fact, measure
-from fedmerit.core.own_facts import OwnFact
+from fedmerit.core.criteria import CRITERIA, Attribute, Connection, Criterion, Measured
+from fedmerit.core.facts import ATTRIBUTE, FACTS, IS, OF_TRAINING, OWN, SECONDS, SIMULATED, find_fact, measure
+from fedmerit.core.own_facts import NAME, parse_own_fact
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import VISIBLE, shares, total_variation
@@ -44,13 +44,25 @@ def measured_facts(federation: Federation, names: Sequence[str] = ()) -> dict[st
     facts: dict[str, Vector] = {}
     for name in dict.fromkeys((*_measurable(federation), *names)):
         try:
-            facts[name] = np.array(
-                [measure(federation.samples(client), [name])[name] for client in range(len(federation.names))]
-            )
+            facts[name] = fact_of_clients(federation, name)
         except DataError:
             if name in names:
                 raise
     return facts
+
+
+def fact_of_clients(federation: Federation, name: str) -> Vector:
+    """One fact of every client: a simulated one is a column of [facts], others are measured on their rows."""
+    if name in SIMULATED:
+        return np.array(federation.facts[name], dtype=np.float64)
+    return np.array([measure(federation.samples(client), [name])[name] for client in range(len(federation.names))])
+
+
+def has_fact(federation: Federation, name: str) -> bool:
+    """Whether clients have that fact before they train."""
+    if name in SIMULATED:
+        return name in federation.facts
+    return find_fact(name).measure is not None and name not in OF_TRAINING
 
 
 def _measurable(federation: Federation) -> Iterator[str]:
@@ -59,6 +71,7 @@ def _measurable(federation: Federation) -> Iterator[str]:
     words = {name for name, values in federation.facts.items() if any(isinstance(value, str) for value in values)}
     for name, values in federation.facts.items():
         if name in SIMULATED:
+            yield name
             continue
         yield from (
             (f"{OWN}{name} is {word}" for word in dict.fromkeys(map(str, values)))
@@ -72,11 +85,29 @@ def _is_share(column: Vector) -> bool:
 
 
 def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()) -> list[Criterion]:
-    """The criteria that these facts suffice for: those of the recipe first, then others of the tables."""
+    """The criteria that these facts suffice for: those of the recipe first, then others of the tables.
+
+    Of the words of clients' own facts, those that at least two clients share: another gives one client everything.
+    """
     plain = [one for one in CRITERIA.values() if isinstance(one, Measured) and one.required_facts]
-    whole = [OwnFact(name.removeprefix(OWN)) for name in facts if name.startswith(OWN) and " " not in name]
-    known = {one.name: one for one in (*own, *plain, *whole)}
-    return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
+    attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
+    told = map(parse_own_fact, filter(_can_be_named, _shared(facts)))
+    known = {one.name: one for one in (*own, *plain, *attributes, *told)}
+    return [one for one in known.values() if one.required_facts and _needed(one) <= set(facts)]
+
+
+def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
+    yield from (name for name, values in facts.items() if name.startswith(OWN) and (IS not in name or values.sum() > 1))
+
+
+def _can_be_named(fact: str) -> bool:
+    """Whether a priority can name it: a column `home town` cannot."""
+    return NAME.fullmatch(fact.removeprefix(OWN).partition(IS)[0]) is not None
+
+
+def _needed(criterion: Criterion) -> set[str]:
+    """The facts that it reads; a link that is simulated is no matter of the seconds of training."""
+    return set(criterion.required_facts) - ({SECONDS} if criterion == Connection else set())
 
 
 def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:
@@ -92,7 +123,7 @@ def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> l
     return sorted(lines, key=lambda line: -line.moved)
 
 
-def asked_of_clients(criteria: Sequence[Criterion]) -> tuple[str, ...]:
+def asked_of_clients(federation: Federation, criteria: Sequence[Criterion]) -> tuple[str, ...]:
     """The facts of these criteria that clients have before they train."""
     names = (name for criterion in criteria for name in criterion.required_facts)
-    return tuple(name for name in names if find_fact(name).measure is not None and name not in OF_TRAINING)
+    return tuple(name for name in names if has_fact(federation, name))

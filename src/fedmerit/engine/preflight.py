@@ -12,7 +12,20 @@ from fedmerit.core.attacks import Attackers, Liar
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.centring import check_centred
 from fedmerit.core.controls import Control
-from fedmerit.core.facts import ALIGNMENT, DONE, EPOCHS, LOSS, SIMULATED, SITE, SPEED, STALENESS, measure
+from fedmerit.core.facts import (
+    ALIGNMENT,
+    DONE,
+    EPOCHS,
+    IS,
+    LOSS,
+    OWN,
+    SIMULATED,
+    SITE,
+    SPEED,
+    STALENESS,
+    is_own_word,
+    measure,
+)
 from fedmerit.core.fleet import Server, predict_all
 from fedmerit.core.learner import PulledLearner
 from fedmerit.core.objectives import Objective, find_objective
@@ -22,7 +35,8 @@ from fedmerit.core.selection import Available, Poisson, Schedule, Selection, Uni
 from fedmerit.core.steps import Plain
 from fedmerit.core.targets import Target, TargetKind, has_losses, target_of
 from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import ConfigError, DataError, did_you_mean
+from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task
 
 
@@ -175,10 +189,23 @@ def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None
         raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or leave it out')
 
 
+def _check_words(data: Federation, recipe: Recipe) -> None:
+    """Somebody has each word that a criterion asks for: `fact:job is Nurse` may be a slip."""
+    for name in recipe.required_facts:
+        of, is_word, word = name.removeprefix(OWN).partition(IS)
+        column = data.facts.get(of, ()) if name.startswith(OWN) and is_word else ()
+        if column and not any(is_own_word(value, word) for value in column):
+            words = list(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in column))
+            raise ConfigError(
+                f"{name}: no client's {of} is {word!r}{did_you_mean(word, words)}; they have: {', '.join(words[:10])}"
+            )
+
+
 def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> None:
     """The clients have the rows that the recipe needs; otherwise all would be left out, or could not answer."""
     try_model(task)
     data = task.federation
+    _check_words(data, recipe)
     largest = data.client(int(data.test.sizes.argmax())).test
     try_objectives(find_objectives(audits), largest, task.learner)
     clients = np.flatnonzero(data.train.sizes)

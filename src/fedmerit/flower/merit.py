@@ -20,7 +20,7 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedmerit.config.account import epsilon_of, require_account
 from fedmerit.core.check import Limits
-from fedmerit.core.facts import ATTRIBUTE, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
+from fedmerit.core.facts import ATTRIBUTE, ENERGY, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.privacy import Privacy, check_selection
@@ -33,7 +33,8 @@ from fedmerit.core.types import NOTHING, AskedRows, ClientId, Evaluation, Model,
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights import ClientWeight, by_client
 from fedmerit.errors import ConfigError
-from fedmerit.flower.arrays import Unfit, flat, unflat
+from fedmerit.fleet.device import energy_left
+from fedmerit.flower.arrays import Unfit, flat, unflat, vector_bytes
 from fedmerit.flower.book import Book, Names
 from fedmerit.flower.fence import FencedGrid
 from fedmerit.flower.records import alike_metrics, reason_of
@@ -50,17 +51,27 @@ Combine = Callable[[list[RecordDict], str], MetricRecord]
 def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
     """Facts of a client for its MetricRecord: those that a recipe asks for, or without one all that labels tell.
 
-    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. An app that trains by the
-    clock adds `seconds` itself, and `loss` where a recipe needs it.
+    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. One number, word or truth
+    value is a fact of the client's own, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`; the energy that
+    is left is read from the device, or given. An app that trains by the clock adds `seconds` itself, and `loss` where a
+    recipe needs it.
 
     metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
     """
     labels = np.asarray(y, dtype=np.int64).reshape(-1)
     rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
     columns = {name: np.asarray(column) for name, column in attributes.items()}
+    own = {name: _own(column.item()) for name, column in columns.items() if not column.ndim}
+    columns = {name: column for name, column in columns.items() if column.ndim}
     asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
-    apps_own = {SAMPLES, *OF_TRAINING}
-    return measure(Samples(rows, labels, classes, columns), [name for name in asked if name not in apps_own])
+    apps_own = {SAMPLES, *OF_TRAINING} - {ENERGY}
+    told = [name for name in asked if name not in apps_own]
+    energy = {ENERGY: energy_left(own)} if ENERGY in told else {}
+    return measure(Samples(rows, labels, classes, columns, own), told, energy)
+
+
+def _own(value: float | str) -> float | str:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 class Merit(FedAvg):
@@ -190,10 +201,10 @@ class Merit(FedAvg):
             log.info("\t> %s left out: %s", self._called(client), reason)
         for note in settled.notes:
             log.info("\t> %s%s", "" if note.client is None else f"{self._called(note.client)} ", note.text)
-        cohort, down = settled.cohort, self._state.model.nbytes * len(self._messages) + self._candidate_bytes
+        cohort, down = settled.cohort, vector_bytes(self._like) * len(self._messages) + self._candidate_bytes
         evaluation = settled.aggregation.evaluation
         record, privacy = (
-            make_record(self.recipe, settled, evaluation, down, cohort.updates.nbytes, clock),
+            make_record(self.recipe, settled, evaluation, down, collected.bytes_up, clock),
             self.recipe.privacy,
         )
         if privacy is not None:
@@ -264,7 +275,7 @@ class Merit(FedAvg):
         matrix = np.empty((len(sent), len(start)), np.float32)
         facts: dict[ClientId, Mapping[str, Any]] = {}
         failed: dict[ClientId, str] = {}
-        self._contents = {}
+        self._contents, received = {}, 0
         for message in messages:
             node = sent.pop(message.metadata.reply_to_message_id, None)
             if node is None:
@@ -274,12 +285,14 @@ class Merit(FedAvg):
                 facts[node] = self._read(message, row)
                 row -= start
                 rows[node], self._contents[node] = len(rows), message.content
+                received += sum(vector_bytes(arrays) for arrays in message.content.array_records.values())
             except Exception as error:  # whatever a node sent, it is left out and the others go on
                 failed[node] = reason_of(error)
         failed |= dict.fromkeys(sent.values(), "no answer")
         ids = tuple(sorted(rows))
         places = np.array([rows[node] for node in ids], dtype=np.intp)
-        return Replies(ids, Updates(matrix, places), tuple(facts[node] for node in ids), failed)
+        told = tuple(facts[node] for node in ids)
+        return Replies(ids, Updates(matrix, places), told, failed, bytes_up=received)
 
     def _read(self, message: Message, row: Model) -> dict[str, Any]:
         """The facts that a node reported; its model goes into the row."""
@@ -336,7 +349,7 @@ class Merit(FedAvg):
         columns = nodes if self._book is None else list(range(len(self._book.names)))
         place_of = {client: place for place, client in enumerate(columns)}
         asked = [node for node, client in whom.items() if clients is None or client in clients]
-        self._candidate_bytes += sum(model.nbytes for model in models) * len(asked)
+        self._candidate_bytes += vector_bytes(self._like) * len(models) * len(asked)
         messages, whose = [], []
         for place, model in enumerate(models):
             arrays = unflat(model, self._like)

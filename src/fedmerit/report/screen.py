@@ -16,6 +16,9 @@ from fedmerit.core.state import Record
 from fedmerit.core.weights import ClientWeight, Note
 from fedmerit.store.strict_json import dump_json
 
+LONGEST_NAME = 20
+"""Names of clients up to this length stay on one line, however narrow the screen."""
+
 
 def json_line(record: Record) -> str:
     """One round for machines."""
@@ -56,9 +59,11 @@ def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeig
     rows = list(rows)
     cut = any(row.earned != row.weight for row in rows)
     grid = Table(title=escape(title), title_justify="left", caption="value (normalised)", caption_justify="left")
-    grid.add_column("client", no_wrap=True)
-    for name in priority:
-        grid.add_column(escape(name), justify="right", overflow="fold")
+    longest = max((cell_len(names[row.id]) for row in rows), default=0)
+    grid.add_column("client", no_wrap=longest <= LONGEST_NAME, overflow="fold")
+    for name in priority:  # a value and what it was normalised to stay whole, one below the other where it is narrow
+        whole = max((cell_len(f"{row.criteria[name]:.4g}") for row in rows), default=0)
+        grid.add_column(escape(name), justify="right", overflow="fold", min_width=max(whole, len("(0.000)")))
     grid.add_column("score", justify="right", no_wrap=True)
     if cut:
         grid.add_column("uncapped", justify="right", no_wrap=True)

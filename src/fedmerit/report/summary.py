@@ -46,6 +46,15 @@ def summary(ledger: Ledger, targets: Sequence[float], *, or_equal: bool = False)
     }
 
 
+def size_text(size: int) -> str:
+    """Bytes for people.
+
+    >>> size_text(2_345), size_text(1_450_000)
+    ('2.3 kB', '1.4 MB')
+    """
+    return f"{size / 1e3:.1f} kB" if size < 1e5 else f"{size / 1e6:.1f} MB"
+
+
 def _groups(ledger: Ledger) -> dict[str, Any] | None:
     """How many groups there were and how many rewards were accepted; None where all clients share one model."""
     rewards = ledger.rewards()
@@ -82,7 +91,8 @@ def summary_tables(result: dict[str, Any]) -> Iterator[RenderableType]:
         f"(best {result['best']['accuracy']:.4f} in round {result['best']['round']}); "
         f"local accuracy 10/50/90 %: {result['p10']:.3f} {result['p50']:.3f} {result['p90']:.3f}"
     )
-    yield (f"{result['bytes_down'] / 1e6:.1f} MB down, {result['bytes_up'] / 1e6:.1f} MB up, {result['seconds']:.1f} s")
+    down, up = (size_text(result[way]) for way in ("bytes_down", "bytes_up"))
+    yield f"{down} down, {up} up, {result['seconds']:.1f} s"
     if result["epsilon"] is not None:
         clip = "" if result["clip"] is None else f", clip {result['clip']:.3g}"  # ledgers before version 9 have none
         yield f"privacy: epsilon {result['epsilon']:.3g}{clip}; the model alone is protected, see docs/privacy.md"

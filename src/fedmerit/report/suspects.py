@@ -78,7 +78,8 @@ def suspects_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield f"nobody of {found['clients']} clients is suspected after {found['rounds']} rounds"
     else:
         rows = [(one["name"], str(one["since"]), str(one["answered"]), _kinds(one["kinds"])) for one in suspects]
-        title = f"{len(suspects)} of {found['clients']} clients are suspected after {found['rounds']} rounds"
+        are = "is" if len(suspects) == 1 else "are"
+        title = f"{len(suspects)} of {found['clients']} clients {are} suspected after {found['rounds']} rounds"
         yield TextTable(title, ("client", "since round", "answered", "seen in rounds"), tuple(rows)).screen()
         for one in suspects:
             yield Text(f"{one['name']}: {one['summary']}")

@@ -132,11 +132,11 @@ def read_plan(folder: Path) -> Plan:
     return load_plan(folder / STUDY)
 
 
-def check_folder(plan: Plan, folder: Path, *, to_run: bool = True) -> None:
+def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
     """Refuse a folder that holds something else, another study, or runs that new ones could not be compared with.
 
-    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used. Where nothing is
-    `to_run`, runs of other versions and on other machines are as good.
+    A study may grow: more seeds, more rows, other targets. Runs that are there are kept and used. Without `resume` it
+    is only read, and may have been made by another version or on another machine.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
@@ -157,8 +157,8 @@ def check_folder(plan: Plan, folder: Path, *, to_run: bool = True) -> None:
             raise FolderError(
                 f"{folder} holds another study: row {old.row!r} has {'; '.join(changes)}; choose another --out"
             )
-    for member in planned.values():
-        if to_run and member.begun:
+    for member in planned.values() if resume else ():
+        if member.begun:
             config_to_resume(member.folder, member.config)
 
 

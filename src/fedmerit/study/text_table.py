@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,9 @@ from fedmerit.core.showing import html_table
 
 LONGEST_NAME = 20
 """Names of rows up to this length stay on one line, however narrow the screen."""
+
+WIDE = 10_000
+"""A screen on which every table fits."""
 
 MARKDOWN = re.compile(r"([\\`*_\[\]<>|#~])")
 LATEX = {
@@ -50,14 +54,18 @@ class TextTable:
 
     def screen(self) -> Group:
         """The table for a terminal."""
+        return Group(Text(self.title, "bold"), Fitted(self), *(Text(line, "dim") for line in self.below))
+
+    def grid(self, first: int | None = None) -> Table:
+        """The cells alone; `first` is the width of the first column, else as wide as it may be."""
         grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=0)  # nine shares of devices side by side in 80 columns
         longest = max((len(row[0]) for row in self.rows), default=0)
-        grid.add_column(escape(self.header[0]), no_wrap=longest <= LONGEST_NAME, overflow="fold")
+        grid.add_column(escape(self.header[0]), no_wrap=longest <= LONGEST_NAME, overflow="fold", width=first)
         for name in self.header[1:]:
             grid.add_column(escape(name), justify="right", overflow="fold")
         for row in self.rows:
             grid.add_row(*map(escape, row))
-        return Group(Text(self.title, "bold"), grid, *(Text(line, "dim") for line in self.below))
+        return grid
 
     def html(self) -> str:
         """The table for a notebook."""
@@ -92,6 +100,24 @@ class TextTable:
         for place, row in enumerate(self.rows):
             written = [write(cell) for cell in row]
             yield [bold.format(cell) if (place, i) in self.best else cell for i, cell in enumerate(written)]
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A table on a screen: where it is too wide, names of rows are folded between words, not within them."""
+
+    table: TextTable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As it is where it fits, else with a first column that gives way, down to its longest word."""
+        whole, names = self.table.grid(), [row[0] for row in self.table.rows]
+        width = Measurement.get(console, options.update(max_width=WIDE), whole).maximum
+        if width > options.max_width and max(map(len, names), default=0) > LONGEST_NAME:
+            first = [self.table.header[0], *names]
+            longest = max(map(len, first))
+            word = max(len(word) for text in first for word in text.split())
+            whole = self.table.grid(max(longest - (width - options.max_width), word))
+        yield whole
 
 
 def _sentence(text: str) -> str:

@@ -57,7 +57,12 @@ def _check_simulated(name: str, values: Sequence[float | str]) -> None:
 def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
     from fedmerit.tasks.formats.delimited import read_delimited  # most tasks read no file of facts
 
-    table = read_delimited(Path(config.file))
+    path = Path(config.file)
+    if not path.is_file():
+        raise DataError(
+            f"facts.file: no file {path}; a relative path starts where the command is called, in {Path.cwd()}"
+        )
+    table = read_delimited(path)
     who = _client_column(table, config.client)
     places = _places(table, who, names)
     columns: dict[str, tuple[float | str, ...]] = {}

@@ -50,7 +50,7 @@ def _subset() -> Evidence:
     steps = [
         Step("test images of the authors' split: their code on the public list of identities", tested, max(totals)),
         Step("clients of that split", sum(CELEBA_TESTS.values())),
-        Step("test images of the text's split on the same list, mean of 20 draws", float(mean)),
+        Step("test images of the text's split on the same list, mean of 100 draws", float(mean)),
         Step("their deviation", float(deviation)),
     ]
     for whose, shares in (("authors'", authors), ("text's", text)):

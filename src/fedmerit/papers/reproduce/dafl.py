@@ -65,8 +65,8 @@ def _table(study: Study, target: float, place: int) -> TextTable:
         for line in _lines(study, block, row, target, _printed_row(printed_target, block, row), notes)
     ]
     header = ("row", *(f"{share} %" for share in DAFL_DEVICES), *GROUPS)
-    other = "" if round(100 * target) == printed_target else f" (measured: above {100 * target:g} %)"
     above = "at or above" if study.plan.or_equal else "above"
+    other = "" if round(100 * target) == printed_target else f" (measured: {above} {100 * target:g} %)"
     title = f"Table 1: rounds until a share of the devices is {above} {printed_target} %{other}"
     return TextTable(title, header, tuple(lines), notes.below)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from fedmerit.papers.reproduce import REPRODUCTIONS
 from fedmerit.papers.reproduce.reproduction import SCALES, SEEDS, WHOLE, Reproduction, duration_text, expected
 from fedmerit.papers.reproduce.runner import Reproduced
 from fedmerit.store.files import write_new_file
-from fedmerit.store.run_folder import environment
+from fedmerit.store.run_folder import environment, open_ledger
 from fedmerit.store.settings import differences, toml_lines
 from fedmerit.study.plan import Row
 from fedmerit.study.text_table import MARKDOWN
@@ -76,11 +77,11 @@ def as_dict(reproduced: Reproduced) -> dict[str, object]:
     return {"name": name, "scale": reproduced.scale, "tables": tables, "failed": reproduced.failed}
 
 
-def write_page(reproduced: Reproduced, path: Path, command: str) -> None:
-    """Write the page to a new file, with its pictures beside it."""
+def write_page(reproduced: Reproduced, path: Path, command: str, rate: str = "") -> None:
+    """Write the page to a new file, with its pictures beside it; `rate` says how a learning rate was found."""
     for name, picture in reproduced.result.figures.items():
         write_new_file(path.with_name(picture_name(path, name)), picture, "another --page")
-    write_new_file(path, page(reproduced, path, command), "another --page")
+    write_new_file(path, page(reproduced, path, command, rate), "another --page")
 
 
 def picture_name(path: Path, figure: str) -> str:
@@ -88,12 +89,12 @@ def picture_name(path: Path, figure: str) -> str:
     return f"{path.stem}-{figure}.svg"
 
 
-def page(reproduced: Reproduced, path: Path, command: str) -> str:
+def page(reproduced: Reproduced, path: Path, command: str, rate: str = "") -> str:
     """Command, seeds, time and machine; tables and pictures; settings."""
-    return "\n".join([*_head(reproduced, command), *_tables(reproduced, path), *_settings(reproduced)])
+    return "\n".join([*_head(reproduced, command, rate), *_tables(reproduced, path), *_settings(reproduced)])
 
 
-def _head(reproduced: Reproduced, command: str) -> Iterator[str]:
+def _head(reproduced: Reproduced, command: str, rate: str) -> Iterator[str]:
     reproduction, setting = reproduced.reproduction, reproduced.setting
     plans = {part: study.plan for part, study in reproduced.studies.items()}
     study = next(iter(reproduced.studies.values()))
@@ -106,7 +107,9 @@ def _head(reproduced: Reproduced, command: str) -> Iterator[str]:
     if WHOLE not in plans:
         yield f"in each of {len(plans)} parts ({', '.join(plans)}),"
     yield f"with the {seeds}; for a seed all rows share data, first model and draws of clients. {_time(reproduced)}"
-    yield f"Expected on {_cores()} that do nothing else: {duration_text(expected(plans, setting))}. {_machine()}"
+    time = duration_text(expected(plans, setting))
+    yield f"Expected on {_cores()} that do nothing else: {time}. {_machines(reproduced)}"
+    yield from ("", f"{rate[:1].upper()}{rate[1:]}.") if rate else ()
     if setting.differs:
         yield from ("", "What differs from the paper:", "", *(f"- {difference}" for difference in setting.differs))
     if reproduction.see:
@@ -130,11 +133,24 @@ def _cores() -> str:
     return f"{environment()['cores']} cores"
 
 
-def _machine() -> str:
-    here = environment()
+def _machines(reproduced: Reproduced) -> str:
+    """Where the runs were played, as their ledgers say: a page may be written elsewhere, and later."""
+    found: Counter[str] = Counter()
+    for study in reproduced.studies.values():
+        for run in study.runs:
+            if run.begun:
+                with open_ledger(run.folder) as ledger:
+                    found[_machine(ledger.meta())] += 1
+    if len(found) < 2:
+        return f"Machine: {next(iter(found), _machine(environment()))}."
+    told = "; ".join(f"{_count(runs, 'run')} on {machine}" for machine, runs in found.most_common())
+    return f"Machines, between which rounding differs: {told}."
+
+
+def _machine(here: Mapping[str, str]) -> str:
     versions = ", ".join(f"{name} {here[name]}" for name in ("fedmerit", "python", "numpy", "torch"))
-    cpu = f"{here['cpu']} ({here['machine']}, {here['instructions']})"
-    return f"Machine: {cpu}, {here['cores']} cores, {versions}."
+    cpu = f"{here.get('cpu', 'a processor without a name')} ({here['machine']}, {here.get('instructions', 'unknown')})"
+    return f"{cpu}, {here['cores']} cores, {versions}"
 
 
 def _tables(reproduced: Reproduced, path: Path) -> Iterator[str]:

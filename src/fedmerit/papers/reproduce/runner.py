@@ -79,7 +79,7 @@ def reproduce(
 def so_far(reproduction: Reproduction, scale: str, plans: Mapping[str, Plan], out: Path) -> Reproduced:
     """What a folder holds, finished or not; runs nothing."""
     for part, plan in plans.items():
-        check_folder(plan, out / part, to_run=False)
+        check_folder(plan, out / part, resume=False)
     studies = {part: Study.load(out / part) for part in plans}
     return _reproduced(reproduction, scale, studies, out, _add_seconds(out, 0.0))
 

@@ -128,15 +128,25 @@ function changesOf(rule, raw, me, decided, samples, parts, weight) {
   return changes.filter(([, changed]) => Math.abs(changed - weight) > ALIKE);
 }
 
+// A word that a client's own fact is or is not, as a statement: "job is nurse", "job were not nurse".
+const isWord = (name) => name.startsWith("fact:") && name.includes(" is ");
+
+function worded(name, value, verb) {
+  const [of, ...word] = name.slice("fact:".length).split(" is ");
+  return clean(`${of} ${verb} ${value ? "" : "not "}${word.join(" is ")}`);
+}
+
 function valueChanges(rule, raw, me, { name, value }) {
   const column = rule.priority.indexOf(name);
   const others = raw.flatMap((row, k) => (k === me ? [] : [row[column]])).sort((a, b) => a - b);
   const middle = others[Math.floor((others.length - 1) / 2)];
   if (middle === value) return [];
+  const changed = weightsBy(rule, withCell(raw, me, column, middle))[me];
+  if (isWord(name)) return [[`if its ${worded(name, middle, "were")}`, changed]];
   const more = `${plainNumber(Math.abs(middle - value))} ${middle > value ? "more" : "fewer"} samples`;
   const other = `with its ${spelt(name)} at ${plainNumber(middle)}, the median of the others`;
   const words = name === "DS" ? `with ${more}, as the median of the others` : other;
-  return [[words, weightsBy(rule, withCell(raw, me, column, middle))[me]]];
+  return [[words, changed]];
 }
 
 function orderChange(rule, raw, me, decided) {
@@ -149,6 +159,7 @@ function orderChange(rule, raw, me, decided) {
 function clauseOf(reason, part) {
   const first = reason.ordered && part === reason.parts[0] ? ", which counts first," : "";
   const [words, value] = [spelt(part.name), plainNumber(part.value)];
+  if (isWord(part.name)) return `its ${worded(part.name, part.value, "is")}${first.replace(/,$/, "")}`;
   if (part.gate) {
     const { measured, accuracy, least } = part.gate;
     return (
@@ -161,6 +172,12 @@ function clauseOf(reason, part) {
   return `its ${words}, ${value}${first || ","} is ${where} of ${reason.clients}`;
 }
 
+// A value at the end that its pull is not from, as the lowest of all that raised the weight: it would puzzle a reader.
+function isOdd(reason, part) {
+  if (part.gate || part === reason.decided) return false;
+  return (part.standing ?? "").endsWith(reason.weight > part.alike ? "lowest" : "highest");
+}
+
 // What follows the client's name: "got 4.00% of round 3, ...".
 function reasonSentence(reason, of) {
   const got = `got ${percentText(reason.kept)} of ${of}`;
@@ -170,7 +187,7 @@ function reasonSentence(reason, of) {
   const than = Math.abs(above) < near ? "the same as" : above > 0 ? "more than" : "less than";
   const compared = `${got}, ${than} an equal share (${percentText(reason.equal)})`;
   if (reason.zero) return `${compared}: every score was 0, so ${reason.zero}.`;
-  const by = (sign) => reason.parts.filter((part) => sign * reason.pull(part) > ALIKE);
+  const by = (sign) => reason.parts.filter((part) => sign * reason.pull(part) > ALIKE && !isOdd(reason, part));
   const [supports, opposes] = [1, -1].map((sign) => by(sign).sort((a, b) => sign * (reason.pull(b) - reason.pull(a))));
   const rest = reason.parts.filter((part) => !supports.includes(part) && !opposes.includes(part));
   const clauses = (parts, join) => parts.map((part) => clauseOf(reason, part)).join(join);
