@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from fedmerit.cli.app import Json, RunFolder, app, out_console
-from fedmerit.core.facts import IS, OWN, SIMULATED
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def facts(
 
 def _columns(federation: Federation, found: Mapping[str, Vector]) -> Iterator[tuple[str, list[str]]]:
     """The facts as columns of texts; of a fact in words, the words."""
+    from fedmerit.core.facts import IS, OWN
+
     told = set[str]()
     for fact, values in found.items():
         own, is_word, _ = fact.partition(IS)
@@ -157,7 +158,7 @@ def what_if(
 def _measured(folder: Path, clients: Sequence[str], missing: Sequence[str]) -> dict[str, Vector]:
     """Facts that a run did not keep, of all its clients, where its configuration says which rows they have."""
     from fedmerit.config.schema import load_config
-    from fedmerit.core.facts import find_fact
+    from fedmerit.core.facts import SIMULATED, find_fact
     from fedmerit.engine.measured import fact_of_clients, has_fact
     from fedmerit.errors import UserError
     from fedmerit.store.run_folder import CONFIG
