@@ -113,6 +113,16 @@ def test_who_stands_apart_has_less(criterion: Criterion, size: float) -> None:
     assert found[7:].max() < found[:7].min() / 2
 
 
+@pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)
+@given(number=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
+def test_the_unit_of_updates_does_not_count(criterion: Criterion, number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = (random.normal(size=(number, 6)) * (random.random(number) < 0.8)[:, np.newaxis]).astype(np.float32)
+    found = values(criterion, rows)
+    for unit in (2.0**-20, 2.0**20):
+        np.testing.assert_allclose(values(criterion, rows * np.float32(unit)), found, rtol=1e-9)
+
+
 def test_all_have_names_that_priorities_take() -> None:
     for criterion in (Alignment(), *BY_UPDATES):
         assert CRITERIA[criterion.name] == criterion == find_criterion(criterion.name)
