@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -132,3 +133,12 @@ def test_a_judges_rows_count_as_some_medians_at_most(most: float | None, sizes: 
     made, _, _ = panel(np.eye(SIZE), most=most)
     made.ask([0])
     assert made.evaluations[0].sizes.tolist() == sizes
+
+
+def test_the_time_that_askings_took_is_added_up():
+    made, _, _ = panel(np.eye(SIZE))
+    begun = perf_counter()
+    made.ask([0])
+    first = made.seconds
+    made.ask([1])
+    assert 0 < first < made.seconds < perf_counter() - begun

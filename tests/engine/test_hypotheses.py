@@ -27,7 +27,7 @@ from fedmerit import (
 )
 from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.beside import Beside
-from fedmerit.core.choices import UNANSWERED, choose, models_in, with_hypotheses
+from fedmerit.core.choices import UNANSWERED, choose, evaluate_chosen, models_in, with_hypotheses
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.robust_criteria import Alignment
@@ -141,6 +141,15 @@ def test_who_does_not_say_which_model_fits_is_left_out(task: Task):
         _, record = play(state, ifca(2, dealt=0), Mute(fleet), selection=Uniform(1.0), seed=5, evaluate=False)  # type: ignore[arg-type]
     assert 2 not in record.ids
     assert UNANSWERED in record.left_out[2]
+
+
+def test_with_one_model_all_are_tested_on_it(task: Task):
+    with LocalFleet(task) as fleet:
+        model = fleet.server.first_model(1)
+        found, audited = evaluate_chosen(State(model), fleet, ())
+        plain = fleet.evaluate([model])[0]
+    assert (found.correct.tolist(), found.sizes.tolist()) == (plain.correct.tolist(), plain.sizes.tolist())
+    assert audited == {}
 
 
 @pytest.mark.parametrize(
