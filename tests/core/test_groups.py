@@ -309,3 +309,9 @@ def test_a_tree_has_the_form_of_scipys(linkage: Linkage):
     for one, other, _, size in tree.tolist():
         assert size == sizes[int(one)] + sizes[int(other)]
         sizes.append(size)
+
+
+def test_before_the_first_round_nobody_has_met():
+    assert NOBODY.ids == ()
+    assert {part.shape for part in (NOBODY.sums, NOBODY.counts, NOBODY.parted)} == {(0, 0)}
+    assert NOBODY.mean([]).shape == (0, 0)
