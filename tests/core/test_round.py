@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from helpers import CannedFleet, SoftmaxLearner, small_task
 
-from fedmerit import DS, MW, Recipe, fedavg, m2f, prioritized
+from fedmerit import DS, LD, MW, Recipe, fedavg, m2f, prioritized
+from fedmerit.core.aggregation import earn
 from fedmerit.core.company import Company
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
 from fedmerit.core.fleet import Server
+from fedmerit.core.groups import Groups
 from fedmerit.core.rewards import TopShare
 from fedmerit.core.round import begin, play, server_facts
 from fedmerit.core.selection import Uniform, draw
@@ -215,3 +217,16 @@ def test_stages_are_told_as_they_come():
         assert (record.evaluation is not None) == evaluate
     first, second = [(4, "train", (0, 1)), (4, "settle", ())], (4, "evaluate", ())
     assert heard == [*first, *first, second]
+
+
+def test_one_group_is_no_group():
+    """The notes name groups where there are several, and weights are the same bits as without any."""
+    facts = {"samples": np.array([3.0, 1.0]), "labels": np.array([2.0, 2.0])}
+    cohort = Cohort(1, (0, 1), Updates(np.ones((2, 2), np.float32)), facts)
+    recipe = prioritized(LD, DS, normalise="max")
+    alone, one = (earn(recipe, cohort, History(), groups) for groups in (None, Groups(np.zeros(2, np.intp))))
+    assert alone.notes
+    assert one.notes == alone.notes
+    assert one.weights.tobytes() == alone.weights.tobytes()
+    two = earn(recipe, cohort, History(), Groups(np.array([1, 0])))
+    assert two.weights.tolist() == [1, 1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedmerit.core.updates import Updates
+from fedmerit.core.updates import Updates, cosines_of
 
 MATRICES = arrays.arrays(
     np.float32,
@@ -192,3 +192,12 @@ def test_sums_made_elsewhere_are_of_the_rows_kept_and_forget_what_was_written_ov
     rows[:] = 1
     assert updates.combine(np.ones(3)).tolist() == [5, 6], "not told of it"
     assert updates.renewed().combine(np.ones(3)).tolist() == [3, 3]
+
+
+def test_no_cosine_is_beyond_1_by_rounding():
+    rows = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
+    same = [float(Updates(row[np.newaxis]).cosines_to(row)[0]) for row in rows]
+    against = [float(Updates(row[np.newaxis]).cosines_to(-row)[0]) for row in rows]
+    assert (max(same), min(against)) == (1, -1)
+    products = np.array([[1.0, 1 + 1e-9, -1 - 1e-9], [1 + 1e-9, 1.0, 0.5], [-1 - 1e-9, 0.5, 1.0]])
+    assert cosines_of(products).tolist() == [[1, 1, -1], [1, 1, 0.5], [-1, 0.5, 1]]
