@@ -15,6 +15,7 @@ from fedmerit.core.company import Company
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
 from fedmerit.core.fleet import Server
 from fedmerit.core.groups import Groups
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.rewards import TopShare
 from fedmerit.core.round import begin, play, server_facts
 from fedmerit.core.selection import Uniform, draw
@@ -165,6 +166,31 @@ def test_the_initial_phase_adds_the_mean_of_the_updates():
     assert begin(m2f(initial=0.0), fleet, model, 0) == (model, ())
     nobody = CannedFleet(np.empty((0, 2), np.float32), [], failed={0: "away", 1: "away"})
     assert begin(m2f(initial=1.0), nobody, model, 0) == (model, ())
+
+
+def test_the_initial_phase_is_round_0_and_draws_for_itself():
+    asked = []
+
+    class Asked(CannedFleet):
+        def train(self, index: int, downloads: object, *rest: object) -> Replies:
+            asked.append((index, tuple(downloads)))  # type: ignore[call-overload]
+            return Replies((), Updates(np.empty((0, 2), np.float32)), ())
+
+    fleet = Asked(np.empty((0, 2), np.float32), [{"samples": 1}] * 20)
+    for seed in range(3):
+        begin(m2f(initial=0.25), fleet, np.ones(2, np.float32), seed)
+    assert asked == [(0, draw(0.25, 20, seed, "initial", 0)) for seed in range(3)]
+
+
+def test_objectives_are_measured_where_all_share_a_model():
+    with LocalFleet(small_task()) as fleet:
+        start = State(fleet.server.first_model(1))
+        settings = {"selection": Uniform(1.0), "seed": 1, "objectives": (find_objective("accuracy"),)}
+        _, record = play(start, fedavg(), fleet, evaluate=True, **settings)  # type: ignore[arg-type]
+        _, without = play(start, fedavg(), fleet, evaluate=False, **settings)  # type: ignore[arg-type]
+    assert record.evaluation is not None
+    assert [record.audit[client]["accuracy"] for client in range(4)] == pytest.approx(record.evaluation.local)
+    assert without.audit == {}
 
 
 def test_who_met_whom_is_kept_where_a_criterion_goes_by_it():
