@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers import CannedFleet, SoftmaxLearner, small_task
 
-from fedmerit import DS, LD, MW, Recipe, fedavg, m2f, prioritized
+from fedmerit import DS, LD, MW, Recipe, device_aware, fedavg, m2f, prioritized
 from fedmerit.core.aggregation import earn
+from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.company import Company
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
 from fedmerit.core.fleet import Server
-from fedmerit.core.groups import Groups
+from fedmerit.core.groups import Groups, OneGroup
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.rewards import TopShare
+from fedmerit.core.rewards import TopShare, Whole
 from fedmerit.core.round import begin, play, server_facts
 from fedmerit.core.selection import Uniform, draw
 from fedmerit.core.state import State
-from fedmerit.core.types import Cohort, History, Replies
+from fedmerit.core.types import Cohort, History, Replies, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet
 
@@ -191,6 +193,31 @@ def test_objectives_are_measured_where_all_share_a_model():
     assert record.evaluation is not None
     assert [record.audit[client]["accuracy"] for client in range(4)] == pytest.approx(record.evaluation.local)
     assert without.audit == {}
+
+
+class Counted(CannedFleet):
+    """Clients whose models took 1000 bytes down and 70 up; they take any reward."""
+
+    def train(self, *asked: Any) -> Replies:
+        return replace(super().train(*asked), bytes_down=1000, bytes_up=70)
+
+    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, Verdict]:
+        return {}
+
+
+def test_bytes_are_those_of_models_of_searches_and_of_rewards():
+    updates, facts = np.eye(2, dtype=np.float32), [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
+
+    def bytes_of(recipe: Recipe) -> tuple[int, int]:
+        start, fleet = State(np.zeros(2, np.float32)), Counted(updates, facts)
+        _, record = play(start, recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+        return record.bytes_down, record.bytes_up
+
+    assert bytes_of(fedavg()) == (1000, 70)
+    searched = device_aware(DS, LD, normalise="max", search=Backtracking(orders="all"))
+    assert bytes_of(searched) == (1000 + 2 * 3 * 2 * 4, 70), "two judges: the model and two aggregates of two values"
+    rewarded = replace(m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=Whole()), grouping=OneGroup())
+    assert bytes_of(rewarded) == (1000 + 2 * 2 * 4, 70), "an aggregate of two values to each"
 
 
 def test_who_met_whom_is_kept_where_a_criterion_goes_by_it():
