@@ -133,3 +133,9 @@ def test_where_no_sums_have_a_length_all_are_left_out():
         {},
         {4: "its sums have shape (1, 2) and (1, 2), those of most clients (0,)"},
     )
+
+
+def test_of_no_rows_all_sums_are_zero():
+    nothing = feature_sums(np.empty((0, 2, 3)))
+    assert (nothing.rows, nothing.sums.tolist(), nothing.squares.tolist()) == (0, [0] * 6, [0] * 6)
+    assert feature_sums(np.ones((4, 2, 3))).sums.tolist() == [4] * 6

@@ -195,3 +195,11 @@ def test_no_evidence_speaks_for_more_than_1():
     assert EVIDENCE["seconds"](far).tolist() == pytest.approx([1, 1, 1, 2 / 9])
     near = numbers([0.0, 1.0, 3.0, 4.5, 2.0], samples=[1.0, 1, 1, 1, 9])
     assert EVIDENCE["noise"](near).tolist() == [1] * 5, "nearer to the mean than three quarters of the median"
+
+
+def test_evidence_of_one_half_is_not_noted():
+    told = cohort([SPREAD] * 3, results=[0.5, 0.49, 1.0], loss=[1.0] * 3)
+    values, notes = Consistency(("results",)).observe(told, History())
+    assert values.tolist() == [0.5, 0.49, 1.0]
+    assert [note.client for note in notes] == [1]
+    assert notes[0].text == "reports a loss of 1, which no mix of the classes of the server's rows has"

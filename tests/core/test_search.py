@@ -340,3 +340,31 @@ def test_clients_build_models_of_steps_that_are_sums_and_are_sent_all_others(ste
     assert done.aggregation.bytes_down == 2 * 3 * 2 * 4
     chosen = [one.chosen for one in done.aggregation.results].index(True)
     assert done.state.model == pytest.approx(models[chosen])
+
+
+def test_judges_that_are_not_sure_are_doubled_until_everybody_was_asked():
+    """One gains what the next one loses: no number of them is sure."""
+    asked: list[list[int]] = []
+
+    class Unsure:
+        def judges(self) -> list[int]:
+            return list(range(16))
+
+        def evaluate(
+            self, models: Sequence[Model], on: str, clients: Sequence[int] | None, *, losses: bool = False
+        ) -> list[Evaluation]:
+            asked.append(list(range(16)) if clients is None else list(clients))
+            sizes = np.where(np.isin(np.arange(16), asked[-1]), 10, 0)
+            right = 5 + np.where(turn.argsort() % 2, 3, -3) * sizes // 10
+            return [Evaluation(np.where(sizes, right if place == 0 else 5, 0), sizes) for place in range(len(models))]
+
+    turn = np.arange(16)
+    panel = Panel(
+        *(Unsure(), "test", np.zeros(2, np.float32), np.eye(2)),  # type: ignore[arg-type]
+        lambda rows: np.asarray(rows, np.float32),
+        np.random.default_rng(0),
+    )
+    turn = np.array(panel.turn)
+    Backtracking(judges=2, exchange="lazy").choose(panel, SearchState())
+    assert [len(some) for some in asked[:4]] == [2, 2, 4, 8]
+    assert [client for some in asked[:4] for client in some] == list(panel.turn)

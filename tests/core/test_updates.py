@@ -82,6 +82,12 @@ def test_a_mapped_file_is_let_go_of_while_it_is_read(large: np.ndarray) -> None:
         updates.combine(np.ones(12))
         assert len(calls) == 1, "not after every block"
         Updates(large).combine(np.ones(12))  # rows in memory have nothing to let go of
+        calls.clear()
+        narrow = np.ones((12, 100), np.float32)
+        patch.setattr(fedmerit.core.updates, "SMALL_BYTES", 0)
+        patch.setattr(fedmerit.core.updates, "RELEASE_BYTES", narrow.nbytes)
+        Updates(narrow, release=lambda: calls.append(1)).combine(np.ones(12))
+        assert len(calls) == 1, "one block of so many bytes"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e30])
