@@ -232,6 +232,9 @@ def test_what_the_server_measures_by_hand(rho: float, found: list[float]) -> Non
     both = validate(fedval("accuracy", rho="1/K"), cohort, np.zeros(1, np.float32), by_value)[0]
     assert both.facts["validated:accuracy"].tolist() == [0.75, 0.25], "two came: one half"
     assert "validated:accuracy:without" not in both.facts
+    some = (Validated(find_objective("accuracy"), marginal=True), Validated(find_objective("balanced_accuracy")))
+    mixed = validate(prioritized(*some, normalise="max"), cohort, np.zeros(1, np.float32), by_value)[0]
+    assert set(mixed.facts) == {"samples", some[0].name, some[0].without, some[1].name}
 
 
 def test_what_the_rows_cannot_tell_is_0_for_all_and_said() -> None:
