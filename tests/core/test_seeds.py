@@ -8,7 +8,7 @@ from fedmerit.core.seeds import attack_seed, derive, generator, train_seed
 
 
 def test_seeds_are_these_numbers():
-    """Written down in the first version: a run that is resumed or repeated draws what it drew."""
+    """Written down, so that a run that is resumed or repeated draws what it drew."""
     assert derive(0, "train", 1, 2) == train_seed(0, 1, 2) == 7246263863953681279
     assert derive(7, "x") == 9113301221711673156
     assert attack_seed(0, 1, 2) == derive(0, "attack", 1, 2)
