@@ -95,7 +95,7 @@ TESTS = {
         *("core/test_terms.py", "laws/test_owa_laws.py", "core/test_operator_errors.py"),
     ),
     "search": ("core/test_search.py", "core/test_own_search.py"),
-    "seeds": ("core/test_attacks.py", "tasks/test_partition.py"),
+    "seeds": ("core/test_seeds.py", "core/test_attacks.py", "tasks/test_partition.py"),
     "selection": ("core/test_selection.py",),
     "showing": ("core/test_showing.py",),
     "splits": ("core/test_group_splits.py",),

@@ -67,6 +67,14 @@ def test_a_client_of_weight_zero_is_as_if_it_were_not_there(aggregator: Aggregat
     np.testing.assert_allclose(aggregator(Updates(hostile), weights), alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("aggregator", ALL[1:], ids=repr)
+def test_weights_count_by_their_ratios_and_updates_in_any_unit(aggregator: Aggregator) -> None:
+    found = aggregator(Updates(ROWS), WEIGHTS)
+    for times in (0.25, 4.0):
+        np.testing.assert_allclose(aggregator(Updates(ROWS), times * WEIGHTS), found, rtol=1e-6)
+    np.testing.assert_allclose(aggregator(Updates(ROWS * np.float32(2**-10)), WEIGHTS), found * 2**-10, rtol=1e-5)
+
+
 @pytest.mark.parametrize("aggregator", [one for one in ALL if not isinstance(one, Bucketing | MultiKrum)], ids=repr)
 def test_weight_two_is_two_clients(aggregator: Aggregator) -> None:
     doubled = np.full(9, 0.1)

@@ -12,7 +12,9 @@ import pytest
 
 from fedmerit.core import aggregators, criteria, steps
 from fedmerit.core.adaptive_clip import AdaptiveClip
+from fedmerit.core.attention import ByAttention
 from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.beside import Beside
 from fedmerit.core.boldest import BoldestFirst
 from fedmerit.core.caps import check_caps
 from fedmerit.core.claims import Claims
@@ -21,6 +23,7 @@ from fedmerit.core.company import Company
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.controls import FedDyn
 from fedmerit.core.groups import ByCosine
+from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.lateness import Staleness
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.objectives import Gated, find_objective
@@ -30,11 +33,12 @@ from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.recipes import m2f
+from fedmerit.core.recipes import m2f, prioritized
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare
 from fedmerit.core.scores import Linear, Power, Product
 from fedmerit.core.selection import Poisson, Schedule, Uniform
+from fedmerit.core.splits import Splits
 from fedmerit.core.targets import Number
 from fedmerit.errors import ConfigError
 
@@ -68,6 +72,12 @@ BOUNDS: dict[str, tuple[Callable[..., Any], tuple[tuple[Any, ...], tuple[Any, ..
     "Backtracking.tolerance": (lambda value: Backtracking(tolerance=value), SHARE),
     "Backtracking.judges": (lambda value: Backtracking(judges=value), ((2, 3), (1, 0))),
     "Backtracking.confidence": (lambda value: Backtracking(confidence=value), BETWEEN),
+    "Beside.pull": (Beside, FROM_0),
+    "ByAttention.sharpness": (ByAttention, FROM_0),
+    "Splits.at": (Splits, SHARE),
+    "Hypotheses.count": (Hypotheses, ((1, 2), (0, True, 1.0))),
+    "Hypotheses.dealt": (lambda value: Hypotheses(dealt=value), ((0, 1), (-1, False, 1.0))),
+    "Recipe.scales": (lambda value: prioritized("DS", normalise="scale", scales={"DS": value}), ABOVE_0),
     "BoldestFirst.accept": (lambda value: BoldestFirst(accept=value), SHARE),
     "BoldestFirst.majority": (lambda value: BoldestFirst(majority=value), SHARE),
     "BoldestFirst.tolerance": (lambda value: BoldestFirst(tolerance=value), SHARE),

@@ -14,7 +14,7 @@ from fedmerit.config.recipes import RECIPES, make_recipe
 from fedmerit.core.caps import apply_caps
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
-from fedmerit.core.scores import Prioritized
+from fedmerit.core.scores import Prioritized, Product
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.core.weights import weigh
@@ -121,3 +121,15 @@ def test_the_note_counts_what_was_cut_and_zeros_that_stay():
 def test_weights_at_the_cap_are_not_touched():
     earned = weigh(np.array([[2.0], [1.0], [1.0]]), ["DS"], Prioritized())
     assert apply_caps(earned, 1.5, None, {}).weights is earned.weights
+
+
+def test_a_cap_keeps_the_notes_that_stay_true():
+    """That some weigh nothing is not so where the cap gave them weight; what separates nobody stays so."""
+    flat = weigh(np.array([[8.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), ["DS", "LD"], Product(), "max")
+    assert [note.kind for note in flat.notes] == ["zero-weights", "flat-criterion"]
+    spread = apply_caps(flat, 1.0, None, {})
+    assert (spread.weights > 0).all()
+    assert [note.kind for note in spread.notes] == ["flat-criterion", "cap"]
+    some = apply_caps(flat, 2.0, None, {})
+    assert some.weights[2] == 0
+    assert [note.kind for note in some.notes] == ["zero-weights", "flat-criterion", "cap"]

@@ -125,3 +125,17 @@ def test_the_first_model_carries_the_centring_and_a_line_says_so():
     for learner, centre, message in ((SoftmaxLearner(), "mean", "a method `centred`"), (Carrying(), "half", "one of")):
         with pytest.raises(ConfigError, match=message):
             centre_model(model, learner, clients, centre, 3)  # type: ignore[arg-type]
+
+
+def test_where_no_sums_have_a_length_all_are_left_out():
+    square = FeatureSums(2, np.zeros((1, 2)), np.zeros((1, 2)))
+    assert check_sums(({4: square}, {})) == (
+        {},
+        {4: "its sums have shape (1, 2) and (1, 2), those of most clients (0,)"},
+    )
+
+
+def test_of_no_rows_all_sums_are_zero():
+    nothing = feature_sums(np.empty((0, 2, 3)))
+    assert (nothing.rows, nothing.sums.tolist(), nothing.squares.tolist()) == (0, [0] * 6, [0] * 6)
+    assert feature_sums(np.ones((4, 2, 3))).sums.tolist() == [4] * 6

@@ -222,3 +222,22 @@ def test_vectors_beside_the_update_must_be_finite():
     cohort, left_out = check(1, replies, ("samples",), 2)
     assert cohort.ids == (4,)
     assert left_out == {7: "control holds NaN, infinity or values too large to square"}
+
+
+@criterion("Table", Family.DATA, "a row for each client where a number is due", facts=["samples"])
+def table_of(cohort: Cohort, history: History) -> Any:
+    return np.full((len(cohort.ids), 2), NAN)
+
+
+def test_a_criterion_without_a_number_for_each_client_is_the_users_mistake_too():
+    fleet = CannedFleet(np.ones((2, 2), np.float32), [{"samples": 3}] * 2)
+    with pytest.raises(TableError, match="Table"):
+        play(State(MODEL), prioritized(table_of, DS), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+
+
+def test_a_value_of_0_is_a_number():
+    fleet = CannedFleet(np.ones((3, 2), np.float32), [GOOD, GOOD | {"balance": 0.0}, GOOD])
+    _, record = play_one(fleet)
+    assert (record.ids, record.left_out) == ((0, 1, 2), {})
+    assert record.weights is not None
+    assert record.weights.raw[1, 0] == 0

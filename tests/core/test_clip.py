@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from fedmerit import DS, MW, fedavg, prioritized
 from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.clip import Clip
+from fedmerit.core.lengths import usual_length
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
+from fedmerit.core.types import Cohort, History
+from fedmerit.core.updates import Updates
 
 UPDATES = np.array([[3, 4], [0, 1], [0, 0], [600, 800], [0, 5]], dtype=np.float32)
 
@@ -81,3 +84,15 @@ def test_the_ledger_and_explain_say_who_was_cut(cli: CommandLine, tmp_path: Path
     assert sorted(left)[:2] < [1.0, 1.0]
     assert sum(share == 1 for share in left) == 3
     assert any("2 of 5 updates are cut" in note for note in answer.json["notes"])
+
+
+def test_updates_of_zeros_are_of_no_length_that_is_usual() -> None:
+    def usual(norms: list[float], past: dict[int, float]) -> float:
+        updates = Updates(np.array(norms, np.float32)[:, np.newaxis])
+        kept = {"length": {client: (9.0, length) for client, length in past.items()}}
+        return usual_length(Cohort(2, tuple(range(len(norms))), updates, {}), History(1, recent=kept))
+
+    assert usual([0.0, 0.0, 0.25, 0.75], {}) == 0.5
+    assert usual([0.0, 0.0], {}) == 0
+    assert usual([0.0, 0.25], {0: 7.0, 5: 0.0, 6: 0.75}) == 0.5, "what client 0 sent last counts, and zeros never"
+    assert Clip().limit(np.array([0.0, 0.0, 0.25, 0.75])) == 0.5

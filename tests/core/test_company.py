@@ -334,3 +334,142 @@ def test_updates_of_zeros_have_no_say_in_what_most_move() -> None:
     rows = np.zeros((7, 40))
     rows[:3] = CLIENTS[:3]
     assert Common()(cohort(1, list(range(7)), rows), History()).all()
+
+
+def rows_with(movers: list[int], number: int) -> Matrix:
+    """So many updates of ones, each turned a little; beside them a coordinate that these clients alone move."""
+    rows = np.column_stack([1 + np.eye(number, 30) / 4, np.zeros(number)])
+    rows[movers, -1] = 2
+    return rows
+
+
+@pytest.mark.parametrize(("movers", "name", "apart"), [(7, 0.7, [10]), (8, 0.7, []), (7, 0.71, [])])
+def test_what_seven_of_ten_move_is_rare_and_a_name_of_seven_tenths_is_bad(
+    movers: int, name: float, apart: list[int]
+) -> None:
+    """Ten with a good name, of whom so many move it and are the usual case; the last moves it too, with that name."""
+    one = cohort(1, list(range(11)), rows_with([*range(movers), 10], 11))
+    past = History(1, recent={"reputation:Common": {10: (name,)}})
+    assert np.flatnonzero(Common()(one, past) == 0).tolist() == apart
+
+
+def test_half_of_the_clients_are_not_most() -> None:
+    for number, apart in ((5, 5), (6, 0)):
+        one = cohort(1, list(range(10)), rows_with(list(range(number)), 10))
+        assert np.flatnonzero(Common()(one, History()) == 0).tolist() == list(range(apart))
+
+
+BASE = np.array([4.0, 2, 2, 0, 0, 0, 0, 0, 0])
+"""The last coordinate is the one that two share; all others that are moved are moved by everybody."""
+
+
+def test_two_share_a_fiftieth_and_that_is_not_yet_too_much() -> None:
+    """Lengths 5 and 10, and 1 in the coordinate that both move: a product of 1 / 50 = 0.02."""
+    rows = np.tile(BASE, (6, 1))
+    rows[0] = [4, 2, 2, 0, 0, 0, 0, 0, 1]
+    rows[1] = [9, 3, 3, 0, 0, 0, 0, 0, 1]
+    assert Common()(cohort(1, list(range(6)), rows), History()).tolist() == [1] * 6
+    rows[1, -1] = 1.01
+    assert Common()(cohort(1, list(range(6)), rows), History()).tolist() == [0, 0, 1, 1, 1, 1]
+
+
+def test_three_have_a_say_and_two_have_none() -> None:
+    """The last has a bad name and shares a coordinate with the first."""
+    rows = np.tile(BASE, (4, 1))
+    rows[[0, 3], -1] = 2
+    past = History(1, recent={"reputation:Common": {3: (0.5,)}})
+    assert Common()(cohort(1, [0, 1, 2, 3], rows), past).tolist() == [0, 1, 1, 0]
+    assert Common()(cohort(1, [0, 1, 3], rows), past).tolist() == [1, 1, 1]
+
+
+def at_the_bound(row: Matrix, place: int) -> Matrix:
+    """The row with so little in this place that it just counts as left alone: 0.03 |u| / sqrt(d)."""
+    moved = row.astype(np.float32)
+    for _ in range(4):
+        moved[place] = np.float32(0.03 * Updates(moved[np.newaxis]).norms[0] / np.sqrt(len(row)))
+    return moved
+
+
+@pytest.mark.parametrize(
+    ("sparse", "heard"),
+    [
+        (np.array([1.0, 1, 1, 1, 0, 0, 0, 0]), True),  # half as many as the median, 8
+        (np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), False),
+        (at_the_bound(np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), 3), False),  # the fourth is left alone
+    ],
+)
+def test_who_moves_half_as_many_coordinates_as_the_median_has_a_say(sparse: Matrix, heard: bool) -> None:
+    """Seven move all eight coordinates, three a few: with these, seven of ten move the last, which is rare."""
+    rows = np.ones((11, 8), np.float32)
+    rows[7:10] = sparse
+    past = History(1, recent={"reputation:Common": {10: (0.5,)}})
+    found = Common()(cohort(1, list(range(11)), rows), past)
+    assert np.flatnonzero(found == 0).tolist() == ([10] if heard else [])
+
+
+def test_what_is_moved_by_no_more_than_the_bound_is_left_alone() -> None:
+    """Eight of ten would be most; the eighth moves it by the bound, and so leaves it alone."""
+    rows = rows_with([*range(7), 10], 11).astype(np.float32)
+    rows[7] = at_the_bound(rows[7], -1)
+    past = History(1, recent={"reputation:Common": {10: (0.5,)}})
+    assert np.flatnonzero(Common()(cohort(1, list(range(11)), rows), past) == 0).tolist() == [10]
+    rows[7, -1] *= 1.01
+    assert Common()(cohort(1, list(range(11)), rows), past).all()
+
+
+@given(st.integers(2, 9), st.integers(0, 2**32 - 1))
+def test_short_updates_are_judged_as_long_ones(number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.6)
+    rows[0] = rows[-1]
+    long, short = (cohort(1, list(range(number)), (rows * by).astype(np.float32)) for by in (1.0, 2.0**-20))
+    for criterion in (Company(), Common(), Usual()):
+        assert criterion(short, History()).tolist() == criterion(long, History()).tolist()
+    assert copies(short).tolist() == copies(long).tolist()
+
+
+@pytest.mark.parametrize(("name", "judged"), [(0.5, 19), (0.51, 20)])
+def test_who_is_not_there_and_has_a_bad_name_is_in_no_block(name: float, judged: int) -> None:
+    rows = CLIENTS.copy()
+    rows[12:] *= -1
+    pairs = met_in(PairDistances(), cohort(1, list(range(20)), rows))
+    there = cohort(2, [client for client in range(20) if client != 3], rows)
+    past = History(1, recent={"reputation:Usual": {3: (1.0, name), 4: (1.0,)}})
+    notes = Company().observe(there, past, met_in(pairs, there))[1]
+    text = f"its updates and those of 7 of {judged} clients go against those of the others"
+    assert [(note.client, text in note.text) for note in notes] == [(client, True) for client in range(12, 20)]
+
+
+def most_explained(cosines: Matrix, met: np.ndarray) -> float:
+    """What the best of all pairs of blocks explains."""
+    number, values = len(cosines), cosines[met]
+    left = []
+    for mask in range(1, 2 ** (number - 1)):
+        second = np.array([mask >> place & 1 for place in range(number)], dtype=bool)
+        told = np.zeros_like(cosines)
+        for one in (second, ~second):
+            for other in (second, ~second):
+                pairs = np.outer(one, other) & met
+                told[pairs] = cosines[pairs].mean() if pairs.any() else 0.0
+        left.append(np.square(values - told[met]).mean())
+    return float(1 - min(left) / np.square(values - values.mean()).mean())
+
+
+@pytest.mark.parametrize("seed", [0, 3, 13, 19, 20, 25, 28, 29, 38, 39, 53, 54])
+def test_the_split_is_the_best_of_all(seed: int) -> None:
+    """Each start, sign and sweep is needed for one of these; for others there may be a better split than the one found.
+
+    One to half of six to nine clients are of another kind, and some pairs have not met.
+    """
+    random = np.random.default_rng(seed)
+    number = int(random.integers(6, 10))
+    few = int(random.integers(1, number // 2 + 1))
+    rows = random.normal(size=(number, 8))
+    rows[:few] += random.normal(size=8) * random.choice([1.0, 2.0])
+    rows[few:] += random.normal(size=8) * random.choice([0.0, 1.0])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    met = np.triu(random.random((number, number)) < random.choice([0.7, 1.0]), 1)
+    met |= met.T
+    found = split(rows @ rows.T, met)
+    assert found is not None
+    assert found.explained == pytest.approx(most_explained(rows @ rows.T, met), abs=1e-9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmerit import CB, DS, federate, load_task, prioritized
-from fedmerit.core.consistency import Consistency, output_biases
+from fedmerit.core.consistency import EVIDENCE, Consistency, output_biases
 from fedmerit.core.criteria import find_criterion
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.types import Cohort, History
@@ -139,3 +139,67 @@ def test_labels_and_balance_by_hand():
     told = cohort(wide, labels=[12.0, 9.0, 3.0], coverage=[0.75, 9 / 16, 3 / 16], balance=[1.0, 0.5, 0.0])
     assert value(told, "labels") == pytest.approx([0.75, 1, 1])
     assert value(told, "balance") == pytest.approx([25 / 11 / 3.5, 1, 1])
+
+
+def test_two_classes_have_biases_and_one_has_none():
+    told = numbers([1.0, 1.0, 1.0], labels=[1.0, 2.0, 2.0], coverage=[0.5, 1.0, 1.0], samples=[1.0] * 3)
+    assert output_biases(told) is None, "a model of one number has no two biases"
+    updates = Updates(np.array([[7.0, 1.0, -1.0], [7.0, -2.0, 2.0], [7.0, 0.0, 0.0]], np.float32))
+    two = output_biases(replace(told, updates=updates))
+    assert two is not None
+    assert two.tolist() == [[1.0, -1.0], [-2.0, 2.0], [0.0, 0.0]]
+    only = replace(told, updates=Updates(updates.combine(np.eye(3))[:, 1:]))
+    assert output_biases(only) is not None, "an update that is biases alone"
+    one_class = {**told.facts, "labels": np.ones(3), "coverage": np.ones(3)}
+    assert output_biases(replace(told, updates=updates, facts=one_class)) is None
+
+
+def test_how_many_classes_there_are_is_what_most_say_who_say_anything():
+    updates = Updates(np.array([[7.0, 1.0, -1.0]] * 4, np.float32))
+    told = numbers([1.0] * 4, labels=[0.0, 2.0, 2.0, 3.0], coverage=[0.0, 1.0, 1.0, 1.0], samples=[1.0] * 4)
+    found = output_biases(replace(told, updates=updates))
+    assert found is not None
+    assert found.tolist() == [[1.0, -1.0]] * 4
+    nobody = {**told.facts, "labels": np.zeros(4), "coverage": np.zeros(4)}
+    assert output_biases(replace(told, updates=updates, facts=nobody)) is None
+
+
+def test_biases_of_a_softmax_sum_to_zero_for_more_than_half_of_who_moved():
+    facts = numbers([1.0] * 4, labels=[2.0] * 4, coverage=[1.0] * 4, samples=[1.0] * 4).facts
+
+    def known(*rows: list[float]) -> bool:
+        return output_biases(Cohort(1, (0, 1, 2, 3), Updates(np.array(rows, np.float32)), facts)) is not None
+
+    fits, not_so, still = [1.0, -1.0], [1.0, 1.0], [0.0, 0.0]
+    assert known(fits, fits, fits, not_so)
+    assert not known(fits, fits, not_so, not_so)
+    assert known(fits, fits, not_so, still)
+    assert not known(fits, not_so, still, still)
+    assert known([1001.0, -999.0], *[still] * 3), "2 is a thousandth of 2000"
+    assert not known([1002.0, -998.0], *[still] * 3)
+
+
+def test_no_evidence_speaks_for_more_than_1():
+    """Each alone: together with the others, or with earlier rounds, more than 1 would not show."""
+    told = cohort([SPREAD] * 4, labels=[2.0, 3.0, 3.0, 4.0], balance=[0.0] * 4, seconds=[9.0, 1.0, 1.0, 1.0])
+    far = replace(told, facts={**told.facts, "samples": np.array([1.0, 1.0, 1.0, 9.0])})
+    expected = {
+        "labels": [0, 1, 1, 1],
+        "balance": [1, 1, 1, 1],
+        "noise": [1, 1, 1, 1],
+        "results": [1, 1, 1, 1],
+        "seconds": [1, 1, 1, 1],
+    }
+    assert {name: EVIDENCE[name](told).tolist() for name in EVIDENCE} == expected
+    assert EVIDENCE["noise"](far).tolist() == [1, 1, 1, 1], "all are the mean"
+    assert EVIDENCE["seconds"](far).tolist() == pytest.approx([1, 1, 1, 2 / 9])
+    near = numbers([0.0, 1.0, 3.0, 4.5, 2.0], samples=[1.0, 1, 1, 1, 9])
+    assert EVIDENCE["noise"](near).tolist() == [1] * 5, "nearer to the mean than three quarters of the median"
+
+
+def test_evidence_of_one_half_is_not_noted():
+    told = cohort([SPREAD] * 3, results=[0.5, 0.49, 1.0], loss=[1.0] * 3)
+    values, notes = Consistency(("results",)).observe(told, History())
+    assert values.tolist() == [0.5, 0.49, 1.0]
+    assert [note.client for note in notes] == [1]
+    assert notes[0].text == "reports a loss of 1, which no mix of the classes of the server's rows has"

@@ -83,6 +83,7 @@ CONSTANTS: dict[str, dict[str, Any]] = {
         "LARGE_CLAIM": 5.0,
     },
     "types": {"RECENT": 9},
+    "updates": {"NARROW": 64, "MANY": 16, "SQUARED": 131072},
     "validation": {"SERVER": -1},
     "weights": {"VISIBLE": 0.01, "SHOWN": 8},
 }

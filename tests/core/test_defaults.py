@@ -10,11 +10,12 @@ import pytest
 
 from fedmerit.core import aggregators, attacks, criteria, recipes, robust_criteria, schedules, scores, steps
 from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregation import Aggregation
+from fedmerit.core.aggregation import Aggregation, aggregate, make_candidates
 from fedmerit.core.attention import ByAttention
 from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.beside import Beside
 from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.choices import Choices
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.company import Company
@@ -23,9 +24,12 @@ from fedmerit.core.consistency import Consistency
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.controls import FedDyn, Scaffold
 from fedmerit.core.facts import Fact
+from fedmerit.core.fleet import Judges
 from fedmerit.core.hypotheses import Hypotheses
 from fedmerit.core.lateness import Delays, Staleness, Wait
+from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.own_facts import OwnFact
+from fedmerit.core.panel import Panel
 from fedmerit.core.privacy import Privacy
 from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
@@ -33,11 +37,13 @@ from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.reputation import Reputation
 from fedmerit.core.rewards import Acceptance, TopShare
+from fedmerit.core.round import settle
 from fedmerit.core.search import Fixed
-from fedmerit.core.selection import Poisson, Schedule, Uniform
+from fedmerit.core.selection import Poisson, Schedule, Uniform, draw
 from fedmerit.core.splits import Splits
 from fedmerit.core.targets import Number
 from fedmerit.core.types import History, Replies
+from fedmerit.core.votes import count_change
 from fedmerit.core.weights import ClientWeight
 
 DEFAULTS: dict[type, dict[str, Any]] = {
@@ -61,6 +67,7 @@ DEFAULTS: dict[type, dict[str, Any]] = {
     Backtracking: {"tolerance": 0.01, "confidence": 0.95, "judges": None},
     Beside: {"pull": 0.1},
     BoldestFirst: {"accept": 0.5, "tolerance": 0.01, "majority": 0.0},
+    Choices: {"bytes_down": 0},
     Claims: {"k": 3.0, "change": 1.2, "anchor": True},
     Clip: {"times": 1.0},
     Company: {"fewest": 6, "degree": True},
@@ -173,3 +180,24 @@ def test_parts_are_called_alike(parts: tuple[type, ...], method: str, default: d
     for part in parts:
         found = signature(getattr(part, method)).parameters
         assert {name: found[name].default for name in default} == default
+
+
+@pytest.mark.parametrize(
+    ("function", "defaults"),
+    [
+        (make_candidates, {"moved": False}),
+        (aggregate, {"seed": 0, "clients": 0}),
+        (criteria.criterion, {"degree": False}),
+        (criteria.reported, {"degree": False}),
+        (Judges.evaluate, {"losses": False}),
+        (rounds_to_target, {"or_equal": False}),
+        (Panel.ask, {"before": False, "losses": False}),
+        (settle, {"clients": 0}),
+        (draw, {"over": 1.0}),
+        (count_change, {"k": 3.0}),
+    ],
+    ids=lambda one: getattr(one, "__qualname__", ""),
+)
+def test_functions_have_their_defaults(function: Any, defaults: dict[str, Any]):
+    found = signature(function).parameters
+    assert {name: found[name].default for name in defaults} == defaults

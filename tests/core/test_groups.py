@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.groups import Groups, Linkage, OneGroup, PairDistances, _labels, _silhouettes, silhouette
+from fedmerit.core.groups import Cut, Groups, Linkage, OneGroup, PairDistances, _labels, _silhouettes, silhouette
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
 
@@ -309,3 +309,16 @@ def test_a_tree_has_the_form_of_scipys(linkage: Linkage):
     for one, other, _, size in tree.tolist():
         assert size == sizes[int(one)] + sizes[int(other)]
         sizes.append(size)
+
+
+def test_before_the_first_round_nobody_has_met():
+    assert NOBODY.ids == ()
+    assert {part.shape for part in (NOBODY.sums, NOBODY.counts, NOBODY.parted)} == {(0, 0)}
+    assert NOBODY.mean([]).shape == (0, 0)
+
+
+@pytest.mark.parametrize("cut", ["gap", "silhouette"])
+def test_where_no_cut_is_good_enough_all_are_together_and_the_cut_says_so(cut: Cut):
+    """Farther than any two can be: 2 and 1 more."""
+    found = grouped(ByCosine(cut=cut, at=1.0), updates([1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [1.0, 0.6]))
+    assert (found.labels.tolist(), found.cut) == ([0, 0, 0, 0], 3.0)

@@ -191,3 +191,8 @@ def test_calibration_holds_a_promise_against_what_came_true():
     assert find_objective("calibration:sex")(told) == pytest.approx([1 - 0.75])
     chances[0, :4], chances[0, 4:] = [0.0, 1.0], [1.0, 0.0]
     assert find_objective("calibration:sex")(told) == pytest.approx([0]), "no further down than 0"
+
+
+def test_of_no_numbers_nothing_is_known():
+    nothing = Predictions(np.empty(0), 1, {}, np.empty((2, 0)), target=Number(1))
+    assert np.isnan(find_objective("r2")(nothing)).tolist() == [True, True]

@@ -97,3 +97,20 @@ def test_a_capacity_at_the_edge_of_monotony_gives_no_negative_weight():
     assert (result.weights >= 0).all()
     alone = weigh(np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), "abc", Choquet(capacity), "none", np.array([1.0, 3.0]))
     assert alone.weights.tolist() == [0.25, 0.75]
+
+
+def test_a_capacity_may_be_off_by_its_tolerance_and_no_more():
+    assert Capacity((1e-9, 0.5, 0.5, 1.0)).values[0] == 1e-9
+    assert Capacity((0.0, -1e-9, 1.0, 1.0)).values[1] == -1e-9
+    assert Capacity.two_additive((0.0, 1.0), {(0, 1): 2e-9}).values[1] == -1e-9
+    assert Capacity.two_additive((1e-9, 1 - 1e-9), {}).values[1] == 1e-9
+    assert Capacity.two_additive((9e-10, 1 - 9e-10), {}).values[1] == 0, "less is rounding"
+    for make in (
+        lambda: Capacity((1.1e-9, 0.5, 0.5, 1.0)),
+        lambda: Capacity((0.0, 0.5, 0.5, 1 + 1.1e-9)),
+        lambda: Capacity((0.0, -1.1e-9, 1.0, 1.0)),
+        lambda: Capacity.two_additive((0.0, 1.0), {(0, 1): 2.2e-9}),
+        lambda: Capacity.two_additive((0.5, 0.5), {(-1, 1): 0.1}),
+    ):
+        with pytest.raises(UserError):
+            make()

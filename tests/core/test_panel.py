@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 
 import numpy as np
 import pytest
 
+from fedmerit.core.objectives import Predictions
 from fedmerit.core.panel import AT_ONCE, Panel
 from fedmerit.core.types import Evaluation, Model
 
@@ -132,3 +134,30 @@ def test_a_judges_rows_count_as_some_medians_at_most(most: float | None, sizes: 
     made, _, _ = panel(np.eye(SIZE), most=most)
     made.ask([0])
     assert made.evaluations[0].sizes.tolist() == sizes
+
+
+def test_the_time_that_askings_took_is_added_up():
+    made, _, _ = panel(np.eye(SIZE))
+    begun = perf_counter()
+    made.ask([0])
+    first = made.seconds
+    made.ask([1])
+    assert 0 < first < made.seconds < perf_counter() - begun
+
+
+def test_the_server_is_asked_about_each_model_once_and_answers_are_put_beside_its_own():
+    asked: list[list[float]] = []
+
+    def predict(models: Sequence[Model]) -> Predictions:
+        (model,) = models
+        asked.append(model.tolist())
+        return Predictions(np.array([0, 1]), 2, {}, np.array([[0, 1]]))
+
+    made, _, _ = panel(np.eye(SIZE), predict=predict)
+    made.ask([2], [0])
+    made.ask([2, 0], [1], before=True)
+    made.ask([1], before=True)
+    assert asked == [[10, 10, 11], [11, 10, 10], [10, 10, 10], [10, 11, 10]]
+    without, _, _ = panel(np.eye(SIZE))
+    without.ask([0], before=True)
+    assert without.reports is None

@@ -19,13 +19,15 @@ from fedmerit.config.account import epsilon_after
 from fedmerit.core.adaptive_clip import AdaptiveClip
 from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.boldest import BoldestFirst
+from fedmerit.core.centring import feature_sums
 from fedmerit.core.claims import Claims
 from fedmerit.core.clip import Clip
 from fedmerit.core.consistency import Consistency
 from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.privacy import Privacy, clip_factors, secret_normals, shares_of_the_sum
+from fedmerit.core.privacy import Privacy, check_selection, clip_factors, secret_normals, shares_of_the_sum
+from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
@@ -34,7 +36,8 @@ from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import settle
 from fedmerit.core.scores import PLAIN, Prioritized, Product
 from fedmerit.core.search import Weighting
-from fedmerit.core.selection import Poisson
+from fedmerit.core.seeds import generator
+from fedmerit.core.selection import Poisson, Uniform
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.steps import Extrapolated, Momentum
 from fedmerit.core.types import Replies
@@ -255,3 +258,41 @@ def test_half_of_200_clients_are_as_all_of_100() -> None:
     assert half.next_clip(1.0, norms, 200, 3, 4) == all_of.next_clip(1.0, norms, 100, 3, 4)
     assert half.next_clip(1.0, norms, 200, 3, 4) != all_of.next_clip(1.0, norms, 200, 3, 4)
     assert half.noisy_gains(gains, 200, 3, 4).tolist() == all_of.noisy_gains(gains, 100, 3, 4).tolist()
+
+
+def test_noise_of_the_seed_is_added_as_it_was_drawn() -> None:
+    """Every release is its sum and the draw of its own purpose, round by round: the same bits in every version."""
+    search, centre = SearchNoise(0.25, clip=2.0), CentreNoise(3.0, clip=0.5)
+    privacy = Privacy(AdaptiveClip(), 1.5, 0.5, delta=1e-3, reproducible=True, search=search, centre=centre)
+
+    def drawn(purpose: str, number: int, index: int = 4) -> np.ndarray:
+        return generator(3, purpose, index).normal(0.0, 1.0, number)
+
+    gains = np.array([[0.1, 0.2], [0.3, -0.1]])
+    noisy = (gains.sum(axis=0) + 1.5 / np.sqrt(0.25) * 2.0 * drawn("privacy gains", 2)) / (0.5 * 20)
+    assert privacy.noisy_gains(gains, 20, 3, 4) == pytest.approx(noisy)
+    assert privacy.noise_on(5, 2.0, 3, 4) == pytest.approx(2.0 * drawn("privacy", 5))
+    clip, norms = AdaptiveClip(), np.array([0.5, 2.0, 3.0])
+    count = float(drawn("privacy quantile", 1)[0]) * clip.count_deviation(search.on_updates(1.5), 10.0)
+    kept = privacy.next_clip(1.0, norms, 20, 3, 4)["clip"]
+    assert kept == pytest.approx([clip.after(1.0, norms, count, 10.0)])
+    assert privacy.clip_in({"clip": kept}) == kept[0]
+    sums = {client: feature_sums(np.array(rows)) for client, rows in ((2, [[0.3, 0.4]]), (5, [[0.0, 0.4], [0.2, 0.0]]))}
+    told = privacy.make_centring(20, 3)(sums, "mean").mean
+    assert told == pytest.approx((centre.total(sums) + 3.0 * 0.5 * drawn("privacy centre", 2, 0)) / 20)
+
+
+def test_secret_draws_are_as_many_as_were_asked_for() -> None:
+    assert [len(secret_normals(number)) for number in (0, 1, 7, 8)] == [0, 1, 7, 8]
+
+
+def test_the_delta_is_at_most_one_client_in_all() -> None:
+    privacy = Privacy(CLIP, 1.0, 0.5, delta=0.125)
+    check_selection(privacy, Poisson(0.5), 8)
+    for selection, clients, words in (
+        (Poisson(0.5), 9, "at most 1 / clients = 0.111: .* set privacy.delta = 0.01 or less"),
+        (Poisson(0.25), 8, "a fraction of 0.5, and 0.25 of the clients are drawn"),
+        (Uniform(0.5), 8, "each by a chance of its own"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            check_selection(privacy, selection, clients)

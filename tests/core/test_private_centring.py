@@ -23,6 +23,13 @@ def test_one_client_moves_the_sum_by_at_most_the_clip(inputs: list[np.ndarray], 
     assert np.linalg.norm(moved) <= clip * (1 + 1e-9)
 
 
+def test_a_client_tells_the_mean_of_its_rows_however_many() -> None:
+    """Means (3, 4) and (0, 2); a clip of 2.5 halves the first, one of 5 cuts nobody."""
+    sums = {1: feature_sums(np.array([[0.0, 1.0], [0.0, 3.0]])), 0: feature_sums(np.array([[3.0, 4.0]] * 3))}
+    assert CentreNoise(1.0, clip=5.0).total(sums) == pytest.approx([3, 6])
+    assert CentreNoise(1.0, clip=2.5).total(sums) == pytest.approx([1.5, 4])
+
+
 def test_the_mean_by_hand_has_a_fixed_denominator_and_its_noise() -> None:
     sums = {0: feature_sums(np.array([[3.0, 4.0]])), 1: feature_sums(np.array([[0.0, 1.0], [0.0, 3.0]]))}
     quiet = Privacy(1.0, 1.0, 0.5, reproducible=True, centre=CentreNoise(1e-9, clip=1.0))

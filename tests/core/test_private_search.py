@@ -18,6 +18,7 @@ from fedmerit.core.private_search import SearchNoise, client_gains
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import settle
+from fedmerit.core.search import Fixed
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.types import Evaluation, Replies
 from fedmerit.core.updates import Updates
@@ -49,10 +50,10 @@ def recipe_of(noise: float, **changes: Any) -> Recipe:
     return replace(prioritized("DS", normalise="scale", scales={"DS": 1}), search=search, privacy=privacy)
 
 
-def settled(recipe: Recipe, judges: Judges, updates: np.ndarray, seed: int = 1) -> Settled:
+def settled(recipe: Recipe, judges: Judges, updates: np.ndarray, seed: int = 1, state: State | None = None) -> Settled:
     facts = tuple({"samples": 1.0} for _ in updates)
     replies = Replies(tuple(range(len(facts))), Updates(updates.astype(np.float32)), facts, {})
-    state = State(np.zeros(updates.shape[1], np.float32))
+    state = State(np.zeros(updates.shape[1], np.float32)) if state is None else state
     return settle(state, recipe, replies, judges=judges, clients=4, seed=seed, clock=Clock())  # type: ignore[arg-type]
 
 
@@ -97,11 +98,39 @@ def test_answers_are_noised_and_a_round_without_clients_does_not_show() -> None:
     assert np.abs(empty.state.model).min() > 0
 
 
+@pytest.mark.parametrize("fixed", [1, 2])
+def test_what_nobody_trains_gets_no_noise_and_stays(fixed: int) -> None:
+    searched = recipe_of(3.0)
+    assert searched.privacy is not None
+    plain = replace(searched, search=Fixed(), privacy=replace(searched.privacy, search=None))
+    start = State(np.ones(4, np.float32), parts={"fixed": np.array([fixed], np.float32)})
+    for recipe in (searched, plain):
+        for updates in (np.ones((4, 4 - fixed)), np.empty((0, 4 - fixed))):
+            done = settled(recipe, Judges(1.0), updates, state=start)
+            assert done.state.model[4 - fixed :].tolist() == [1] * fixed
+            assert (done.state.model[: 4 - fixed] != 1).all()
+            assert done.state.parts["fixed"].tolist() == [fixed]
+
+
 def test_who_did_not_answer_in_full_counts_for_nothing() -> None:
     before = Evaluation(np.array([1, 2, 3]), np.array([4, 4, 4]), np.array([4.0, 8.0, 12.0]))
     after = Evaluation(np.array([2, 2, 4]), np.array([4, 0, 4]), np.array([2.0, 8.0, np.nan]))
     assert client_gains(BoldestFirst(by="loss"), before, [after]).tolist() == [[0.5], [0.0], [0.0]]
     assert client_gains(BoldestFirst(by="accuracy"), before, [after]).tolist() == [[0.25], [0.0], [0.25]]
+
+
+def test_who_has_no_rows_counts_for_nothing_whatever_it_reports() -> None:
+    before = Evaluation(np.array([1, 0]), np.array([4, 0]), np.array([4.0, 9.0]))
+    after = Evaluation(np.array([2, 3]), np.array([4, 0]), np.array([2.0, 1.0]))
+    assert client_gains(BoldestFirst(by="loss"), before, [after]).tolist() == [[0.5], [0.0]]
+    assert client_gains(BoldestFirst(by="accuracy"), before, [after]).tolist() == [[0.25], [0.0]]
+
+
+def test_one_row_is_an_answer_and_every_candidate_has_to_be_answered() -> None:
+    before = Evaluation(np.array([0, 0]), np.array([1, 4]), np.array([3.0, 4.0]))
+    first = Evaluation(np.array([1, 4]), np.array([1, 4]), np.array([1.0, 0.0]))
+    second = Evaluation(np.array([0, 2]), np.array([1, 3]), np.array([2.5, 0.0]))
+    assert client_gains(BoldestFirst(by="loss"), before, [first, second]).tolist() == [[2.0, 0.5], [0.0, 0.0]]
 
 
 def test_what_is_no_sum_over_the_round_is_refused() -> None:

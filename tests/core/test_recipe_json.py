@@ -38,7 +38,7 @@ from fedmerit.core.backtracking import Backtracking
 from fedmerit.core.capacity import Capacity
 from fedmerit.core.criteria import COMPUTATION, CRITERIA, SIMULATED_COMPUTATION, Attribute, Family
 from fedmerit.core.objectives import Gated, find_objective
-from fedmerit.core.recipe_json import PARTS, part_from_json, part_text, part_to_json
+from fedmerit.core.recipe_json import PARTS, part_from_json, part_text, part_to_json, recipe_from_json
 from fedmerit.core.scores import MOST, QuantifierOWA
 from fedmerit.core.search import Weighting
 from fedmerit.errors import DataError
@@ -108,3 +108,21 @@ def test_what_is_not_a_part_is_refused(text: str):
 
 def test_every_frozen_part_of_the_house_can_be_named():
     assert {"Recipe", "Prioritized", "Backtracking", "ByCosine", "TopShare", "Validated"} <= set(PARTS)
+
+
+def test_a_recipe_is_made_as_far_as_it_is_ours():
+    """Its own score is left at its default, its own criterion is a stand-in by name, all else is as it was."""
+
+    @criterion("Mood", Family.DATA, "mine", facts=["samples"])
+    def mood(cohort, history):
+        return cohort.facts["samples"]
+
+    for name, recipe in RECIPES.items():
+        assert recipe_from_json(part_to_json(recipe)) == recipe, name
+    made = recipe_from_json(part_to_json(prioritized(DS, mood, LD, score=Mine(), normalise="max")))
+    assert (made.priority, made.score, made.normalise) == (("DS", "Mood", "LD"), prioritized(DS).score, "max")
+    with pytest.raises(DataError, match="'Mood' is a user's own and cannot be made"):
+        made.criteria[1](None, None)  # type: ignore[arg-type]
+    for text in ("", "3", part_to_json(ByCosine()), '{"is": "Recipe"}', "[]"):
+        with pytest.raises(DataError, match="this is not a recipe"):
+            recipe_from_json(text)

@@ -38,6 +38,7 @@ PERSONAL = m2f()
         (lambda: Recipe((DS, LD, DS)), "names each criterion once"),
         (lambda: Recipe((DS,), step=Extrapolated(), aggregate=TrimmedMean()), "one client can stretch"),
         (lambda: replace(PERSONAL, contributions=(Contribution(),)), "`cosine` goes"),
+        (lambda: replace(ifca(2), contributions=(Contribution(),)), "contributions but `cosine` are of one model"),
         (lambda: Recipe((DS,), until=5), "last round"),
         (lambda: replace(fedval("accuracy"), personal="keep"), "merged with the global one"),
         (lambda: replace(PERSONAL, criteria=(Alignment(),)), "Alignment compares"),
@@ -69,6 +70,7 @@ def test_the_same_parts_alone_are_welcome():
     Recipe((DS,), aggregate=TrimmedMean(), clip=Clip(), step=Momentum())
     Recipe((DS, Alignment()), contributions=(Contribution(),))
     replace(PERSONAL, contributions=(Contribution(method="cosine"),))
+    replace(ifca(2), contributions=(Contribution(method="cosine"),))
     Recipe((Attribute("night"),), normalise="none")
     Recipe((DS,), rho="1/K")
 

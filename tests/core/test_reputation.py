@@ -105,3 +105,18 @@ def test_a_name_far_below_the_mean_counts_nothing():
     assert counted.tolist() == [kept[0] if kept[0] >= 0.5 * kept.mean() else 0.0, kept[1], kept[2]]
     with pytest.raises(ConfigError, match="least is a share"):
         Reputation(CB, least=1.0)
+
+
+def test_where_nobody_observed_it_is_what_it_would_observe():
+    facts = {"samples": np.ones(3), "balance": np.array([0.2, 0.4, 0.9])}
+    cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), facts)
+    assert Reputation(CB, half_life=1)(cohort, History()) == pytest.approx([(0.4 + 2 * 0.2) / 3, 0.4, 2.2 / 3])
+
+
+def test_half_of_the_mean_is_not_below_it():
+    """Names 0.25, 0.5 and 0.75 of the mean 0.5."""
+    known = {"reputation:CB": np.array([0.25, 0.5, 0.75])}
+    cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), known)
+    assert Reputation(CB, least=0.5)(cohort, History()).tolist() == [0.25, 0.5, 0.75]
+    assert Reputation(CB, least=0.51)(cohort, History()).tolist() == [0, 0.5, 0.75]
+    assert Reputation(CB, least=0.51, power=2)(cohort, History()).tolist() == [0, 0.25, 0.5625]

@@ -88,6 +88,11 @@ def test_notes_say_what_was_reported_and_who_is_held_to_it() -> None:
     )
 
 
+def test_who_agrees_by_as_much_as_asked_for_has_no_note() -> None:
+    told = reports(np.array([[1.0], [1.0]]), [[0.5, 1.0, 2.0]])
+    assert [note.client for note in result_notes(told, np.array([0.5, 0.499]), took_part=(), least=0.5)] == [1]
+
+
 def test_answers_belong_to_clients_or_to_the_judges_in_their_order() -> None:
     rows = np.array([4, 0, 4])
     answer = Evaluation(np.array([4, 0, 2]), rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,9 @@ from helpers import SoftmaxLearner, random_split, small_task
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit import Samples, Task, Validated, fedval, m2f, prioritized
+from fedmerit import Samples, Task, Validated, fedavg, fedval, m2f, prioritized
 from fedmerit.core.criteria import CRITERIA, Criterion, find_criterion
-from fedmerit.core.objectives import find_objective
+from fedmerit.core.objectives import Predictions, find_objective
 from fedmerit.core.robust_criteria import (
     Agreement,
     Alignment,
@@ -21,6 +22,8 @@ from fedmerit.core.robust_criteria import (
     Nearness,
     NormShare,
     Typical,
+    Usual,
+    copies,
 )
 from fedmerit.core.round import play
 from fedmerit.core.seeds import derive
@@ -28,6 +31,7 @@ from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
+from fedmerit.core.validation import validate
 from fedmerit.engine.preflight import check_server
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.local import LocalFleet
@@ -75,6 +79,17 @@ def test_distinct_by_hand() -> None:
     assert values(Distinct(), rows[:1]).tolist() == [1]
 
 
+def test_two_clients_have_each_other() -> None:
+    alike, apart = np.array([[1.0, 1.0], [2.0, 2.0]]), np.array([[1.0, 0.0], [3.0, 4.0]])
+    np.testing.assert_allclose(values(Agreement(), alike), [1, 1])
+    np.testing.assert_allclose(values(Agreement(), apart), [0.6, 0.6])
+    assert values(Distinct(), apart).tolist() == [1, 1]
+    for rows, number in ((alike, 1), (apart, 0)):
+        cohort = Cohort(1, (0, 1), Updates(rows.astype(np.float32)), {})
+        assert copies(cohort).tolist() == [number, number]
+        assert Usual()(cohort, History()).tolist() == [1 - number] * 2
+
+
 def test_conduct_is_the_product_of_what_most_do() -> None:
     rows = 1 + np.random.default_rng(1).normal(scale=0.5, size=(10, 30))
     agreement = values(Agreement(), rows)
@@ -111,6 +126,16 @@ def test_who_stands_apart_has_less(criterion: Criterion, size: float) -> None:
     rows[7:] *= -size
     found = values(criterion, rows)
     assert found[7:].max() < found[:7].min() / 2
+
+
+@pytest.mark.parametrize("criterion", BY_UPDATES, ids=lambda one: one.name)
+@given(number=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
+def test_the_unit_of_updates_does_not_count(criterion: Criterion, number: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = (random.normal(size=(number, 6)) * (random.random(number) < 0.8)[:, np.newaxis]).astype(np.float32)
+    found = values(criterion, rows)
+    for unit in (2.0**-20, 2.0**20):
+        np.testing.assert_allclose(values(criterion, rows * np.float32(unit)), found, rtol=1e-9)
 
 
 def test_all_have_names_that_priorities_take() -> None:
@@ -186,3 +211,42 @@ def test_a_gain_by_rounding_is_none() -> None:
     scores = {criterion.name: np.array([0.5 + 3e-8, 0.5, 0.4, 0.6]), criterion.without: np.full(4, 0.5)}
     cohort = Cohort(1, (0, 1, 2, 3), Updates(np.zeros((4, 2), np.float32)), scores)
     assert criterion(cohort, History()).tolist() == [0, 0, 0, pytest.approx(0.1)]
+
+
+def by_value(models: Iterable[np.ndarray]) -> Predictions:
+    """Models that say 1 of every row where their first value is 1 or more, else 0; three of four rows are 1."""
+    said = np.array([[int(model[0] >= 1)] * 4 for model in models])
+    return Predictions(np.array([0, 1, 1, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, said)
+
+
+@pytest.mark.parametrize(("rho", "found"), [(1.0, [0.75, 0.25]), (0.5, [0.75, 0.25]), (0.25, [0.25, 0.25])])
+def test_what_the_server_measures_by_hand(rho: float, found: list[float]) -> None:
+    """The model says 0 of all rows, and is right once; half of the first update is enough to say 1."""
+    cohort = Cohort(1, (0, 1), Updates(np.array([[2.0], [0.5]], np.float32)), {"samples": np.ones(2)})
+    recipe = fedval("accuracy", rho=rho, marginal=True)
+    told, notes = validate(recipe, cohort, np.zeros(1, np.float32), by_value)
+    assert told.facts["validated:accuracy"].tolist() == found
+    assert told.facts["validated:accuracy:without"].tolist() == [0.25, 0.25]
+    assert recipe.criteria[0](told, History()).tolist() == [max(value - 0.25, 0) for value in found]
+    assert notes == ()
+    both = validate(fedval("accuracy", rho="1/K"), cohort, np.zeros(1, np.float32), by_value)[0]
+    assert both.facts["validated:accuracy"].tolist() == [0.75, 0.25], "two came: one half"
+    assert "validated:accuracy:without" not in both.facts
+    some = (Validated(find_objective("accuracy"), marginal=True), Validated(find_objective("balanced_accuracy")))
+    mixed = validate(prioritized(*some, normalise="max"), cohort, np.zeros(1, np.float32), by_value)[0]
+    assert set(mixed.facts) == {"samples", some[0].name, some[0].without, some[1].name}
+
+
+def test_what_the_rows_cannot_tell_is_0_for_all_and_said() -> None:
+    """Of the first group no row is 1 and right or wrong about it: true positives of nobody."""
+    cohort = Cohort(1, (0, 1), Updates(np.array([[2.0], [0.5]], np.float32)), {"samples": np.ones(2)})
+
+    def predict(models: Iterable[np.ndarray]) -> Predictions:
+        return replace(by_value(models), y=np.array([0, 0, 1, 1]))
+
+    told, (note,) = validate(fedval("opportunity:sex", rho=1.0), cohort, np.zeros(1, np.float32), predict)
+    assert told.facts["validated:opportunity:sex"].tolist() == [0, 0]
+    assert (note.kind, note.subject) == ("undefined-objective", "validated:opportunity:sex")
+    with pytest.raises(ConfigError, match="no rows to score models on"):
+        validate(fedval("accuracy"), cohort, np.zeros(1, np.float32), None)
+    assert validate(fedavg(), cohort, np.zeros(1, np.float32), None) == (cohort, ())

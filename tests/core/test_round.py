@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, SoftmaxLearner, small_task
+from helpers import CannedFleet, ProbabilisticSoftmax, SoftmaxLearner, small_task
 
-from fedmerit import DS, MW, Recipe, fedavg, m2f, prioritized
+from fedmerit import DS, LD, MW, Recipe, device_aware, fedavg, ifca, m2f, prioritized
+from fedmerit.core.aggregation import earn
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.beside import Beside
+from fedmerit.core.choices import evaluate_chosen, models_in
 from fedmerit.core.company import Company
+from fedmerit.core.computation import SIMULATED_COMPUTATION
 from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
 from fedmerit.core.fleet import Server
-from fedmerit.core.rewards import TopShare
+from fedmerit.core.groups import Groups, OneGroup
+from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.rewards import TopShare, Whole
 from fedmerit.core.round import begin, play, server_facts
 from fedmerit.core.selection import Uniform, draw
 from fedmerit.core.state import State
-from fedmerit.core.types import Cohort, History, Replies
+from fedmerit.core.types import Cohort, Evaluation, History, Replies, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet
 
@@ -165,6 +174,121 @@ def test_the_initial_phase_adds_the_mean_of_the_updates():
     assert begin(m2f(initial=1.0), nobody, model, 0) == (model, ())
 
 
+def test_the_initial_phase_is_round_0_and_draws_for_itself():
+    asked = []
+
+    class Asked(CannedFleet):
+        def train(self, index: int, downloads: object, *rest: object) -> Replies:
+            asked.append((index, tuple(downloads)))  # type: ignore[call-overload]
+            return Replies((), Updates(np.empty((0, 2), np.float32)), ())
+
+    fleet = Asked(np.empty((0, 2), np.float32), [{"samples": 1}] * 20)
+    for seed in range(3):
+        begin(m2f(initial=0.25), fleet, np.ones(2, np.float32), seed)
+    assert asked == [(0, draw(0.25, 20, seed, "initial", 0)) for seed in range(3)]
+
+
+def test_objectives_are_measured_where_all_share_a_model():
+    with LocalFleet(small_task()) as fleet:
+        start = State(fleet.server.first_model(1))
+        settings = {"selection": Uniform(1.0), "seed": 1, "objectives": (find_objective("accuracy"),)}
+        _, record = play(start, fedavg(), fleet, evaluate=True, **settings)  # type: ignore[arg-type]
+        _, without = play(start, fedavg(), fleet, evaluate=False, **settings)  # type: ignore[arg-type]
+    assert record.evaluation is not None
+    assert [record.audit[client]["accuracy"] for client in range(4)] == pytest.approx(record.evaluation.local)
+    assert without.audit == {}
+
+
+class Counted(CannedFleet):
+    """Clients whose models took 1000 bytes down and 70 up; they take any reward."""
+
+    def train(self, *asked: Any) -> Replies:
+        return replace(super().train(*asked), bytes_down=1000, bytes_up=70)
+
+    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, Verdict]:
+        return {}
+
+
+def test_bytes_are_those_of_models_of_searches_and_of_rewards():
+    updates, facts = np.eye(2, dtype=np.float32), [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
+
+    def bytes_of(recipe: Recipe) -> tuple[int, int]:
+        start, fleet = State(np.zeros(2, np.float32)), Counted(updates, facts)
+        _, record = play(start, recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+        return record.bytes_down, record.bytes_up
+
+    assert bytes_of(fedavg()) == (1000, 70)
+    searched = device_aware(DS, LD, normalise="max", search=Backtracking(orders="all"))
+    assert bytes_of(searched) == (1000 + 2 * 3 * 2 * 4, 70), "two judges: the model and two aggregates of two values"
+    rewarded = replace(m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=Whole()), grouping=OneGroup())
+    assert bytes_of(rewarded) == (1000 + 2 * 2 * 4, 70), "an aggregate of two values to each"
+
+
+def test_who_answers_an_earlier_round_trained_its_epochs():
+    """In round r everybody is asked for r epochs. All answer after 3 seconds, and the first half is waited for."""
+    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="use"), usual=3.0)
+    recipe = prioritized(SIMULATED_COMPUTATION, DS, normalise="max")
+
+    def all_of(index: int, clients: int, seed: int) -> dict[int, int | None]:
+        return dict.fromkeys(range(clients), index)
+
+    with LocalFleet(small_task()) as fleet:
+        state = State(fleet.server.first_model(1))
+        state, first = play(state, recipe, fleet, selection=all_of, seed=1, evaluate=False, delays=delays)
+        _, second = play(state, recipe, fleet, selection=all_of, seed=1, evaluate=False, delays=delays)
+    assert first.facts["epochs"].tolist() == [1, 1]
+    assert set(second.facts["epochs"]) == {1, 2}
+    assert second.facts["epochs"].tolist() == (2 - second.facts["staleness"]).tolist()
+
+
+class Rated(CannedFleet):
+    """Clients that have 1 of 9 rows right with any model of the server's, 5 with their own; askings are counted."""
+
+    asked: ClassVar[list[str]] = []
+
+    def evaluate(self, models: Any, on: str = "test", clients: Any = None, *, losses: bool = False) -> Any:
+        self.asked.append(on)
+        return [Evaluation(np.full(2, 1), np.full(2, 9)) for _ in models]
+
+    def evaluate_personal(self, model: np.ndarray, on: str = "test") -> Evaluation:
+        self.asked.append("personal")
+        return Evaluation(np.full(2, 5), np.full(2, 9))
+
+    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, Verdict]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "asked", "right"),
+    [
+        (fedavg(), ["test"], 1),
+        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all", adjust_on="test")), ["test"], 1),
+        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), ["validation", "test"], 1),
+        (m2f(PARTICIPATION, DATA_RATIO, initial=0.0), ["personal"], 5),
+        (Recipe((DS,), beside=Beside()), ["personal"], 5),
+    ],
+    ids=["one model", "known from the search", "searched on other rows", "personal", "beside"],
+)
+def test_models_are_tested_once_and_where_they_are(recipe: Recipe, asked: list[str], right: int):
+    facts = [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
+    fleet = Rated(np.eye(2, dtype=np.float32), facts)
+    fleet.asked.clear()
+    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=True)
+    assert fleet.asked == asked
+    assert record.evaluation is not None
+    assert record.evaluation.correct.tolist() == [right, right]
+
+
+def test_of_several_models_each_client_is_tested_on_its_own():
+    with LocalFleet(small_task(learner=ProbabilisticSoftmax())) as fleet:
+        start = State(fleet.server.first_model(1))
+        after, record = play(start, ifca(2), fleet, selection=Uniform(1.0), seed=3, evaluate=True)
+        expected, _ = evaluate_chosen(after, fleet, ())
+        first = fleet.evaluate(models_in(after)[:1])[0]
+    assert record.evaluation is not None
+    assert record.evaluation.correct.tolist() == expected.correct.tolist() != first.correct.tolist()
+
+
 def test_who_met_whom_is_kept_where_a_criterion_goes_by_it():
     fleet = CannedFleet(np.array([[1, 0], [0, 2], [3, 0]], np.float32), [{"samples": 5.0}] * 3)
     for recipe, met in ((prioritized(DS, Company()), (0, 1, 2)), (fedavg(), ())):
@@ -215,3 +339,16 @@ def test_stages_are_told_as_they_come():
         assert (record.evaluation is not None) == evaluate
     first, second = [(4, "train", (0, 1)), (4, "settle", ())], (4, "evaluate", ())
     assert heard == [*first, *first, second]
+
+
+def test_one_group_is_no_group():
+    """The notes name groups where there are several, and weights are the same bits as without any."""
+    facts = {"samples": np.array([3.0, 1.0]), "labels": np.array([2.0, 2.0])}
+    cohort = Cohort(1, (0, 1), Updates(np.ones((2, 2), np.float32)), facts)
+    recipe = prioritized(LD, DS, normalise="max")
+    alone, one = (earn(recipe, cohort, History(), groups) for groups in (None, Groups(np.zeros(2, np.intp))))
+    assert alone.notes
+    assert one.notes == alone.notes
+    assert one.weights.tobytes() == alone.weights.tobytes()
+    two = earn(recipe, cohort, History(), Groups(np.array([1, 0])))
+    assert two.weights.tolist() == [1, 1]

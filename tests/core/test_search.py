@@ -14,10 +14,14 @@ from scipy.stats import norm
 
 from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
 from fedmerit.core.backtracking import Answer, Backtracking, not_worse
+from fedmerit.core.mixtures import Mixtures
 from fedmerit.core.panel import Panel
+from fedmerit.core.round import settle
 from fedmerit.core.search import Choice, SearchState, Weighting, distinct, kendall
-from fedmerit.core.steps import HeavyBall
-from fedmerit.core.types import Evaluation, Model
+from fedmerit.core.state import Clock, State
+from fedmerit.core.steps import Adam, HeavyBall, Momentum, Plain, Step
+from fedmerit.core.types import Evaluation, Model, Replies
+from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")
@@ -308,3 +312,59 @@ def test_weightings_with_other_steps_are_never_the_same():
     near, far = np.array([0.5, 0.5]), np.array([0.9, 0.1])
     short, long = HeavyBall(1.0), HeavyBall(2.0)
     assert distinct([near, near, near, far, near], 0.01, [short, long, short, long, None]) == [0, 1, 0, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("step", "built"), [(Plain(), True), (HeavyBall(0.5, carry=0.0), True), (Adam(), False), (Momentum(), False)]
+)
+def test_clients_build_models_of_steps_that_are_sums_and_are_sent_all_others(step: Step, built: bool):
+    """Two weightings and the model before: as mixtures that is the model and two aggregates, else three models."""
+    asked: list[Sequence[Model]] = []
+
+    class Judges:
+        def judges(self) -> list[int]:
+            return [0, 1]
+
+        def evaluate(self, models: Sequence[Model], *_: object, **__: object) -> list[Evaluation]:
+            asked.append(models)
+            return [Evaluation(np.array([1, 1]), np.array([2, 2])) for _ in models]
+
+    facts = ({"samples": 1.0, "labels": 3.0}, {"samples": 4.0, "labels": 1.0})
+    replies = Replies((0, 1), Updates(np.eye(2, dtype=np.float32)), facts)
+    recipe = replace(device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), step=step)
+    start = State(np.zeros(2, np.float32))
+    done = settle(start, recipe, replies, judges=Judges(), clients=2, seed=0, clock=Clock())  # type: ignore[arg-type]
+    (models,) = asked
+    assert len(models) == 3
+    assert isinstance(models, Mixtures) == built
+    assert done.aggregation.bytes_down == 2 * 3 * 2 * 4
+    chosen = [one.chosen for one in done.aggregation.results].index(True)
+    assert done.state.model == pytest.approx(models[chosen])
+
+
+def test_judges_that_are_not_sure_are_doubled_until_everybody_was_asked():
+    """One gains what the next one loses: no number of them is sure."""
+    asked: list[list[int]] = []
+
+    class Unsure:
+        def judges(self) -> list[int]:
+            return list(range(16))
+
+        def evaluate(
+            self, models: Sequence[Model], on: str, clients: Sequence[int] | None, *, losses: bool = False
+        ) -> list[Evaluation]:
+            asked.append(list(range(16)) if clients is None else list(clients))
+            sizes = np.where(np.isin(np.arange(16), asked[-1]), 10, 0)
+            right = 5 + np.where(turn.argsort() % 2, 3, -3) * sizes // 10
+            return [Evaluation(np.where(sizes, right if place == 0 else 5, 0), sizes) for place in range(len(models))]
+
+    turn = np.arange(16)
+    panel = Panel(
+        *(Unsure(), "test", np.zeros(2, np.float32), np.eye(2)),  # type: ignore[arg-type]
+        lambda rows: np.asarray(rows, np.float32),
+        np.random.default_rng(0),
+    )
+    turn = np.array(panel.turn)
+    Backtracking(judges=2, exchange="lazy").choose(panel, SearchState())
+    assert [len(some) for some in asked[:4]] == [2, 2, 4, 8]
+    assert [client for some in asked[:4] for client in some] == list(panel.turn)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import fedavg, federate
+from fedmerit.core.seeds import generator
 from fedmerit.core.selection import Available, Schedule, Uniform, draw, is_within
 from fedmerit.errors import ConfigError
 
@@ -120,3 +121,13 @@ def test_the_first_hour_is_within_and_the_last_is_not():
     assert [is_within(hour, (8, 18)) for hour in (7.9, 8, 17.9, 18)] == [False, True, True, False]
     assert [is_within(hour, (22, 6)) for hour in (21.9, 22, 0, 5.9, 6)] == [False, True, True, True, False]
     assert [is_within(hour, (8, 8)) for hour in (0, 8, 23.9)] == [True] * 3
+
+
+def test_whose_turn_it_is_was_drawn_for_each_client_from_the_first_round_on():
+    schedule, rounds = Schedule(10, ((0.2, 1), (0.5, 1)), (2, 9)), range(1, 11)
+    came = {client: [index for index in rounds if client in schedule(index, 2, seed=3)] for client in (0, 1)}
+    for client, number in ((0, 2), (1, 5)):
+        drawn = generator(3, "schedule", client).permutation(10)[:number]
+        assert came[client] == sorted(1 + drawn)
+        epochs = int(generator(3, "epochs", client).integers(2, 10))
+        assert {schedule(index, 2, seed=3)[client] for index in came[client]} == {epochs}

@@ -182,6 +182,16 @@ def test_directions_and_scores_at_their_bounds() -> None:
     assert look(seen).evidence[0].text == "with its update the server's rows gave f1 0.39, the round's median 0.80"
 
 
+def test_two_and_a_half_deviations_are_not_yet_odd() -> None:
+    """Medians 0 and 0.75 with a median deviation of 0.25: the bounds are -0.625 and 0.125."""
+    cosines = np.array([0.0, 0.25, -0.25, 0.26, -0.625])
+    assert kinds(replace(FLAT, cosines=cosines)) == []
+    assert kinds(replace(FLAT, cosines=changed(cosines, 4, -0.626))) == [(4, "against")]
+    scores = np.array([0.75, 0.5, 1.0, 1.0, 0.125])
+    assert kinds(replace(FLAT, facts={"validated:f1": scores})) == []
+    assert kinds(replace(FLAT, facts={"validated:f1": changed(scores, 4, 0.124)})) == [(4, "score")]
+
+
 def test_claims_at_their_bounds_and_as_said() -> None:
     rows = np.array([10.0, 10, 10, 10, 50])
     assert kinds(replace(FLAT, facts={"samples": rows})) == []

@@ -71,3 +71,12 @@ def test_the_words_show_the_arithmetic():
     assert str(PrioritizedAnd().terms(row)) == "least of 0.5000 ** 1.0000, 0.4000 ** 0.5000 = 0.5"
     ranked = str(Ranked(Product()).terms(row, 1))
     assert ranked == "1.0000 * 0.2000 = 0.2, rank 1.5 of 2 from below, which counts 1.5 (borda)"
+
+
+def test_a_criterion_without_importance_never_counts_against_a_client():
+    """Summed one after the other these importances are a little more than their sum."""
+    own = (0.6, 0.5, 0.3, 0.3, 0.1, 0.1, 0.1, 0.2, 0.8, 0.6, 0.0)
+    assert np.cumsum(own)[-2] / np.sum(own) > 1
+    told = str(QuantifierOWA(Power(1.0), own).terms(np.linspace(1, 0, 11)[np.newaxis]))
+    assert "-" not in told
+    assert "0.0000 * 0.0000" in told

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedmerit.core.updates import Updates
+from fedmerit.core.updates import Updates, cosines_of
 
 MATRICES = arrays.arrays(
     np.float32,
@@ -82,6 +82,12 @@ def test_a_mapped_file_is_let_go_of_while_it_is_read(large: np.ndarray) -> None:
         updates.combine(np.ones(12))
         assert len(calls) == 1, "not after every block"
         Updates(large).combine(np.ones(12))  # rows in memory have nothing to let go of
+        calls.clear()
+        narrow = np.ones((12, 100), np.float32)
+        patch.setattr(fedmerit.core.updates, "SMALL_BYTES", 0)
+        patch.setattr(fedmerit.core.updates, "RELEASE_BYTES", narrow.nbytes)
+        Updates(narrow, release=lambda: calls.append(1)).combine(np.ones(12))
+        assert len(calls) == 1, "one block of so many bytes"
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e30])
@@ -192,3 +198,12 @@ def test_sums_made_elsewhere_are_of_the_rows_kept_and_forget_what_was_written_ov
     rows[:] = 1
     assert updates.combine(np.ones(3)).tolist() == [5, 6], "not told of it"
     assert updates.renewed().combine(np.ones(3)).tolist() == [3, 3]
+
+
+def test_no_cosine_is_beyond_1_by_rounding():
+    rows = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
+    same = [float(Updates(row[np.newaxis]).cosines_to(row)[0]) for row in rows]
+    against = [float(Updates(row[np.newaxis]).cosines_to(-row)[0]) for row in rows]
+    assert (max(same), min(against)) == (1, -1)
+    products = np.array([[1.0, 1 + 1e-9, -1 - 1e-9], [1 + 1e-9, 1.0, 0.5], [-1 - 1e-9, 0.5, 1.0]])
+    assert cosines_of(products).tolist() == [[1, 1, -1], [1, 1, 0.5], [-1, 0.5, 1]]

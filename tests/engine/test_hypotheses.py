@@ -27,9 +27,10 @@ from fedmerit import (
 )
 from fedmerit.core.aggregators import CoordinateMedian
 from fedmerit.core.beside import Beside
-from fedmerit.core.choices import UNANSWERED, choose, models_in, with_hypotheses
+from fedmerit.core.choices import UNANSWERED, choose, evaluate_chosen, models_in, with_hypotheses
 from fedmerit.core.contribution import Contribution
 from fedmerit.core.hypotheses import Hypotheses
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.robust_criteria import Alignment
 from fedmerit.core.round import play
 from fedmerit.core.selection import Uniform
@@ -141,6 +142,47 @@ def test_who_does_not_say_which_model_fits_is_left_out(task: Task):
         _, record = play(state, ifca(2, dealt=0), Mute(fleet), selection=Uniform(1.0), seed=5, evaluate=False)  # type: ignore[arg-type]
     assert 2 not in record.ids
     assert UNANSWERED in record.left_out[2]
+
+
+def test_objectives_are_measured_on_the_model_that_each_chose(task: Task):
+    accuracy = (find_objective("accuracy"),)
+    with LocalFleet(task) as fleet:
+        state = with_hypotheses(ifca(2), State(fleet.server.first_model(1)), fleet.server, 5)
+        chosen = choose(state, fleet, range(CLIENTS)).places
+        found, audited = evaluate_chosen(state, fleet, accuracy)
+        each = [fleet.audit(model, accuracy, personal=False) for model in models_in(state)]
+        _, record = play(state, ifca(2), fleet, selection=Uniform(1.0), seed=5, evaluate=True, objectives=accuracy)
+    assert set(chosen.values()) == {0, 1}
+    assert audited == {client: each[chosen[client]][client] for client in range(CLIENTS)}
+    assert [audited[client]["accuracy"] for client in range(CLIENTS)] == pytest.approx(found.local)
+    assert set(record.audit) == set(range(CLIENTS))
+
+
+def test_who_cannot_choose_is_tested_on_the_first_model(task: Task):
+    asked = []
+
+    class Listening(Mute):
+        def audit(self, model: Any, objectives: Any, *, personal: bool) -> Any:
+            asked.append(personal)
+            return self.fleet.audit(model, objectives, personal=personal)
+
+    with LocalFleet(task) as fleet:
+        state = with_hypotheses(ifca(2), State(fleet.server.first_model(1)), fleet.server, 5)
+        each = fleet.evaluate(models_in(state))
+        found, audited = evaluate_chosen(state, Listening(fleet), (find_objective("accuracy"),))  # type: ignore[arg-type]
+    assert each[0].correct[2] != each[1].correct[2]
+    assert found.correct[2] == each[0].correct[2]
+    assert audited[2]["accuracy"] == pytest.approx(each[0].local[2])
+    assert asked == [False, False], "the server's models, not those that clients keep"
+
+
+def test_with_one_model_all_are_tested_on_it(task: Task):
+    with LocalFleet(task) as fleet:
+        model = fleet.server.first_model(1)
+        found, audited = evaluate_chosen(State(model), fleet, ())
+        plain = fleet.evaluate([model])[0]
+    assert (found.correct.tolist(), found.sizes.tolist()) == (plain.correct.tolist(), plain.sizes.tolist())
+    assert audited == {}
 
 
 @pytest.mark.parametrize(

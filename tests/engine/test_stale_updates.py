@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,11 @@ import pytest
 
 from fedmerit import Run, resume, run_config
 from fedmerit.config.schema import make_config
+from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.stale import UnderWay, rounds_late, train_in_time
 from fedmerit.core.state import Record
+from fedmerit.core.types import Download, Replies
+from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_checkpoint
 from fedmerit.store.run_folder import open_ledger
@@ -128,3 +133,67 @@ def test_runs_that_cannot_use_late_answers_are_refused(tmp_path: Path):
     there = {"hours": [[0, 8, 1]], "clock": "server"}
     with pytest.raises(ConfigError, match="is for clients that are elsewhere"):
         run_config(settings({"name": "fedavg"}, availability=there), tmp_path / "run")
+
+
+class Clients:
+    """Clients whose update is their number and the round's; 0 and 1 took 2 seconds, the others nobody knows."""
+
+    def train(self, index: int, downloads: Mapping[int, Download], facts: Sequence[str], seed: int) -> Replies:
+        ids = tuple(sorted(downloads))
+        updates = Updates(np.array([[client, index] for client in ids], np.float32).reshape(-1, 2))
+        told = tuple({"samples": float(client + 1), "mood": "good"} for client in ids)
+        return Replies(ids, updates, told, {}, {client: 2.0 for client in ids if client < 2}, bytes_up=updates.nbytes)
+
+
+def in_time(
+    index: int, delays: Delays | None, under_way: Sequence[UnderWay] = (), clients: int = 4
+) -> tuple[Replies, tuple[UnderWay, ...]]:
+    asked = {client: Download(np.zeros(2, np.float32)) for client in range(clients)}
+    return train_in_time(Clients(), index, asked, ("samples",), 0, delays, under_way)
+
+
+def test_who_is_not_needed_has_answered_and_counts_in_the_next_round_by_hand():
+    """All answer after 3 seconds, and two of four are needed: the answers of the others are there at once."""
+    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="use"), usual=3.0)
+    first, away = in_time(1, delays)
+    assert len(first.ids) == len(away) == 2
+    assert {*first.ids, *(one.client for one in away)} == {0, 1, 2, 3}
+    assert first.bytes_up == first.updates.nbytes == 2 * 2 * 4
+    for one in away:
+        assert (one.started, one.seconds, one.clock) == (1, 0.0, 2.0 if one.client < 2 else 0.0)
+        assert (one.update.tolist(), one.facts) == ([one.client, 1], {"samples": one.client + 1.0})
+        assert first.failed[one.client].startswith("not needed: 2 of the 4")
+    second, still = in_time(2, delays, away)
+    late = {one.client for one in away}
+    assert late < set(second.ids)
+    assert second.started == dict.fromkeys(late, 1)
+    for place, client in enumerate(second.ids):
+        assert second.updates.row(place).tolist() == [client, 1 if client in late else 2]
+        assert second.facts[place]["samples"] == client + 1
+    assert second.bytes_up == len(second.ids) * 2 * 4
+    assert {one.client for one in still} == set(second.failed) == {0, 1, 2, 3} - set(second.ids)
+    assert {client: second.seconds[client] for client in late} == {one.client: one.clock for one in away}
+
+
+def test_answers_come_when_their_time_is_over_and_not_before():
+    """A round lasts 3 seconds: what needs 3 more comes in it, what needs 4 is one second short of it afterwards."""
+    delays = Delays(0.0, 1.0, Wait(1.0, 60.0, late="use"), usual=3.0)
+    update = np.array([9.0, 9.0], np.float32)
+    away = [UnderWay(client, 1, seconds, 7.0, update, {}) for client, seconds in ((1, 3.0), (2, 4.0))]
+    replies, still = in_time(2, delays, away)
+    assert (replies.ids, replies.started) == ((0, 1, 3), {1: 1})
+    assert [(one.client, one.started, one.seconds, one.clock) for one in still] == [(2, 1, 1.0, 7.0)]
+    assert replies.failed == {2: "late: still busy with round 1"}
+    assert replies.seconds == {0: 2.0, 1: 7.0}
+    assert rounds_late(replies.ids, 2, replies.started) == {0: 0, 1: 1, 3: 0}
+    assert rounds_late((4, 5), 7) == {4: 0, 5: 0}
+
+
+def test_without_delays_nothing_is_under_way_and_what_is_dropped_is_named():
+    assert in_time(1, None)[1] == ()
+    assert in_time(1, None)[0].ids == (0, 1, 2, 3)
+    drop = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="drop"), usual=3.0)
+    replies, away = in_time(1, drop)
+    assert (len(replies.ids), len(replies.failed), away) == (2, 2, ())
+    everybody = Delays(0.0, 1.0, Wait(1.0, 60.0), usual=3.0)
+    assert in_time(1, everybody)[0].failed == {}

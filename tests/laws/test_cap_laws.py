@@ -147,3 +147,12 @@ def test_anchors_by_hand():
     assert cap_weights(earned, anchors=np.array([1.0, 3.0, 6.0])) is earned, "anchors hold beside a cap alone"
     few = np.array([0.0, 0.0, 1.0])  # room for a half: raised in proportion, up to the cap, and the rest to the others
     assert cap_weights(earned, 1.5, anchors=few) == pytest.approx([0.25, 0.25, 0.5])
+
+
+def test_bounds_whose_sum_is_one_but_for_rounding_are_filled():
+    """26 bounds of 1 / 26 and a bit: summed one after the other they leave more to the last than its bound."""
+    bounds = np.array([*[1 / 26 * (1 + 2**-52)] * 26, 0.5])
+    earned = np.array([*shares(1.5 ** -np.arange(26)), 0.0])
+    assert bounds[:26].sum() > 1
+    assert 1 - np.cumsum(bounds)[24] > bounds[25]
+    assert water_fill(earned, bounds) == pytest.approx([*[1 / 26] * 26, 0.0])

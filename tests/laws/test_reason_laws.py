@@ -286,3 +286,27 @@ def test_what_another_value_would_give():
     assert all(change.words != "with FedAvg" for change in nobody.changes), "no shares of nothing"
     known = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[1.0, 0.0, 3.0])
     assert (known.changes[0].words, known.changes[0].weight) == ("with FedAvg", 0.25)
+
+
+@given(cases())
+def test_what_decided_moved_the_weight_most_in_its_direction(
+    case: tuple[np.ndarray, int, Score, Normalise, list[float]],
+):
+    raw, place, score, normalise, samples = case
+    reason = explain(raw, place, Rule(NAMES[: raw.shape[1]], score, normalise, tuple(samples)))
+    moved = {part.name: reason.weight - part.alike for part in reason.parts}
+    pulls = {name: np.sign(reason.weight - 1 / len(raw)) * by for name, by in moved.items()}
+    if reason.zero or max(map(abs, moved.values())) <= NEAR:
+        assert reason.decided is None
+    elif max(pulls.values()) > NEAR:
+        assert pulls[str(reason.decided)] == pytest.approx(max(pulls.values()), abs=1e-12)
+    else:
+        assert abs(moved[str(reason.decided)]) == pytest.approx(max(map(abs, moved.values())), abs=1e-12)
+
+
+def test_what_decided_is_told_from_an_equal_share():
+    """The first has more than 1/4 for its labels and in spite of its rows; the others less for theirs."""
+    raw = [[9.0, 100.0], [5.0, 300.0], [5.0, 300.0], [5.0, 300.0]]
+    assert [reason_of(raw, place, ("LD", "DS")).decided for place in range(4)] == ["LD"] * 4
+    raw = [[9.0, 100.0], [9.0, 300.0], [2.0, 300.0], [2.0, 300.0]]
+    assert [reason_of(raw, place, ("LD", "DS")).decided for place in range(4)] == ["LD", "LD", "LD", "LD"]

@@ -75,7 +75,7 @@ def feature_sums(x: NDArray[Any]) -> FeatureSums:
     >>> feature_sums(np.array([[0], [255]], np.uint8)).sums.tolist()
     [1.0]
     """
-    flat = x.reshape(len(x), -1) if len(x) else np.empty((0, int(np.prod(x.shape[1:]))), x.dtype)
+    flat = x.reshape(len(x), int(np.prod(x.shape[1:])))
     sums, squares = np.zeros((2, flat.shape[1]))
     for start in range(0, len(flat), ROWS):
         part = flat[start : start + ROWS].astype(np.float64)

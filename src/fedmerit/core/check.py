@@ -79,8 +79,8 @@ def check_criteria(
     left_out: dict[ClientId, str] = {}
     for criterion in criteria if cohort.ids else ():
         values = _values(criterion, cohort, history)
-        wrong = ~(np.isfinite(values) & (values >= 0)) if values.shape == (len(cohort.ids),) else np.zeros(0, bool)
-        if wrong.all() and len(wrong) != 1:
+        wrong = ~(np.isfinite(values) & (values >= 0))
+        if values.shape != (len(cohort.ids),) or (wrong.all() and len(wrong) != 1):
             continue
         for place in np.flatnonzero(wrong):
             told = f"criterion {criterion.name} has no number >= 0 for it: {values[place]:g}"

@@ -135,12 +135,10 @@ def evaluate_chosen(state: State, fleet: Fleet, objectives: Sequence[Objective])
     clients = range(len(fleet.server.names))
     choices = choose(state, fleet, clients)
     tested = fleet.evaluate(choices.models)
-    audits = [audit(objectives, model, fleet, personal=False) for model in choices.models] if objectives else []
+    audits = [audit(objectives, model, fleet, personal=False) for model in choices.models]
     taken = np.array([choices.places.get(client, 0) for client in clients], dtype=np.intp)
     correct = np.stack([one.correct for one in tested])[taken, np.arange(len(taken))]
-    audited = {
-        client: audits[taken[client]][client] for client in clients if audits and client in audits[taken[client]]
-    }
+    audited = {client: audits[taken[client]][client] for client in clients if client in audits[taken[client]]}
     return Evaluation(correct, tested[0].sizes), audited
 
 

@@ -100,7 +100,7 @@ class Delays:
             if time > ends
         }
         needed = self.wait.needed(len(arrivals))
-        if self.wait.over > 1 and len(arrivals) - len(late) > needed:  # some answer at the same time as the last needed
+        if len(arrivals) - len(late) > needed:  # some answer at the same time as the last needed
             order = sorted(
                 arrivals, key=lambda client: (arrivals[client], generator(seed, "order", index, client).random())
             )

@@ -88,7 +88,7 @@ class Typical:
         updates = cohort.updates
 
         def distances() -> Vector:
-            return updates.distances(CoordinateMedian()(updates, np.full(len(updates), 1 / len(updates))))
+            return updates.distances(CoordinateMedian()(updates, np.ones(len(updates))))
 
         return _beside_median(updates.once("to_median", distances))
 

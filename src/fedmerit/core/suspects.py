@@ -254,8 +254,7 @@ def _scores(seen: RoundSeen) -> Iterator[Evidence]:
 
 def _claims(seen: RoundSeen) -> Iterator[Evidence]:
     claims = seen.facts.get(CLAIMED + SAMPLES, seen.facts.get(SAMPLES))
-    middle = 0.0 if claims is None else float(np.median(claims))
-    if claims is None or not middle > 0:
+    if claims is None or not (middle := float(np.median(claims))) > 0:
         return
     for client, value in zip(seen.ids, claims.tolist(), strict=True):
         if value > LARGE_CLAIM * middle:

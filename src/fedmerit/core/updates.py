@@ -90,10 +90,10 @@ class Updates:
         ([2.0, 2.0], [1.0, 1.0])
         """
         mixing = self._mixing
-        if mixing is not None:
-            both = factors.ndim == mixing.ndim == 1
-            whole = mixing if mixing.ndim == 2 else np.diag(mixing)
-            factors = factors * mixing if both else (factors if factors.ndim == 2 else np.diag(factors)) @ whole
+        if mixing is not None and mixing.ndim == 1:
+            factors = factors * mixing
+        elif mixing is not None:
+            factors = (factors if factors.ndim == 2 else np.diag(factors)) @ mixing
         mixed = Updates(self._rows, self._places, self._release, factors, self._sums)
         if mixing is None and factors.ndim == 1:
             mixed.__dict__["norms"] = np.abs(factors) * self.norms

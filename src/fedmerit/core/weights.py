@@ -273,7 +273,7 @@ def _notes(
         return notes
     notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
     moved = total_variation(weights, shares(table[:, 0]))
-    if ordered and len(names) > 1 and scores.any() and moved < VISIBLE:
+    if ordered and scores.any() and moved < VISIBLE:
         advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
         text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
         notes.append(Note("idle-priority", names[0], text))
