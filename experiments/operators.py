@@ -1,4 +1,4 @@
-"""Which normalisation and which operator? Four of each, on four tasks, ten seeds, beside FedAvg and a null row.
+"""Which normalisation and which operator? Four of each, on four tasks, ten seeds; FedAvg, a null row, equal weights.
 
 .venv/bin/python experiments/operators.py run                      # resumes what was stopped; needs FEDMERIT_DATA
 .venv/bin/python experiments/operators.py run --tasks digits,adult
@@ -40,7 +40,7 @@ NORMALISE = ("sum", "max", "minmax", "scale")
 SHARES_OF_CRITERIA = [1 / 2, 1 / 3, 1 / 6]
 """How much each criterion counts for operators that do not take it from the order."""
 OPERATORS = ("prioritized", "weighted mean", "OWA", "Choquet")
-FEDAVG, NULL = "FedAvg", "null (rounding)"
+FEDAVG, NULL, EQUAL = "FedAvg", "null (rounding)", "equal weights"
 
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "digits": {
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def plan_of(name: str) -> Plan:
-    """A study of one task: FedAvg, each operator with each normalisation, and a null row."""
+    """A study of one task: FedAvg, each operator with each normalisation, a null row, and equal weights."""
     task = TASKS[name]
     rows: list[dict[str, Any]] = [{"name": FEDAVG, "recipe": {"name": "fedavg"}}]
     for operator in OPERATORS:
@@ -106,6 +106,8 @@ def plan_of(name: str) -> Plan:
             recipe |= {"scales": task["scales"]} if normalise == "scale" else {}
             rows.append({"name": f"{operator}, {normalise}", "recipe": recipe})
     rows.append({"name": NULL, "recipe": {"name": "fedavg"}, "null": "rounding"})
+    alike = {"priority": ["DS"], "normalise": "scale", "scales": {"DS": 1}}  # nobody counts for more than a row
+    rows.append({"name": EQUAL, "recipe": {"name": "prioritized", **alike}})
     return make_plan(
         {
             "name": f"operators {name}",
@@ -167,7 +169,8 @@ def rounds_table(name: str, study: Study) -> TextTable:
         (operator, *(gain_cell(base, rounds(study, f"{operator}, {way}", target)) for way in NORMALISE))
         for operator in OPERATORS
     ]
-    below = (f"FedAvg: {rounds_cell(base)} rounds; null row: {gain_cell(base, rounds(study, NULL, target))}",)
+    others = "; ".join(f"{row}: {gain_cell(base, rounds(study, row, target))}" for row in (NULL, EQUAL))
+    below = (f"FedAvg: {rounds_cell(base)} rounds; {others}",)
     title = f"Rounds saved against FedAvg until {SHARE:.0%} of the devices are above {target:.0%}"
     return TextTable(title, ("operator", *NORMALISE), tuple(lines), below)
 
@@ -179,8 +182,8 @@ def accuracy_table(study: Study) -> TextTable:
         (operator, *(difference_cell(100 * (accuracy(study, f"{operator}, {way}") - base), 2) for way in NORMALISE))
         for operator in OPERATORS
     ]
-    null = difference_cell(100 * (accuracy(study, NULL) - base), 2)
-    below = (f"FedAvg: {mean_cell(base, 4)}; null row: {null}",)
+    others = "; ".join(f"{row}: {difference_cell(100 * (accuracy(study, row) - base), 2)}" for row in (NULL, EQUAL))
+    below = (f"FedAvg: {mean_cell(base, 4)}; {others}",)
     return TextTable(
         "Points of accuracy against FedAvg after the last round", ("operator", *NORMALISE), tuple(lines), below
     )
