@@ -1,0 +1,178 @@
+"""Recipes and configurations whose rounds are known to the bit, and what is hashed of a run.
+
+Each case states `normalise` and `batch`, so that a changed default does not change its bits. Configurations name the
+recipes here as `golden_rounds:NAME`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from fedmerit.config.schema import Config, load_config
+from fedmerit.core import recipes
+from fedmerit.core.aggregators import Bucketing, CoordinateMedian, GeometricMedian
+from fedmerit.core.backtracking import Backtracking
+from fedmerit.core.claims import Claims
+from fedmerit.core.clip import Clip
+from fedmerit.core.company import Company
+from fedmerit.core.consistency import Consistency
+from fedmerit.core.contribution import Contribution
+from fedmerit.core.criteria import CB, DATA_RATIO, DS, LD, PARTICIPATION, Validated
+from fedmerit.core.objectives import Gated, find_objective
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.reputation import Reputation
+from fedmerit.core.robust_criteria import Alignment, Conduct
+from fedmerit.core.scores import Product
+from fedmerit.core.steps import Adam, Momentum
+from fedmerit.store.run_folder import LEDGER, kernels
+
+CONSISTENCY = Consistency(("labels", "balance", "noise"))
+
+
+def by_sum(recipe: Recipe) -> Recipe:
+    """The recipe with its columns divided by their sums, whatever the default is."""
+    return replace(recipe, normalise="sum")
+
+
+def bounded() -> Recipe:
+    """Momentum, cap, claims, clip and median at once."""
+    recipe = recipes.prioritized(LD, DS, normalise="max")
+    return replace(
+        recipe, step=Momentum(), cap=1.5, claims=Claims(anchor=True), clip=Clip(), aggregate=CoordinateMedian()
+    )
+
+
+def m2f_bounded() -> Recipe:
+    """Groups in which weights are capped and claims bounded."""
+    return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), cap=1.3, claims=Claims(anchor=True, k=1.5))
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "fedavg": lambda: by_sum(recipes.fedavg()),
+    "pmcfl": lambda: recipes.prioritized(LD, DS, normalise="max"),
+    "bounded": bounded,
+    "dafl": lambda: recipes.device_aware(LD, DS, normalise="max"),
+    "dafl_random": lambda: recipes.device_aware(
+        LD, DS, CB, normalise="max", search=Backtracking(orders="random", tolerance=0.0)
+    ),
+    "dafl_consistency": lambda: recipes.device_aware(DS, CONSISTENCY, normalise="max"),
+    "adaptive": lambda: recipes.adaptive(normalise="max"),
+    "m2f": lambda: recipes.m2f(DATA_RATIO, PARTICIPATION),
+    "m2f_reset_until": lambda: recipes.m2f(DATA_RATIO, personal="reset", until=2),
+    "m2f_bounded": m2f_bounded,
+    "fedval": lambda: recipes.fedval("accuracy", normalise="none"),
+    "fedval_marginal": lambda: recipes.fedval("accuracy", marginal=True, normalise="none"),
+    "gated": lambda: Recipe((Validated(Gated(find_objective("accuracy"), 0.3)), DS), Product(), "max"),
+    "guarded": recipes.guarded,
+    "guarded_more": lambda: recipes.guarded(CONSISTENCY, Alignment()),
+    "cgsv": lambda: by_sum(recipes.cgsv()),
+    "rffl": lambda: by_sum(recipes.rffl()),
+    "standalone": lambda: by_sum(recipes.standalone()),
+    "finetuned": lambda: by_sum(recipes.finetuned(2)),
+    "fedamp": lambda: by_sum(recipes.fedamp()),
+    "fedamp_company": lambda: replace(recipes.fedamp(), criteria=(DS, Company()), score=Product(), normalise="max"),
+    "cfl": lambda: by_sum(recipes.cfl()),
+    "ditto": lambda: by_sum(recipes.ditto()),
+    "ifca": lambda: by_sum(recipes.ifca()),
+    "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), step=Momentum()),
+    "ifca_adam": lambda: replace(by_sum(recipes.ifca(3)), step=Adam(correct=True)),
+    "qffl": lambda: replace(recipes.qffl(), normalise="max"),
+    "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
+    "shapley": lambda: replace(
+        by_sum(recipes.fedavg()), contributions=(Contribution("shapley"), Contribution("cosine"))
+    ),
+    "by_contribution": lambda: Recipe((Contribution("leave-one-out"), DS), Product(), "max"),
+    "conduct": lambda: Recipe((Reputation(Conduct()), DS), Product(), "max"),
+    "buckets": lambda: replace(by_sum(recipes.fedavg()), aggregate=Bucketing(GeometricMedian())),
+}
+globals().update(RECIPES)  # `golden_rounds:fedavg` names the function
+
+BASE = (
+    *("task.data=digits", "task.clients=8", "task.server=200", "task.validation=0.2", "task.partition=dirichlet"),
+    *("task.alpha=0.3", "run.rounds=4", "run.workers=1", "run.seed=3", "run.fraction=0.8", "train.batch=full"),
+)
+OF_RECIPES = ("train.epochs=5", "run.audit=['accuracy']")
+FEDAVG = ("recipe.name=golden_rounds:fedavg",)
+PRIVATE = (
+    *("recipe.name=prioritized", "recipe.priority=DS", "recipe.normalise=scale", "recipe.scales={DS=300}"),
+    "run.selection=poisson",
+)
+CONFIGS: dict[str, tuple[str, ...]] = {
+    "scaffold": (*FEDAVG, "train.algorithm=scaffold"),
+    "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
+    "late": (
+        *("recipe.name=prioritized", "recipe.priority=Staleness,DS", "recipe.normalise=max"),
+        *("run.wait={at_least=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
+    ),
+    "drop": (*FEDAVG, "run.wait={at_least=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
+    "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
+    "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
+    "private_search": (
+        *("recipe.name=adaptive", "recipe.normalise=scale", "recipe.scales={DS=300}", "run.selection=poisson"),
+        "recipe.search={judges='round',count='mean'}",
+        "privacy={clip=1.0,noise=1.0,reproducible=true,search_share=0.1}",
+    ),
+    "centre": (*FEDAVG, "task.centre=mean"),
+    "private_centre": (*PRIVATE, "task.centre=mean", "privacy={clip=1.0,noise=1.0,reproducible=true,centre_noise=4.0}"),
+    "attack": ("recipe.name=guarded", "task.attack={kind='sign-flip',share=0.25}"),
+    "schedule": (
+        *("recipe.name=m2f", "recipe.priority=Participation,SimulatedComputation"),
+        "run.schedule={rates=[[0.5,4],[1.0,4]],epochs=[1,3]}",
+    ),
+    "yogi": ("recipe.name=prioritized", "recipe.priority=DS", "recipe.normalise=sum",
+             "recipe.step={name='yogi',length=0.05}"),
+}  # fmt: skip
+
+
+def settings(case: str) -> Config:
+    """The configuration of a case."""
+    if case in RECIPES:
+        return load_config(None, [*BASE, *OF_RECIPES, f"recipe.name=golden_rounds:{case}"])
+    return load_config(None, [*BASE, "train.epochs=1", *CONFIGS[case]])
+
+
+def instructions() -> str:
+    """What the bits of a run depend on: torch's kernels, and those of numpy's BLAS."""
+    blas = next((info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"), "unknown")
+    return f"{kernels()} {blas}"
+
+
+def numbers(folder: Path) -> Iterator[list[Any]]:
+    """The numbers that a ledger keeps of a run: no text, no name, no kind, no time."""
+    columns = {
+        "rounds": "round, exchanges, evaluations, tests, groups, quality, accuracy, clip, epsilon, "
+        "bytes_down, bytes_up",
+        "weights": "round, client, criteria, normalised, score, weight, grp, uncapped",
+        "rewards": "round, client, entries, accepted, before, after",
+        "evaluations": "round, client, correct, size",
+        "candidates": "round, place, quality, exchange, chosen",
+        "audits": "round, client, value",
+    }
+    with closing(sqlite3.connect(folder / LEDGER)) as db:
+        for table, names in columns.items():
+            for row in db.execute(f"SELECT {names} FROM {table} ORDER BY 1, 2"):
+                yield [list(json.loads(cell).values()) if isinstance(cell, str) else cell for cell in row]
+
+
+def digest(folder: Path, model: np.ndarray) -> str:
+    """SHA-256 over the model and the numbers of a run."""
+    found = hashlib.sha256(model.tobytes())
+    for row in numbers(folder):
+        found.update(repr(row).encode())
+    return found.hexdigest()
+
+
+def weights(folder: Path) -> list[list[float]]:
+    """[round, client, weight] of a run."""
+    with closing(sqlite3.connect(folder / LEDGER)) as db:
+        return [list(row) for row in db.execute("SELECT round, client, weight FROM weights ORDER BY round, client")]
