@@ -45,7 +45,7 @@ ON_FLOWER = (
     *("fedavg", "bounded", "dafl", "adaptive", "m2f_bounded", "fedval", "guarded_more", "fedamp_company", "ifca_adam"),
     *("shapley", "scaffold", "private", "private_centre", "schedule"),
 )
-"""A case of each kind; `tests/contract` tries all recipes. A node trains its clients one by one, which rounds differently.
+"""A case of each kind; `tests/contract` tries all recipes. A node trains one client at a time, which rounds otherwise.
 """
 
 
