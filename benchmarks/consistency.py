@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from fedmerit import DS, federate, load_task, prioritized
-from fedmerit.core.consistency import EVIDENCE, SUSPECT, Consistency
-from fedmerit.core.criteria import Family, criterion
+from fedmerit.core.criteria.consistency import EVIDENCE, SUSPECT, Consistency
+from fedmerit.core.criteria.table import Family, criterion
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.updates import Updates
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from fedmerit import DS, LD, Recipe, Run, Task, fedavg, federate, guarded, load_task, prioritized
-from fedmerit.core.claims import Claims
+from fedmerit.core.stages.claims import Claims
 
 TASKS: dict[str, dict[str, Any]] = {
     "digits": {"partition": "dirichlet", "alpha": 0.3, "clients": 30, "train": {"lr": 0.5, "epochs": 2}},

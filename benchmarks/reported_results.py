@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from fedmerit import load_task
-from fedmerit.core.boldest import STEPS, BoldestFirst
-from fedmerit.core.consistency import SUSPECT, Consistency
-from fedmerit.core.criteria import DS, LossPower
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.consistency import SUSPECT, Consistency
+from fedmerit.core.criteria.table import DS, LossPower
 from fedmerit.core.facts import LOSS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.results import Reports, agreement
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.search.step_search import STEPS, BoldestFirst
 from fedmerit.core.state import State
 from fedmerit.core.types import Matrix
 from fedmerit.fleet.local import LocalFleet

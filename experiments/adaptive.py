@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from fedmerit import guarded, load_task
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.attacks import Backdoor
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.robust import FEW, LEFT_ALONE
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.robust_criteria import FEW, LEFT_ALONE
 from fedmerit.core.round import play
 from fedmerit.core.seeds import generator
-from fedmerit.core.selection import Uniform
+from fedmerit.core.stages.validation import observe
 from fedmerit.core.state import State
 from fedmerit.core.types import Cohort, Model, Replies
 from fedmerit.core.updates import Updates
-from fedmerit.core.validation import observe
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.tasks.attackers import find_attackers, make_probe
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from fedmerit import Recipe, Samples, Task, Yogi, agnostic, fedavg, federate, load_task, prioritized, qffl
-from fedmerit.core.selection import Chosen
+from fedmerit.core.collect.selection import Chosen
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import NoteWarning
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from fedmerit import BoldestFirst, Run, adaptive, federate, load_task
 from fedmerit.core.learner import MOST_LOSS
-from fedmerit.core.panel import Panel
 from fedmerit.core.recipes import ADAPTIVE
-from fedmerit.core.search import Choice, SearchState
+from fedmerit.core.search.evaluator import Panel
+from fedmerit.core.search.search import Choice, SearchState
 from fedmerit.core.types import Evaluation
 
 JUDGES, ROUNDS, SEEDS = 30, 40, (1, 2, 3)

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from fedmerit.config.schema import make_config
-from fedmerit.core.scores import Prioritized
 from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import weigh
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import LEDGER, environment
 

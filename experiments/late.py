@@ -17,7 +17,7 @@ import numpy as np
 
 from fedmerit import run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.collect.late import Delays, Wait
 
 CLIENTS, ROUNDS, SEEDS, MEAN_DELAY = 20, 20, range(5), 120.0
 RULES = {"60 s, then 8 of 10": Wait(0.8, 60.0), "60 s, then 5 of 10": Wait(0.5, 60.0)}

@@ -26,9 +26,9 @@ from scipy import ndimage
 from fedmerit import Federation, Recipe, Task, federate, load_task, prioritized
 from fedmerit.config.account import noise_for
 from fedmerit.config.train import TrainConfig
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.selection import Poisson
+from fedmerit.core.collect.selection import Poisson
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.core.types import Vector
 from fedmerit.errors import NoteWarning
 from fedmerit.learn.models import dense

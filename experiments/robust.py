@@ -17,7 +17,8 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.aggregators import (
+from fedmerit.core.seeds import generator
+from fedmerit.core.server.aggregators import (
     NNM,
     Aggregator,
     Bucketing,
@@ -27,7 +28,6 @@ from fedmerit.core.aggregators import (
     MultiKrum,
     TrimmedMean,
 )
-from fedmerit.core.seeds import generator
 from fedmerit.core.updates import Updates
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 from fedmerit import run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.lateness import Delays
+from fedmerit.core.collect.late import Delays
 from fedmerit.store.ledger import Ledger
 
 CLIENTS, ROUNDS, SEEDS = 20, 20, range(100, 110)

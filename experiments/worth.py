@@ -24,15 +24,15 @@ from scipy import stats
 from scipy.optimize import minimize
 
 from fedmerit import Recipe, Run, Task, TopShare, fedavg, federate, load_task
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import DATA_RATIO
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.table import DATA_RATIO
+from fedmerit.core.models.rewards import Whole
 from fedmerit.core.recipes import ALWAYS, cgsv, rffl, standalone
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Whole
-from fedmerit.core.scores import Product
 from fedmerit.core.seeds import generator
 from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Vector
+from fedmerit.core.weights.scores import Product
 from fedmerit.errors import NoteWarning
 from fedmerit.study.gains import Gains
 from fedmerit.tasks.federation import Split

@@ -17,7 +17,7 @@ import pytest
 import scipy.stats
 
 from fedmerit import Federation, Run, Samples, Split, Task, resume, run_config
-from fedmerit.core.fleet import Server
+from fedmerit.core.host import Server
 from fedmerit.core.state import Record
 from fedmerit.core.types import Evaluation, Replies
 from fedmerit.core.updates import Updates

@@ -40,13 +40,13 @@ from fedmerit.config.scores import SCORES
 from fedmerit.config.steps import STEPS, StepConfig
 from fedmerit.config.task import PARTITIONS
 from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.table import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.reputation import Reputation
 from fedmerit.core.suspects import EVIDENCE
 from fedmerit.study.attack_plan import AttackPlan, Bounds
 from fedmerit.study.plan import Plan, Row

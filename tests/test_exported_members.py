@@ -53,7 +53,7 @@ def test_the_command_fedmerit_is_the_command_line():
     [
         ("fedmerit", {"numpy", "pydantic", "scipy"}),
         ("fedmerit.cli", {"numpy", "pydantic", "scipy"}),
-        ("fedmerit.core.scores", {"pydantic", "rich", "safetensors"}),
+        ("fedmerit.core.weights.scores", {"pydantic", "rich", "safetensors"}),
         ("fedmerit.core.round", {"pydantic", "rich", "safetensors", "scipy.stats", "scipy.special"}),
         ("fedmerit.tasks.registry", {"torch", "sklearn", "pandas", "datasets", "flwr_datasets"}),
         ("fedmerit.flower.clientapp", {"torch", "sklearn", "pandas", "datasets", "flwr_datasets", "matplotlib"}),

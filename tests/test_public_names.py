@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import fedmerit
-from fedmerit.core.criteria import Measured
+from fedmerit.core.criteria.table import Measured
 
 CORE = sorted(path.stem for path in (Path(fedmerit.__file__).parent / "core").glob("[a-z]*.py"))
 

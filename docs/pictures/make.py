@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit.core.groups import ByCosine, PairDistances
-from fedmerit.core.rewards import entries
-from fedmerit.core.scores import Prioritized
+from fedmerit.core.models.grouping import ByCosine, PairDistances
+from fedmerit.core.models.rewards import entries
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import weigh
 
 HERE = Path(__file__).parent
 STYLE = """

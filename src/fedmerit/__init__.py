@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import load_config as load_config
-    from fedmerit.core.backtracking import Backtracking as Backtracking
-    from fedmerit.core.boldest import BoldestFirst as BoldestFirst
-    from fedmerit.core.criteria import CB as CB
-    from fedmerit.core.criteria import DS as DS
-    from fedmerit.core.criteria import IS as IS
-    from fedmerit.core.criteria import LC as LC
-    from fedmerit.core.criteria import LD as LD
-    from fedmerit.core.criteria import MW as MW
-    from fedmerit.core.criteria import Attribute as Attribute
-    from fedmerit.core.criteria import Criterion as Criterion
-    from fedmerit.core.criteria import Sharpness as Sharpness
-    from fedmerit.core.criteria import Validated as Validated
-    from fedmerit.core.criteria import criterion as criterion
-    from fedmerit.core.fleet import Fleet as Fleet
-    from fedmerit.core.groups import ByCosine as ByCosine
+    from fedmerit.core.criteria.table import CB as CB
+    from fedmerit.core.criteria.table import DS as DS
+    from fedmerit.core.criteria.table import IS as IS
+    from fedmerit.core.criteria.table import LC as LC
+    from fedmerit.core.criteria.table import LD as LD
+    from fedmerit.core.criteria.table import MW as MW
+    from fedmerit.core.criteria.table import Attribute as Attribute
+    from fedmerit.core.criteria.table import Criterion as Criterion
+    from fedmerit.core.criteria.table import Sharpness as Sharpness
+    from fedmerit.core.criteria.table import Validated as Validated
+    from fedmerit.core.criteria.table import criterion as criterion
+    from fedmerit.core.host import Fleet as Fleet
     from fedmerit.core.learner import Learner as Learner
-    from fedmerit.core.ranking import Ranked as Ranked
+    from fedmerit.core.models.grouping import ByCosine as ByCosine
+    from fedmerit.core.models.rewards import TopShare as TopShare
     from fedmerit.core.recipe import Recipe as Recipe
     from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
@@ -49,21 +47,23 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import qffl as qffl
     from fedmerit.core.recipes import rffl as rffl
     from fedmerit.core.recipes import standalone as standalone
-    from fedmerit.core.rewards import TopShare as TopShare
-    from fedmerit.core.scores import OWA as OWA
-    from fedmerit.core.scores import Choquet as Choquet
-    from fedmerit.core.scores import Prioritized as Prioritized
-    from fedmerit.core.scores import Product as Product
-    from fedmerit.core.scores import Score as Score
-    from fedmerit.core.scores import WeightedMean as WeightedMean
-    from fedmerit.core.steps import Adagrad as Adagrad
-    from fedmerit.core.steps import Adam as Adam
-    from fedmerit.core.steps import Extrapolated as Extrapolated
-    from fedmerit.core.steps import Momentum as Momentum
-    from fedmerit.core.steps import Plain as Plain
-    from fedmerit.core.steps import Yogi as Yogi
+    from fedmerit.core.search.backtracking import Backtracking as Backtracking
+    from fedmerit.core.search.step_search import BoldestFirst as BoldestFirst
+    from fedmerit.core.server.optimizers import Adagrad as Adagrad
+    from fedmerit.core.server.optimizers import Adam as Adam
+    from fedmerit.core.server.optimizers import Extrapolated as Extrapolated
+    from fedmerit.core.server.optimizers import Momentum as Momentum
+    from fedmerit.core.server.optimizers import Plain as Plain
+    from fedmerit.core.server.optimizers import Yogi as Yogi
     from fedmerit.core.types import Samples as Samples
-    from fedmerit.core.weights import weigh as weigh
+    from fedmerit.core.weights.ranking import Ranked as Ranked
+    from fedmerit.core.weights.scores import OWA as OWA
+    from fedmerit.core.weights.scores import Choquet as Choquet
+    from fedmerit.core.weights.scores import Prioritized as Prioritized
+    from fedmerit.core.weights.scores import Product as Product
+    from fedmerit.core.weights.scores import Score as Score
+    from fedmerit.core.weights.scores import WeightedMean as WeightedMean
+    from fedmerit.core.weights.weigh import weigh as weigh
     from fedmerit.engine.finished import Run as Run
     from fedmerit.engine.run import federate as federate
     from fedmerit.engine.run import resume as resume

@@ -17,15 +17,15 @@ import pytest
 from opened_report import Opened, check, go
 
 from fedmerit.config.scores import SCORES, make_score
-from fedmerit.core.aggregation import Aggregation, Candidate
-from fedmerit.core.groups import Groups
-from fedmerit.core.ranking import Ranked
+from fedmerit.core.models.grouping import Groups
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.scores import PLAIN, Prioritized, Score, Terms, explain_score
-from fedmerit.core.search import SearchState, Weighting
+from fedmerit.core.search.search import SearchState, Weighting
+from fedmerit.core.server.aggregation import Aggregation, Candidate
 from fedmerit.core.state import Record
 from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.weights import concat_groups, weigh
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import PLAIN, Prioritized, Score, Terms, explain_score
+from fedmerit.core.weights.weigh import concat_groups, weigh
 from fedmerit.report.html import write_report
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.reasons import client_lines, reason_of

@@ -15,7 +15,7 @@ from opened_report import Opened
 
 from fedmerit import run_config
 from fedmerit.config.schema import make_config
-from fedmerit.core.criteria import about_criterion, spelt_out
+from fedmerit.core.criteria.table import about_criterion, spelt_out
 from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger

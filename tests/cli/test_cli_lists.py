@@ -11,7 +11,7 @@ from helpers import CommandLine
 from fedmerit.cli import app
 from fedmerit.config.recipes import RECIPES
 from fedmerit.config.scores import SCORES
-from fedmerit.core.criteria import CRITERIA
+from fedmerit.core.criteria.table import CRITERIA
 from fedmerit.core.objectives import GROUPED, OVERALL
 from fedmerit.tasks.registry import TASKS
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import load_config, make_config
-from fedmerit.core.aggregators import (
+from fedmerit.core.server.aggregators import (
     NNM,
     Aggregator,
     Bucketing,
@@ -18,7 +18,7 @@ from fedmerit.core.aggregators import (
     MultiKrum,
     TrimmedMean,
 )
-from fedmerit.core.clip import Clip
+from fedmerit.core.stages.clip import Clip
 from fedmerit.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from fedmerit import Backtracking, BoldestFirst, TopShare, UserError
 from fedmerit.config.recipes import RECIPES, make_recipe
 from fedmerit.config.schema import load_config, make_config
 from fedmerit.core import recipes
-from fedmerit.core.criteria import CB, DS, LD
+from fedmerit.core.criteria.table import CB, DS, LD
 
 KEYS = sorted({key for section in RECIPES.values() for key in section.model_fields})
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]

@@ -36,23 +36,23 @@ from fedmerit import (
     rffl,
     standalone,
 )
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregators import NNM, Bucketing, CoordinateMedian, Early, GeometricMedian, TrimmedMean
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
+from fedmerit.core.collect.selection import Schedule
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import Agreement, Alignment, Conduct, Distinct, Nearness, Typical
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.robust_criteria import Agreement, Alignment, Conduct, Distinct, Nearness, Typical
 from fedmerit.core.round import begin, play
-from fedmerit.core.selection import Schedule
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, Early, GeometricMedian, TrimmedMean
+from fedmerit.core.server.optimizers import Adam, Momentum
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import Record, State
-from fedmerit.core.steps import Adam, Momentum
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.tasks.registry import ClientHalf

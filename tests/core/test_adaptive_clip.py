@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import CLIP, Privacy
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import settle
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.optimizers import Momentum
+from fedmerit.core.server.private_sum import CLIP, Privacy
 from fedmerit.core.state import Clock, Settled, State
-from fedmerit.core.steps import Momentum
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 import fedmerit.core.updates
 from fedmerit import Momentum, Recipe, device_aware, fedavg, m2f
-from fedmerit.core.aggregators import (
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import DS, LD
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.round import play
+from fedmerit.core.server.aggregators import (
     NNM,
     Aggregator,
     Bucketing,
@@ -22,13 +26,9 @@ from fedmerit.core.aggregators import (
     MultiKrum,
     TrimmedMean,
 )
-from fedmerit.core.clip import Clip
-from fedmerit.core.criteria import DS, LD
-from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.optimizers import Extrapolated
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import State
-from fedmerit.core.steps import Extrapolated
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.groups import PairDistances
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.grouping import PairDistances
 from fedmerit.core.recipes import fedamp, m2f
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError

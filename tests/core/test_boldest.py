@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import DS, LD, BoldestFirst, Momentum, Prioritized, Recipe, Run, Task, adaptive, federate, m2f
-from fedmerit.core.mixtures import Mixtures
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.search import Weighting
-from fedmerit.core.steps import Aggregate, HeavyBall
+from fedmerit.core.search.mixtures import Mixtures
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.server.optimizers import Aggregate, HeavyBall
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError, UserError
 

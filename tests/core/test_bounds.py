@@ -10,36 +10,38 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmerit.core import aggregators, criteria, steps
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.beside import Beside
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.caps import check_caps
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.controls import FedDyn
-from fedmerit.core.groups import ByCosine
-from fedmerit.core.hypotheses import Hypotheses
-from fedmerit.core.lateness import Staleness
+from fedmerit.core.collect.late import Staleness
+from fedmerit.core.collect.selection import Poisson, Schedule, Uniform
+from fedmerit.core.criteria import table as criteria
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.similarity import Company
 from fedmerit.core.measures import rounds_to_target
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.grouping import ByCosine
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Acceptance, TopShare
+from fedmerit.core.models.splits import Splits
 from fedmerit.core.objectives import Gated, find_objective
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import m2f, prioritized
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, TopShare
-from fedmerit.core.scores import Linear, Power, Product
-from fedmerit.core.selection import Poisson, Schedule, Uniform
-from fedmerit.core.splits import Splits
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.server import aggregators
+from fedmerit.core.server import optimizers as steps
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.controls import FedDyn
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.targets import Number
+from fedmerit.core.weights.limits import check_caps
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import Linear, Power, Product
 from fedmerit.errors import ConfigError
 
 ABOVE_0 = ((1e-9, 1e9), (0.0, -1e-9, inf, nan))

@@ -11,13 +11,13 @@ from helpers import CannedFleet, CommandLine, small_task
 
 from fedmerit import DS, Recipe, fedavg, federate, load_config, m2f, prioritized, run_config
 from fedmerit.config.recipes import RECIPES, make_recipe
-from fedmerit.core.caps import apply_caps
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
-from fedmerit.core.scores import Prioritized, Product
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.limits import apply_caps
+from fedmerit.core.weights.scores import Prioritized, Product
+from fedmerit.core.weights.weigh import weigh
 from fedmerit.errors import ConfigError, FedmeritError
 from fedmerit.flower import Merit
 

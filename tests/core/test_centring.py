@@ -8,7 +8,7 @@ from helpers import SoftmaxLearner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.centring import Centring, FeatureSums, centre_model, check_sums, feature_sums, make_centring
+from fedmerit.core.server.centring import Centring, FeatureSums, centre_model, check_sums, feature_sums, make_centring
 from fedmerit.errors import ConfigError, RunFailed
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fedmerit import CB, DS, LD, Attribute, Criterion, prioritized
 from fedmerit.core.check import check
-from fedmerit.core.criteria import criterion
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import criterion
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Cohort, Family, History, Replies

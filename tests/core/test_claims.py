@@ -31,13 +31,13 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.recipes import RECIPES, make_recipe
-from fedmerit.core.claims import Claims, bound_claims
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, REPORTED_COMPUTATION
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, REPORTED_COMPUTATION
 from fedmerit.core.facts import find_fact
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.recipe import ONE_GROUP
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import settle
+from fedmerit.core.stages.claims import Claims, bound_claims
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.types import Cohort, History, Replies
 from fedmerit.core.updates import Updates

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import DS, MW, fedavg, prioritized
-from fedmerit.core.aggregators import CoordinateMedian
-from fedmerit.core.clip import Clip
-from fedmerit.core.lengths import usual_length
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.aggregators import CoordinateMedian
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.stages.norms import usual_length
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.aggregators import CoordinateMedian, Early, Mean, at_round
-from fedmerit.core.clip import Clip, clip_cohort
-from fedmerit.core.company import Company, Split, met_in, split
-from fedmerit.core.groups import PairDistances
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.robust_criteria import Common, NormShare, Usual, copies
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import Common, NormShare, Usual, copies
+from fedmerit.core.criteria.similarity import Company, Split, met_in, split
+from fedmerit.core.models.grouping import PairDistances
+from fedmerit.core.server.aggregators import CoordinateMedian, Early, Mean, at_round
+from fedmerit.core.stages.clip import Clip, clip_cohort
 from fedmerit.core.types import Cohort, History, Matrix
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedmerit import CB, DS, federate, load_task, prioritized
-from fedmerit.core.consistency import EVIDENCE, Consistency, output_biases
-from fedmerit.core.criteria import find_criterion
+from fedmerit.core.criteria.consistency import EVIDENCE, Consistency, output_biases
+from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates

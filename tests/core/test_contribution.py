@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from fedmerit import fedavg, federate, load_config, load_task, m2f, run_config
-from fedmerit.core.contribution import (
+from fedmerit.core.criteria.contribution import (
     Contribution,
     Worths,
     banzhaf,
@@ -187,7 +187,7 @@ def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) 
     asked: dict[str, np.ndarray] = {}
     for name, most in (("exact", 12), ("sampled", 0)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("fedmerit.core.contribution.MOST_EXACT", most)
+            patch.setattr("fedmerit.core.criteria.contribution.MOST_EXACT", most)
             recipe = replace(fedavg(), contributions=(Contribution("shapley", orders=200),))
             run = federate(task, recipe, rounds=2, fraction=1.0, seed=1)
         asked[name] = np.array([one.facts["contribution:shapley"] for one in run.explain(2)])

@@ -7,7 +7,7 @@ import pytest
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.config.own import criteria_by_name
-from fedmerit.core.criteria import CRITERIA, Agnostic, Criterion, Family, LossPower, Validated, criterion
+from fedmerit.core.criteria.table import CRITERIA, Agnostic, Criterion, Family, LossPower, Validated, criterion
 from fedmerit.core.facts import find_fact
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.types import Cohort, History

@@ -8,43 +8,49 @@ from typing import Any
 
 import pytest
 
-from fedmerit.core import aggregators, attacks, criteria, recipes, robust_criteria, schedules, scores, steps
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregation import Aggregation, aggregate, make_candidates
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.beside import Beside
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.choices import Choices
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.computation import Computation
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.controls import FedDyn, Scaffold
+from fedmerit.core import attacks, recipes
+from fedmerit.core import lr_schedules as schedules
+from fedmerit.core.collect.late import Delays, Staleness, Wait
+from fedmerit.core.collect.selection import Poisson, Schedule, Uniform, draw
+from fedmerit.core.criteria import robust as robust_criteria
+from fedmerit.core.criteria import table as criteria
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.computation import Computation
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.similarity import Company
 from fedmerit.core.facts import Fact
-from fedmerit.core.fleet import Judges
-from fedmerit.core.hypotheses import Hypotheses
-from fedmerit.core.lateness import Delays, Staleness, Wait
+from fedmerit.core.host import Judges
 from fedmerit.core.measures import rounds_to_target
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.panel import Panel
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.ranking import Ranked
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.choices import Choices
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Acceptance, TopShare
+from fedmerit.core.models.splits import Splits
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, TopShare
 from fedmerit.core.round import settle
-from fedmerit.core.search import Fixed
-from fedmerit.core.selection import Poisson, Schedule, Uniform, draw
-from fedmerit.core.splits import Splits
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.search.evaluator import Panel
+from fedmerit.core.search.search import Fixed
+from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.search.votes import count_change
+from fedmerit.core.server import aggregators
+from fedmerit.core.server import optimizers as steps
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.aggregation import Aggregation, aggregate, make_candidates
+from fedmerit.core.server.controls import FedDyn, Scaffold
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.targets import Number
 from fedmerit.core.types import History, Replies
-from fedmerit.core.votes import count_change
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights import scores
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.weigh import ClientWeight
 
 DEFAULTS: dict[type, dict[str, Any]] = {
     AdaptiveClip: {"start": 0.1, "quantile": 0.5, "rate": 0.2},

@@ -8,7 +8,7 @@ import pytest
 from fedmerit import fedval
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.core.aggregation import earn
+from fedmerit.core.server.aggregation import earn
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 

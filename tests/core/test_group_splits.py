@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit.core.groups import PairDistances
-from fedmerit.core.splits import Splits
+from fedmerit.core.models.grouping import PairDistances
+from fedmerit.core.models.splits import Splits
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
 

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.groups import Cut, Groups, Linkage, OneGroup, PairDistances, _labels, _silhouettes, silhouette
+from fedmerit.core.models.grouping import (
+    Cut,
+    Groups,
+    Linkage,
+    OneGroup,
+    PairDistances,
+    _labels,
+    _silhouettes,
+    silhouette,
+)
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from fedmerit import CB, Recipe, guarded
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.core.aggregators import CoordinateMedian
-from fedmerit.core.clip import Clip
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.aggregators import CoordinateMedian
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import Record, State
 
 GUARDED = guarded()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.collect.late import Delays, Wait
 
 TIMES = st.lists(st.floats(0, 1000), min_size=1, max_size=20)
 WAITS = st.builds(Wait, st.floats(0.01, 1), st.floats(0.1, 500))

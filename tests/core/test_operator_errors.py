@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import OWA, Choquet, UserError, WeightedMean, weigh
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.scores import MOST, Linear, Power, QuantifierOWA, orness
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import MOST, Linear, Power, QuantifierOWA, orness
 
 NAN = float("nan")
 

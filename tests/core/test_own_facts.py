@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fedmerit import Samples, prioritized
 from fedmerit.core.check import SHORTEST_TRIP, measure_links
-from fedmerit.core.criteria import find_criterion
+from fedmerit.core.criteria.client_fact import OwnFact, parse_own_fact
+from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.facts import find_fact, measure
-from fedmerit.core.own_facts import OwnFact, parse_own_fact
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.types import Cohort, History, Replies
 from fedmerit.core.updates import Updates

@@ -9,9 +9,9 @@ import numpy as np
 from helpers import small_task
 
 from fedmerit import DS, LD, federate
-from fedmerit.core.panel import Panel
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.search import Choice, SearchState, Weighting
+from fedmerit.core.search.evaluator import Panel
+from fedmerit.core.search.search import Choice, SearchState, Weighting
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedmerit.core.objectives import Predictions
-from fedmerit.core.panel import AT_ONCE, Panel
+from fedmerit.core.search.evaluator import AT_ONCE, Panel
 from fedmerit.core.types import Evaluation, Model
 
 SIZE = 3

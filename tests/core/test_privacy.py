@@ -16,32 +16,32 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit import adaptive, device_aware, fedavg, fedval, m2f, prioritized
 from fedmerit.config.account import epsilon_after
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregators import CoordinateMedian
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.centring import feature_sums
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.criteria import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
+from fedmerit.core.collect.selection import Poisson, Uniform
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.table import CB, COMPUTATION, DATA_RATIO, DS, LD, MW, Agnostic, Validated
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.privacy import Privacy, check_selection, clip_factors, secret_normals, shares_of_the_sum
-from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.ranking import Ranked
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.reputation import Reputation
 from fedmerit.core.round import settle
-from fedmerit.core.scores import PLAIN, Prioritized, Product
-from fedmerit.core.search import Weighting
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.search.step_search import BoldestFirst
 from fedmerit.core.seeds import generator
-from fedmerit.core.selection import Poisson, Uniform
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.aggregators import CoordinateMedian
+from fedmerit.core.server.centring import feature_sums
+from fedmerit.core.server.optimizers import Extrapolated, Momentum
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Privacy, check_selection, clip_factors, secret_normals, shares_of_the_sum
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import Clock, Settled, State
-from fedmerit.core.steps import Extrapolated, Momentum
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import PLAIN, Prioritized, Product
 from fedmerit.errors import ConfigError
 
 CLIP = 1.0

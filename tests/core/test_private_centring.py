@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit.core.centring import feature_sums
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_centring import CentreNoise
+from fedmerit.core.server.centring import feature_sums
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.errors import ConfigError
 
 INPUTS = arrays(np.float64, st.tuples(st.integers(1, 5), st.just(3)), elements=st.floats(-9, 9))

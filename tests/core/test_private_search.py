@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedmerit import BoldestFirst, prioritized
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_search import SearchNoise, client_gains
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import settle
-from fedmerit.core.search import Fixed
+from fedmerit.core.search.search import Fixed
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.private_search import SearchNoise, client_gains
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.core.state import Clock, Settled, State
 from fedmerit.core.types import Evaluation, Replies
 from fedmerit.core.updates import Updates

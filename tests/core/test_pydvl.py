@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
-from fedmerit.core.contribution import banzhaf, sampled_shapley, shapley
+from fedmerit.core.criteria.contribution import banzhaf, sampled_shapley, shapley
 
 CLIENTS = 6
 

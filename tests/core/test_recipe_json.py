@@ -34,13 +34,13 @@ from fedmerit import (
     rffl,
     standalone,
 )
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.criteria import COMPUTATION, CRITERIA, SIMULATED_COMPUTATION, Attribute, Family
+from fedmerit.core.criteria.table import COMPUTATION, CRITERIA, SIMULATED_COMPUTATION, Attribute, Family
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.recipe_json import PARTS, part_from_json, part_text, part_to_json, recipe_from_json
-from fedmerit.core.scores import MOST, QuantifierOWA
-from fedmerit.core.search import Weighting
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import MOST, QuantifierOWA
 from fedmerit.errors import DataError
 
 RECIPES = {

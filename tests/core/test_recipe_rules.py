@@ -8,24 +8,24 @@ from dataclasses import replace
 import pytest
 
 from fedmerit import DS, LD, MW, Backtracking, Momentum, Prioritized, Recipe, device_aware, fedavg, fedval, m2f
-from fedmerit.core.aggregators import TrimmedMean
-from fedmerit.core.beside import Beside
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import Attribute
-from fedmerit.core.groups import ByCosine
-from fedmerit.core.hypotheses import Hypotheses
-from fedmerit.core.privacy import Privacy
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import Alignment
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import Attribute
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.grouping import ByCosine
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Nothing, TopShare
 from fedmerit.core.recipes import adaptive, cgsv, fedamp, guarded, ifca, rffl, shares_of, standalone
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Nothing, TopShare
-from fedmerit.core.robust_criteria import Alignment
-from fedmerit.core.scores import WeightedMean
-from fedmerit.core.search import Weighting
-from fedmerit.core.steps import Extrapolated
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.server.aggregators import TrimmedMean
+from fedmerit.core.server.optimizers import Extrapolated
+from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.weights.scores import WeightedMean
 from fedmerit.errors import ConfigError
 
 PERSONAL = m2f()

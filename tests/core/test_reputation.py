@@ -10,16 +10,16 @@ import pytest
 from helpers import stopped_and_resumed
 
 from fedmerit import CB, DS, Validated, load_config, prioritized, run_config
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.criteria import find_criterion
-from fedmerit.core.groups import PairDistances
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.table import find_criterion
+from fedmerit.core.models.grouping import PairDistances
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.reputation import Reputation
+from fedmerit.core.stages.validation import observe
 from fedmerit.core.state import remember
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
-from fedmerit.core.validation import observe
 from fedmerit.errors import ConfigError, UnknownName
 
 NO_PAIRS = PairDistances()

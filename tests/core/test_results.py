@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import load_task
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.criteria import DS, LossPower
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.table import DS, LossPower
 from fedmerit.core.facts import LOSS, RESULTS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.results import Reports, agreement, report, result_notes
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.search.step_search import BoldestFirst
 from fedmerit.core.state import State, remember_facts
 from fedmerit.core.targets import Number
 from fedmerit.core.types import Evaluation, History, Matrix

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import TopShare
-from fedmerit.core.rewards import Acceptance, Nothing, Whole, entries, top, wrong_reward
+from fedmerit.core.models.rewards import Acceptance, Nothing, Whole, entries, top, wrong_reward
 from fedmerit.core.types import SparseUpdate
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UserError

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import Samples, Task, Validated, fedavg, fedval, m2f, prioritized
-from fedmerit.core.criteria import CRITERIA, Criterion, find_criterion
-from fedmerit.core.objectives import Predictions, find_objective
-from fedmerit.core.robust_criteria import (
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.robust import (
     Agreement,
     Alignment,
     Conduct,
@@ -25,13 +24,14 @@ from fedmerit.core.robust_criteria import (
     Usual,
     copies,
 )
+from fedmerit.core.criteria.table import CRITERIA, Criterion, find_criterion
+from fedmerit.core.objectives import Predictions, find_objective
 from fedmerit.core.round import play
 from fedmerit.core.seeds import derive
-from fedmerit.core.selection import Uniform
+from fedmerit.core.stages.validation import validate
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
-from fedmerit.core.validation import validate
 from fedmerit.engine.preflight import check_server
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.local import LocalFleet

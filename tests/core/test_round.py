@@ -11,20 +11,20 @@ import pytest
 from helpers import CannedFleet, ProbabilisticSoftmax, SoftmaxLearner, small_task
 
 from fedmerit import DS, LD, MW, Recipe, device_aware, fedavg, ifca, m2f, prioritized
-from fedmerit.core.aggregation import earn
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.beside import Beside
-from fedmerit.core.choices import evaluate_chosen, models_in
-from fedmerit.core.company import Company
-from fedmerit.core.computation import SIMULATED_COMPUTATION
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION, Family
-from fedmerit.core.fleet import Server
-from fedmerit.core.groups import Groups, OneGroup
-from fedmerit.core.lateness import Delays, Wait
+from fedmerit.core.collect.late import Delays, Wait
+from fedmerit.core.collect.selection import Uniform, draw
+from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, Family
+from fedmerit.core.host import Server
+from fedmerit.core.models.choices import evaluate_chosen, models_in
+from fedmerit.core.models.grouping import Groups, OneGroup
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import TopShare, Whole
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.rewards import TopShare, Whole
 from fedmerit.core.round import begin, play, server_facts
-from fedmerit.core.selection import Uniform, draw
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.server.aggregation import earn
 from fedmerit.core.state import State
 from fedmerit.core.types import Cohort, Evaluation, History, Replies, Verdict
 from fedmerit.core.updates import Updates

@@ -10,13 +10,13 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit.config.recipes import RECIPES, make_recipe
 from fedmerit.config.sections import validate
-from fedmerit.core.criteria import CB, DS, LD
+from fedmerit.core.criteria.table import CB, DS, LD
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.recipes import prioritized
-from fedmerit.core.scales import bounds_of
-from fedmerit.core.scores import Prioritized
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.scales import bounds_of
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import weigh
 from fedmerit.errors import ConfigError, TableError
 
 BOUNDS = (500.0, 10.0, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedmerit.core.schedules import Constant, Cosine, StepDecay, WarmUp
+from fedmerit.core.lr_schedules import Constant, Cosine, StepDecay, WarmUp
 from fedmerit.errors import ConfigError
 
 

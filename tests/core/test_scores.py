@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.scores import (
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
     MOST,

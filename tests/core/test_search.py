@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
-from fedmerit.core.backtracking import Answer, Backtracking, not_worse
-from fedmerit.core.mixtures import Mixtures
-from fedmerit.core.panel import Panel
 from fedmerit.core.round import settle
-from fedmerit.core.search import Choice, SearchState, Weighting, distinct, kendall
+from fedmerit.core.search.backtracking import Answer, Backtracking, not_worse
+from fedmerit.core.search.evaluator import Panel
+from fedmerit.core.search.mixtures import Mixtures
+from fedmerit.core.search.search import Choice, SearchState, Weighting, distinct, kendall
+from fedmerit.core.server.optimizers import Adam, HeavyBall, Momentum, Plain, Step
 from fedmerit.core.state import Clock, State
-from fedmerit.core.steps import Adam, HeavyBall, Momentum, Plain, Step
 from fedmerit.core.types import Evaluation, Model, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import fedavg, federate
+from fedmerit.core.collect.selection import Available, Schedule, Uniform, draw, is_within
 from fedmerit.core.seeds import generator
-from fedmerit.core.selection import Available, Schedule, Uniform, draw, is_within
 from fedmerit.errors import ConfigError
 
 PAPER = ((0.2, 6), (0.5, 6), (1.0, 8))

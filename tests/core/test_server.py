@@ -10,7 +10,7 @@ import pytest
 from helpers import ProbabilisticSoftmax, SoftmaxLearner
 
 from fedmerit import Samples
-from fedmerit.core.fleet import Server, predict_all, predict_rows
+from fedmerit.core.host import Server, predict_all, predict_rows
 from fedmerit.errors import ConfigError
 
 ROWS = Samples(np.eye(3, 2, dtype=np.float32), np.array([0, 1, 2]), 3, {"sex": np.array([0, 1, 1])})

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import fedavg, m2f
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
-from fedmerit.core.state import State
-from fedmerit.core.steps import (
+from fedmerit.core.server.optimizers import (
     Adagrad,
     Adam,
     Aggregate,
@@ -28,6 +27,7 @@ from fedmerit.core.steps import (
     coefficients_of,
     mix,
 )
+from fedmerit.core.state import State
 from fedmerit.errors import ConfigError
 
 STEPS: list[Step] = [Plain(), Momentum(0.5, 2.0), Momentum(nesterov=True), Adam(), Yogi(), Adagrad(), Extrapolated()]

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 
 from fedmerit.core.observations import Observations
-from fedmerit.core.scores import Prioritized
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import (
     LEAST_ROUNDS,
@@ -24,7 +23,8 @@ from fedmerit.core.suspects import (
     look,
     seen_of,
 )
-from fedmerit.core.weights import Note, weigh
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import Note, weigh
 
 IDS = tuple(range(6))
 PLAIN = RoundSeen(

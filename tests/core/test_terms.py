@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.ranking import Ranked
-from fedmerit.core.scores import (
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import (
     MOST,
     OWA,
     Choquet,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit.core.scores import Prioritized, Product
 from fedmerit.core.types import Normalise
-from fedmerit.core.weights import (
+from fedmerit.core.weights.scores import Prioritized, Product
+from fedmerit.core.weights.weigh import (
     ClientWeight,
     Note,
     Weights,

@@ -12,11 +12,11 @@ from flwr.app import Message
 from helpers import small_task
 
 from fedmerit import Run, Task, fedavg, federate, load_config, load_task, m2f, resume, run_config, run_on
-from fedmerit.core.centring import centre_model, feature_sums, make_centring
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
-from fedmerit.core.fleet import Server
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
+from fedmerit.core.host import Server
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.centring import centre_model, feature_sums, make_centring
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.local import LocalFleet

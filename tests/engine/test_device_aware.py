@@ -26,10 +26,10 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.backtracking import Backtracking, not_worse
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.search import Weighting
-from fedmerit.core.selection import Uniform
+from fedmerit.core.search.backtracking import Backtracking, not_worse
+from fedmerit.core.search.search import Weighting
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError, DataError

@@ -30,9 +30,9 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import make_config
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.fleet.local import LocalFleet
@@ -132,7 +132,7 @@ def test_poisoned_clients_get_less_when_ranked_on_their_own_models():
 def test_an_objective_is_a_criterion_like_any_other():
     """Parity before size; and a search over such orders."""
     from fedmerit import device_aware
-    from fedmerit.core.backtracking import Backtracking
+    from fedmerit.core.search.backtracking import Backtracking
 
     parity = Validated(find_objective("parity:sex"))
     run = federate(task(), prioritized(parity, DS, normalise="max"), rounds=2, fraction=1.0)

@@ -18,7 +18,7 @@ from fedmerit.core.round import settle
 from fedmerit.core.state import Clock, Record, Settled, State, make_record
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.weigh import weigh
 from fedmerit.store.frames import run_frame
 from fedmerit.store.ledger import Ledger
 

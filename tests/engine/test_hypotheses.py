@@ -25,15 +25,15 @@ from fedmerit import (
     load_task,
     run_config,
 )
-from fedmerit.core.aggregators import CoordinateMedian
-from fedmerit.core.beside import Beside
-from fedmerit.core.choices import UNANSWERED, choose, evaluate_chosen, models_in, with_hypotheses
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.hypotheses import Hypotheses
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.robust import Alignment
+from fedmerit.core.models.choices import UNANSWERED, choose, evaluate_chosen, models_in, with_hypotheses
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.local import Beside
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.robust_criteria import Alignment
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError

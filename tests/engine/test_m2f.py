@@ -11,12 +11,12 @@ from helpers import CannedFleet, CommandLine, one_line, small_task
 
 from fedmerit import DS, ByCosine, Recipe, Run, TopShare, federate, load_task, m2f, prioritized, resume, run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.criteria import PARTICIPATION, REPORTED_COMPUTATION, Computation
-from fedmerit.core.groups import OneGroup
-from fedmerit.core.rewards import Acceptance, Whole
+from fedmerit.core.collect.selection import Schedule, Uniform
+from fedmerit.core.criteria.table import PARTICIPATION, REPORTED_COMPUTATION, Computation
+from fedmerit.core.models.grouping import OneGroup
+from fedmerit.core.models.rewards import Acceptance, Whole
 from fedmerit.core.round import play
-from fedmerit.core.selection import Schedule, Uniform
+from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model

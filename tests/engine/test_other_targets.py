@@ -35,9 +35,9 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import TrainConfig, make_config
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.recipes import agnostic
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.core.targets import Labels, Number
 from fedmerit.fleet.local import LocalFleet

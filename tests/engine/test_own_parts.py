@@ -30,8 +30,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmerit import DS, LD, Backtracking, Plain, criterion, prioritized
-from fedmerit.core.criteria import Family
-from fedmerit.core.scores import Term, Terms
+from fedmerit.core.criteria.table import Family
+from fedmerit.core.weights.scores import Term, Terms
 
 
 @criterion("freshness", Family.TRUST, "freshness: 1 / (1 + rounds taken part in)", degree=True)

@@ -13,8 +13,8 @@ from helpers import small_task
 from fedmerit import DS, Run, federate, load_task, prioritized, run_config
 from fedmerit.config.account import epsilon_after
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.selection import Poisson, Uniform
+from fedmerit.core.collect.selection import Poisson, Uniform
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.core.state import Record
 from fedmerit.engine.run import resume
 from fedmerit.errors import ConfigError

@@ -10,11 +10,11 @@ import pytest
 from helpers import small_task
 
 from fedmerit import Run, Task, cfl, ditto, fedamp, fedavg, federate, finetuned, guarded, load_task, standalone
-from fedmerit.core.beside import Beside
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.models.local import Beside
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import cgsv
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.core.types import Download, Samples
 from fedmerit.errors import ConfigError

@@ -11,8 +11,8 @@ import pytest
 
 from fedmerit import Run, resume, run_config
 from fedmerit.config.schema import make_config
-from fedmerit.core.lateness import Delays, Wait
-from fedmerit.core.stale import UnderWay, rounds_late, train_in_time
+from fedmerit.core.collect.late import Delays, Wait
+from fedmerit.core.collect.pending import UnderWay, rounds_late, train_in_time
 from fedmerit.core.state import Record
 from fedmerit.core.types import Download, Replies
 from fedmerit.core.updates import Updates

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedmerit import Run, Task, cgsv, fedavg, federate, load_task, rffl, standalone
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.rewards import Whole
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.models.rewards import Whole
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.gains import Gains, gains_of
 

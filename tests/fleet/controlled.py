@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedmerit import Federation, Samples, Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
+from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.tasks.task_spec import TaskSpec
 
 Model = NDArray[np.float32]

@@ -16,8 +16,8 @@ from fedmerit import DS, LD, Run, Task, fedavg, federate, load_task, prioritized
 from fedmerit.config.attack import KINDS, AttackConfig, make_coalitions
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks import Attackers, draw_attackers
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates

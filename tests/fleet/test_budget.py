@@ -11,9 +11,9 @@ from flwr.app import Context
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Task, load_config, prioritized, run_config
-from fedmerit.core.criteria import BUDGET_COMPUTATION, DS
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import BUDGET_COMPUTATION, DS
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients

@@ -25,12 +25,12 @@ from fedmerit import (
     run_on,
 )
 from fedmerit.config.train import WarmUpLr
-from fedmerit.core.controls import Control, FedDyn, Scaffold
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.server.controls import Control, FedDyn, Scaffold
+from fedmerit.core.server.optimizers import Momentum
 from fedmerit.core.state import Record, State
-from fedmerit.core.steps import Momentum
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet

@@ -11,8 +11,8 @@ import pytest
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Samples, fedavg
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 

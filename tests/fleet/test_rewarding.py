@@ -10,7 +10,7 @@ import pytest
 import toy
 
 from fedmerit import Task
-from fedmerit.core.rewards import Acceptance
+from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.types import Download, SparseUpdate
 from fedmerit.fleet.local import LocalFleet
 

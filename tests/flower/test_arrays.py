@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 from test_faults import BAD, Meddling, task
 
 from fedmerit import fedavg
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import State
 from fedmerit.flower import GridFleet
 from fedmerit.flower.arrays import TYPES, Unfit, read_array

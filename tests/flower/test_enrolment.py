@@ -16,9 +16,9 @@ from helpers import CommandLine, SoftmaxLearner, one_line, small_task
 from test_faults import BAD, Meddling, played, task
 
 from fedmerit import DS, LD, fedavg, prioritized
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
 from fedmerit.core.seeds import derive
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.flower import GridFleet

@@ -12,8 +12,8 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, 
 from helpers import SoftmaxLearner, random_split, small_task
 
 from fedmerit import DS, LD, Task, fedavg, m2f, prioritized
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app

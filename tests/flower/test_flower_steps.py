@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
 from fedmerit import fedavg
-from fedmerit.core.steps import Adagrad, Adam, Momentum, Step, Yogi
+from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, Step, Yogi
 from fedmerit.flower import InProcessGrid, Merit
 
 NODES, LENGTH, ROUNDS = 4, 30, 5

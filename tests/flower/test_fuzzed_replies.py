@@ -19,10 +19,10 @@ from test_faults import BAD, Meddling, task
 from test_merit import NODES, SETTINGS, make_app, record, values
 
 from fedmerit import DS, LD, Task, device_aware, m2f, prioritized
-from fedmerit.core.criteria import Agnostic, LossPower, criterion
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import Agnostic, LossPower, criterion
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.showing import MOST_TEXT
 from fedmerit.core.state import State
 from fedmerit.core.types import Family

@@ -21,7 +21,7 @@ from helpers import CommandLine
 from safetensors.numpy import load_file
 
 from fedmerit import DS, LD, Recipe, Run, device_aware, fedavg, prioritized
-from fedmerit.core.steps import Momentum
+from fedmerit.core.server.optimizers import Momentum
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid, Merit, facts
 

@@ -24,7 +24,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from fedmerit import prioritized
-from fedmerit.core.privacy import Privacy
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.flower import Merit, clip_mod
 
 client = ClientApp(mods=[clip_mod(1.0)])

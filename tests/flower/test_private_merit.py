@@ -16,10 +16,10 @@ from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_centring import CentreNoise
 from fedmerit.core.recipe import Recipe
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_sum import Privacy
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
 from fedmerit.flower.mods import shortened

@@ -12,10 +12,10 @@ from flwr.clientapp import ClientApp
 from helpers import ProbabilisticSoftmax, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Task, adaptive, device_aware, fedavg, m2f
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.criteria import DATA_RATIO, PARTICIPATION
+from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
+from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import Record, State
 from fedmerit.flower import GridFleet, InProcessGrid, Merit, facts, make_client_app
 from fedmerit.tasks.registry import ClientHalf

@@ -20,20 +20,20 @@ from threadpoolctl import threadpool_info
 
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core import recipes
-from fedmerit.core.aggregators import Bucketing, CoordinateMedian, GeometricMedian
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import CB, DATA_RATIO, DS, LD, PARTICIPATION, Validated
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import Alignment, Conduct
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION, Validated
 from fedmerit.core.objectives import Gated, find_objective
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.robust_criteria import Alignment, Conduct
-from fedmerit.core.scores import Product
-from fedmerit.core.steps import Adam, Momentum
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.server.aggregators import Bucketing, CoordinateMedian, GeometricMedian
+from fedmerit.core.server.optimizers import Adam, Momentum
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.weights.scores import Product
 from fedmerit.store.run_folder import LEDGER, kernels
 
 CONSISTENCY = Consistency(("labels", "balance", "noise"))

@@ -10,8 +10,8 @@ from helpers import CommandLine
 from vectors import CLOSE, CRITERIA, GOLDEN, NAMES, OPERATORS, OPTIONS, PAIRS, QUANTIFIERS, SHAPLEY
 
 from fedmerit import OWA
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.scores import QuantifierOWA, orness
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import QuantifierOWA, orness
 
 
 def expected(operator: str) -> list[float]:

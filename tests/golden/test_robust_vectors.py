@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedmerit.core import aggregators
-from fedmerit.core.aggregators import (
+from fedmerit.core.server import aggregators
+from fedmerit.core.server.aggregators import (
     NNM,
     Aggregator,
     Bucketing,
@@ -20,7 +20,7 @@ from fedmerit.core.aggregators import (
     MultiKrum,
     TrimmedMean,
 )
-from fedmerit.core.clip import Clip
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.updates import Updates
 
 CASES = json.loads((Path(__file__).parent / "robust_vectors.json").read_text(encoding="utf-8"))["cases"]

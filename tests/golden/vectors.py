@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fedmerit import Choquet, Prioritized, Product, Score, WeightedMean
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.scores import (
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import (
     AS_MANY_AS_POSSIBLE,
     AT_LEAST_HALF,
     MOST,

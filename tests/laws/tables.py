@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedmerit import OWA, Choquet, Score, WeightedMean
-from fedmerit.core import scores
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Power, QuantifierOWA
+from fedmerit.core.weights import scores
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Power, QuantifierOWA
 
 PLAIN = [WeightedMean(), *(make() for make, _ in scores.PLAIN.values())]
 """The scores of the table without options: a new one is tried by the laws without another line."""

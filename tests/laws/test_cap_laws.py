@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.caps import cap_weights, water_fill
-from fedmerit.core.weights import shares
+from fedmerit.core.weights.limits import cap_weights, water_fill
+from fedmerit.core.weights.weigh import shares
 
 EPS = 1e-9
 VALUES = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.floats(0.01, 1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import capacities, names, rows, shares, tables, two_additive
 
 from fedmerit import OWA, Choquet, WeightedMean, weigh
-from fedmerit.core.capacity import Capacity
+from fedmerit.core.weights.capacity import Capacity
 
 ROUNDING = 1e-9
 WIDTH = st.integers(1, 4)

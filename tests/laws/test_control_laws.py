@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.controls import CONTROL, CORRECTION, SLOPE, Control, FedDyn, Scaffold
-from fedmerit.core.schedules import Constant, Cosine, LrSchedule, StepDecay, WarmUp
+from fedmerit.core.lr_schedules import Constant, Cosine, LrSchedule, StepDecay, WarmUp
+from fedmerit.core.server.controls import CONTROL, CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.types import Cohort, Model
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError

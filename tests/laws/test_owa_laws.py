@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import QUANTIFIER, rows, shares, tables
 
 from fedmerit import OWA, WeightedMean
-from fedmerit.core.scores import Power, QuantifierOWA, dispersion, orness
+from fedmerit.core.weights.scores import Power, QuantifierOWA, dispersion, orness
 
 ROUNDING = 1e-9
 

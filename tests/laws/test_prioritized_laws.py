@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import DEGREE, rows, tables
 
 from fedmerit import Prioritized
-from fedmerit.core.scores import PrioritizedAnd, PrioritizedMean
+from fedmerit.core.weights.scores import PrioritizedAnd, PrioritizedMean
 
 WIDTH = st.integers(1, 5)
 ROUNDING = 1e-12

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import operators
 
-from fedmerit.core.ranking import Ranked
 from fedmerit.core.reasons import NEAR, Change, Gate, Reason, Rule, explain, number, percent, standing
-from fedmerit.core.scores import Prioritized, Product, Score
 from fedmerit.core.types import Normalise
-from fedmerit.core.weights import weigh
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import Prioritized, Product, Score
+from fedmerit.core.weights.weigh import weigh
 
 NAMES = ("LD", "DS", "CB", "MW")
 WORDS = {"label diversity": "LD", "dataset size": "DS", "class balance": "CB", "model nearness": "MW"}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedmerit.core.search.votes import bound_sizes, count_change, preferring, vote_weights
 from fedmerit.core.types import Evaluation
-from fedmerit.core.votes import bound_sizes, count_change, preferring, vote_weights
 
 SIZES = st.lists(st.integers(1, 10**12), min_size=2, max_size=12).map(np.array)
 CAPS = st.floats(1, 3)

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
 from fedmerit import DS, Prioritized, fedavg, prioritized, weigh
-from fedmerit.core.aggregation import earn
+from fedmerit.core.server.aggregation import earn
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 

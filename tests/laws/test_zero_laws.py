@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
 from fedmerit import CB, DS, Prioritized, Product, UserError, prioritized, weigh
-from fedmerit.core.aggregation import earn
+from fedmerit.core.server.aggregation import earn
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
 

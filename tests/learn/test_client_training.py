@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedmerit import Samples
 from fedmerit.config.schema import TrainConfig
-from fedmerit.core.controls import CORRECTION, SLOPE
+from fedmerit.core.server.controls import CORRECTION, SLOPE
 from fedmerit.errors import ConfigError
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense

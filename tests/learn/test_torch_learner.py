@@ -14,7 +14,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from fedmerit import Samples
 from fedmerit.config.schema import TrainConfig
-from fedmerit.core.fleet import predict_all
+from fedmerit.core.host import predict_all
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.models import dense, two_convolutions
 from fedmerit.learn.sgd import TorchLearner

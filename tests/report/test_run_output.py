@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedmerit import DS, LD, Federation, Prioritized, Run, Split, UserError, federate, load_task, prioritized, weigh
-from fedmerit.core.criteria import Family, reported
+from fedmerit.core.criteria.table import Family, reported
 
 
 @pytest.fixture(scope="module")

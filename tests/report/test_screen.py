@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.report.screen import weights_table
 
 NAMES = ("taming_of_the_shrew: BIANCA", "as_you_like_it: DUKE FREDERICK")

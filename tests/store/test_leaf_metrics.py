@@ -9,8 +9,8 @@ import pytest
 from helpers import small_task
 
 from fedmerit import UserError, fedavg
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.leaf import LeafMetric, leaf_metrics, write_leaf_metrics

@@ -13,8 +13,8 @@ import pytest
 from helpers import CannedFleet, small_task
 
 from fedmerit import CB, DS, MW, UserError, prioritized
+from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.round import play
-from fedmerit.core.selection import Uniform
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger

@@ -117,7 +117,7 @@ def what_if(
     """
     import numpy as np
 
-    from fedmerit.core.scores import PLAIN
+    from fedmerit.core.weights.scores import PLAIN
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
     from fedmerit.store.run_folder import open_ledger

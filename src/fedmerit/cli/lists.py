@@ -41,8 +41,8 @@ def scores(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit criteria")
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
-    from fedmerit.core.criteria import CRITERIA, Attribute
-    from fedmerit.core.own_facts import OwnFact
+    from fedmerit.core.criteria.client_fact import OwnFact
+    from fedmerit.core.criteria.table import CRITERIA, Attribute
 
     known = [*CRITERIA.values(), Attribute("NAME"), OwnFact("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]

@@ -14,7 +14,7 @@ from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import Config
-    from fedmerit.core.privacy import Privacy
+    from fedmerit.core.server.private_sum import Privacy
 
 TARGETS = (1.0, 3.0, 8.0)
 """Epsilons for which the command says how many clients they would take."""
@@ -35,7 +35,7 @@ def privacy(
     """
     from fedmerit.config.privacy import recipe_of
     from fedmerit.config.schema import load_config
-    from fedmerit.core.privacy import check_selection
+    from fedmerit.core.server.private_sum import check_selection
     from fedmerit.engine.loop import make_selection
 
     settings = load_config(config, overrides or [])
@@ -63,7 +63,7 @@ def _clients(settings: Config) -> int:
 def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
     from fedmerit.config.account import epsilon_after, epsilon_of
-    from fedmerit.core.adaptive_clip import AdaptiveClip
+    from fedmerit.core.server.adaptive_clip import AdaptiveClip
 
     once = None if privacy.centre is None else privacy.centre.noise
     deltas = (privacy.delta, privacy.accountant, once)
@@ -105,7 +105,7 @@ def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) ->
 
 
 def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
-    from fedmerit.core.privacy import VOID
+    from fedmerit.core.server.private_sum import VOID
     from fedmerit.report.screen import list_table
 
     out_console.print(
@@ -129,7 +129,7 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
 
 def _clip(privacy: Privacy, answer: dict[str, Any]) -> str:
     """The clip in words; where it adapts, its quantile takes a part of the noise."""
-    from fedmerit.core.adaptive_clip import AdaptiveClip
+    from fedmerit.core.server.adaptive_clip import AdaptiveClip
 
     if not isinstance(privacy.clip, AdaptiveClip):
         return f"clip {privacy.clip:g}"

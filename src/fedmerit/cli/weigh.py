@@ -53,11 +53,11 @@ def weigh(
     from fedmerit.cli.criteria_file import read_criteria
     from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
     from fedmerit.config.scores import make_score
-    from fedmerit.core.caps import apply_caps
     from fedmerit.core.reasons import Rule, explain
-    from fedmerit.core.scales import bounds_of, check_scales
-    from fedmerit.core.weights import by_client
-    from fedmerit.core.weights import weigh as weigh_table
+    from fedmerit.core.weights.limits import apply_caps
+    from fedmerit.core.weights.scales import bounds_of, check_scales
+    from fedmerit.core.weights.weigh import by_client
+    from fedmerit.core.weights.weigh import weigh as weigh_table
 
     settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
     settings |= {} if scales is None else {"scales": parse_value(scales)}

@@ -10,7 +10,7 @@ import logging
 from functools import lru_cache
 from typing import Any
 
-from fedmerit.core.privacy import Accountant, Privacy
+from fedmerit.core.server.private_sum import Accountant, Privacy
 from fedmerit.errors import ConfigError
 
 WIDEST = 1e6

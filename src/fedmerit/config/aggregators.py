@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section, name_of, named, refuse_idle, sections_in
-from fedmerit.core import aggregators
-from fedmerit.core.clip import Clip
+from fedmerit.core.server import aggregators
+from fedmerit.core.stages.clip import Clip
 
 BelowHalf = Annotated[float, Field(ge=0, lt=0.5)]
 Mix: TypeAlias = Literal["none", "nnm", "bucketing"]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import Field
 
 from fedmerit.config.sections import Positive, Section, name_of, named, sections_in
-from fedmerit.core import claims
+from fedmerit.core.stages import claims
 
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 

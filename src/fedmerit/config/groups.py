@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fedmerit.config.sections import NotNegative, Positive, Section, refuse_idle
-from fedmerit.core.groups import ByCosine, Cut, Grouping, Linkage, OneGroup, Over
-from fedmerit.core.rewards import Largest, Reward, Scope, Share, TopShare, Whole
+from fedmerit.core.models.grouping import ByCosine, Cut, Grouping, Linkage, OneGroup, Over
+from fedmerit.core.models.rewards import Largest, Reward, Scope, Share, TopShare, Whole
 from fedmerit.core.types import Personal
 
 

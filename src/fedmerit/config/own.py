@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedmerit.core.criteria import Criterion, check_priority, find_criterion
+from fedmerit.core.criteria.reputation import REPUTATION, Reputation
+from fedmerit.core.criteria.table import Criterion, check_priority, find_criterion
 from fedmerit.core.facts import ATTRIBUTE, CONTRIBUTION, OWN, VALIDATED
-from fedmerit.core.reputation import REPUTATION, Reputation
 from fedmerit.errors import ConfigError
 
 FAMILIES = (ATTRIBUTE, OWN, VALIDATED, CONTRIBUTION, REPUTATION)

@@ -11,11 +11,11 @@ from fedmerit.config.account import noise_for
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.run import RunConfig
 from fedmerit.config.sections import Positive, Section, refuse_idle
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.privacy import Accountant, Privacy
-from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.private_search import SearchNoise
 from fedmerit.core.recipe import Recipe
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Accountant, Privacy
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from fedmerit.config.aggregators import AnyAggregate, ClipConfig
 from fedmerit.config.claims import AnyClaims
 from fedmerit.config.sections import Section
 from fedmerit.config.steps import AnyStep
-from fedmerit.core.contribution import find_contribution
+from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.recipe import Recipe
 
 

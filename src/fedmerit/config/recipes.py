@@ -27,15 +27,15 @@ from fedmerit.config.scores import SCORES, AnyScore, WeightedMeanScore, make_sco
 from fedmerit.config.search import Names, SearchConfig, WeightingConfig
 from fedmerit.config.sections import OWN, Positive, Section, name_of, named, one_of
 from fedmerit.core import recipes
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.caps import OUR_CAP
-from fedmerit.core.criteria import Criterion, Validated
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.table import Criterion, Validated
+from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Gated
 from fedmerit.core.recipe import Recipe, WhenZero
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance
-from fedmerit.core.search import Weighting
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.search.step_search import BoldestFirst
 from fedmerit.core.types import Normalise
+from fedmerit.core.weights.limits import OUR_CAP
 from fedmerit.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section
-from fedmerit.core.lateness import Delays, LateAnswers, Wait
+from fedmerit.core.collect.late import Delays, LateAnswers, Wait
 
 
 def _device(value: Any) -> Any:

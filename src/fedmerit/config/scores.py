@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from fedmerit.config.own import is_own, own_part
 from fedmerit.config.sections import OWN, Section, name_of, one_of
-from fedmerit.core import scores
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.ranking import Rank, Ranked
-from fedmerit.core.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Quantifier, Score
+from fedmerit.core.weights import scores
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.ranking import Rank, Ranked
+from fedmerit.core.weights.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Quantifier, Score
 from fedmerit.errors import ConfigError, UnknownName
 
 QUANTIFIERS: Mapping[str, Quantifier] = {

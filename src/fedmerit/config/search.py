@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from fedmerit.config.own import own_part
 from fedmerit.config.scores import AnyScore
 from fedmerit.config.sections import Section, refuse_idle
-from fedmerit.core.backtracking import Backtracking, Exchange, Orders, Reference
-from fedmerit.core.boldest import Among, BoldestFirst, By
-from fedmerit.core.boldest import Count as CountBy
-from fedmerit.core.search import Search, Weighting
+from fedmerit.core.search.backtracking import Backtracking, Exchange, Orders, Reference
+from fedmerit.core.search.search import Search, Weighting
+from fedmerit.core.search.step_search import Among, BoldestFirst, By
+from fedmerit.core.search.step_search import Count as CountBy
 from fedmerit.core.types import Normalise, SplitName
 from fedmerit.errors import ConfigError
 
@@ -122,7 +122,9 @@ class SearchConfig(Section):
     def own(self, name: str) -> Search:
         """The search that the user's module defines."""
         members = ("asks", "judges", "tolerance", "weightings", "visit", "choose")
-        search: Search = own_part("search", name, "a search, with the members of fedmerit.core.search.Search", members)
+        search: Search = own_part(
+            "search", name, "a search, with the members of fedmerit.core.search.search.Search", members
+        )
         return search
 
     def backtracking(self, among: tuple[Weighting, ...]) -> Backtracking:

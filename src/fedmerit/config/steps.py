@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedmerit.config.own import own_part
 from fedmerit.config.sections import OWN, NotNegative, Positive, Section, name_of, one_of
-from fedmerit.core import steps
+from fedmerit.core.server import optimizers as steps
 
 Below1 = Annotated[float, Field(ge=0, lt=1)]
 

@@ -18,7 +18,7 @@ from fedmerit.config.sections import (
     refuse_idle,
     sections_in,
 )
-from fedmerit.core import schedules
+from fedmerit.core import lr_schedules as schedules
 
 
 class LrScheduleConfig(Section):

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.criteria import Criterion
+from fedmerit.core.criteria.table import Criterion
 from fedmerit.core.facts import SAMPLES, SECONDS, Fact, find_fact
 from fedmerit.core.showing import printable
 from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Replies, Vector
-from fedmerit.core.weights import Note
+from fedmerit.core.weights.weigh import Note
 
 Known: TypeAlias = Mapping[str, Mapping[ClientId, float]]
 """Facts of the server's own, by name and client; they need no check."""

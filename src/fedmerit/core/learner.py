@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fedmerit.core.types import Model, Samples
 
 if TYPE_CHECKING:
-    from fedmerit.core.centring import Centring
-    from fedmerit.core.controls import Control
+    from fedmerit.core.server.centring import Centring
+    from fedmerit.core.server.controls import Control
 
 
 class Learner(Protocol):

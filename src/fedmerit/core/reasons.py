@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.criteria import spelt_out
+from fedmerit.core.criteria.table import spelt_out
 from fedmerit.core.facts import IS, OWN
-from fedmerit.core.scales import Scales, bounds_of
-from fedmerit.core.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
 from fedmerit.core.types import Matrix, Normalise, Vector
-from fedmerit.core.weights import normalised, shares
+from fedmerit.core.weights.scales import Scales, bounds_of
+from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
+from fedmerit.core.weights.weigh import normalised, shares
 
 NEAR = 1e-9
 """Weights nearer than this are the same."""

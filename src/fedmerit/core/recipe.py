@@ -6,31 +6,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from fedmerit.core.aggregators import Aggregator, Mean
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.beside import Beside
-from fedmerit.core.caps import check_caps
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import (
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import (
     Criterion,
     Validated,
 )
 from fedmerit.core.facts import ALIGNMENT, LENGTH, RESULTS, SAMPLES, SITE, find_fact
-from fedmerit.core.groups import Grouping, OneGroup
-from fedmerit.core.hypotheses import Hypotheses
-from fedmerit.core.privacy import Privacy, check_private
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Nothing, Reward, Whole
-from fedmerit.core.scales import Scales, check_scales
-from fedmerit.core.scores import Prioritized, Score
-from fedmerit.core.search import Fixed, Search, Weighting
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.grouping import Grouping, OneGroup
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Acceptance, Nothing, Reward, Whole
+from fedmerit.core.search.search import Fixed, Search, Weighting
+from fedmerit.core.server.aggregators import Aggregator, Mean
+from fedmerit.core.server.optimizers import Extrapolated, Plain, Step
+from fedmerit.core.server.private_sum import Privacy, check_private
 from fedmerit.core.showing import settings_html, short_repr
-from fedmerit.core.steps import Extrapolated, Plain, Step
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.types import Normalise, Personal
+from fedmerit.core.weights.limits import check_caps
+from fedmerit.core.weights.scales import Scales, check_scales
+from fedmerit.core.weights.scores import Prioritized, Score
 from fedmerit.errors import ConfigError
 
 WhenZero = Literal["samples", "uniform", "keep"]

@@ -12,50 +12,11 @@ from dataclasses import fields, is_dataclass
 from types import FunctionType, MappingProxyType
 from typing import Any
 
-from fedmerit.core.adaptive_clip import AdaptiveClip
-from fedmerit.core.aggregators import (
-    NNM,
-    Bucketing,
-    CoordinateMedian,
-    Early,
-    GeometricMedian,
-    Mean,
-    MultiKrum,
-    TrimmedMean,
-)
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.beside import Beside
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.capacity import Capacity
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.consistency import Consistency
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import (
-    Agnostic,
-    Attribute,
-    Computation,
-    Family,
-    LossPower,
-    Measured,
-    Staleness,
-    Validated,
-    find_criterion,
-)
-from fedmerit.core.groups import ByCosine, OneGroup
-from fedmerit.core.hypotheses import Hypotheses
-from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.privacy import Privacy
-from fedmerit.core.private_centring import CentreNoise
-from fedmerit.core.private_search import SearchNoise
-from fedmerit.core.ranking import Ranked
-from fedmerit.core.recipe import Recipe
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Nothing, TopShare, Whole
-from fedmerit.core.robust_criteria import (
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.consistency import Consistency
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import (
     Agreement,
     Alignment,
     Common,
@@ -66,11 +27,50 @@ from fedmerit.core.robust_criteria import (
     Typical,
     Usual,
 )
-from fedmerit.core.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
-from fedmerit.core.search import Fixed, Weighting
-from fedmerit.core.splits import Splits
-from fedmerit.core.steps import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import (
+    Agnostic,
+    Attribute,
+    Computation,
+    Family,
+    LossPower,
+    Measured,
+    Staleness,
+    Validated,
+    find_criterion,
+)
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.grouping import ByCosine, OneGroup
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Acceptance, Nothing, TopShare, Whole
+from fedmerit.core.models.splits import Splits
+from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.search.search import Fixed, Weighting
+from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.server.adaptive_clip import AdaptiveClip
+from fedmerit.core.server.aggregators import (
+    NNM,
+    Bucketing,
+    CoordinateMedian,
+    Early,
+    GeometricMedian,
+    Mean,
+    MultiKrum,
+    TrimmedMean,
+)
+from fedmerit.core.server.optimizers import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
+from fedmerit.core.server.private_centring import CentreNoise
+from fedmerit.core.server.private_search import SearchNoise
+from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
 from fedmerit.errors import DataError
 
 KIND = "is"

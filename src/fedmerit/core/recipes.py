@@ -6,16 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedmerit.core.attention import ByAttention
-from fedmerit.core.backtracking import Backtracking
-from fedmerit.core.beside import Beside
-from fedmerit.core.boldest import STEPS, BoldestFirst
-from fedmerit.core.caps import OUR_CAP
-from fedmerit.core.claims import Claims
-from fedmerit.core.clip import Clip
-from fedmerit.core.company import Company
-from fedmerit.core.contribution import Contribution
-from fedmerit.core.criteria import (
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.similarity import Company
+from fedmerit.core.criteria.table import (
     COMPUTATION,
     DATA_RATIO,
     DS,
@@ -26,16 +20,22 @@ from fedmerit.core.criteria import (
     Validated,
     find_criterion,
 )
-from fedmerit.core.groups import ByCosine, Grouping, OneGroup
-from fedmerit.core.hypotheses import Hypotheses
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.clusters import Hypotheses
+from fedmerit.core.models.grouping import ByCosine, Grouping, OneGroup
+from fedmerit.core.models.local import Beside
+from fedmerit.core.models.rewards import Acceptance, Nothing, Reward, TopShare, Whole
+from fedmerit.core.models.splits import Splits
 from fedmerit.core.objectives import Objective, find_objective
-from fedmerit.core.ranking import Rank, Ranked
 from fedmerit.core.recipe import ACCEPTANCE, PRIORITIZED, Recipe, Rho, WhenZero
-from fedmerit.core.reputation import Reputation
-from fedmerit.core.rewards import Acceptance, Nothing, Reward, TopShare, Whole
-from fedmerit.core.scores import Product, Score, WeightedMean
-from fedmerit.core.splits import Splits
+from fedmerit.core.search.backtracking import Backtracking
+from fedmerit.core.search.step_search import STEPS, BoldestFirst
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
 from fedmerit.core.types import Normalise, Personal
+from fedmerit.core.weights.limits import OUR_CAP
+from fedmerit.core.weights.ranking import Rank, Ranked
+from fedmerit.core.weights.scores import Product, Score, WeightedMean
 from fedmerit.errors import ConfigError
 
 BACKTRACKING = Backtracking()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.types import ClientId, Evaluation, Matrix, Vector
-from fedmerit.core.weights import Note
+from fedmerit.core.weights.weigh import Note
 
 By: TypeAlias = Literal["loss", "accuracy"]
 

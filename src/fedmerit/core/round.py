@@ -14,27 +14,25 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedmerit.core.aggregation import make_candidates
 from fedmerit.core.check import Known, Limits, check, check_criteria, measure_links, nobody_trained
-from fedmerit.core.choices import Choices, choose_or_deal, evaluate_chosen, move, with_hypotheses
-from fedmerit.core.claims import bound_claims
-from fedmerit.core.clip import clip_cohort
-from fedmerit.core.company import distances_in
-from fedmerit.core.controls import Control, apply_control
+from fedmerit.core.collect.late import Delays
+from fedmerit.core.collect.pending import as_parts, from_parts, rounds_late, stale_notes, train_in_time
+from fedmerit.core.collect.selection import Chosen, Selection, draw
+from fedmerit.core.criteria.similarity import distances_in
 from fedmerit.core.facts import CLOCK, EPOCHS, LINK, SAMPLES, SITE, STALENESS
-from fedmerit.core.fleet import Fleet, Judges, PersonalClients, Predict, Server, Train
-from fedmerit.core.lateness import Delays
+from fedmerit.core.host import Fleet, Judges, PersonalClients, Predict, Server, Train
+from fedmerit.core.models.choices import Choices, choose_or_deal, evaluate_chosen, move, with_hypotheses
+from fedmerit.core.models.rewards import SentRewards, send_rewards
 from fedmerit.core.objectives import Objective
 from fedmerit.core.observations import observe_updates
-from fedmerit.core.privacy import privacy_notes
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.rewards import SentRewards, send_rewards
 from fedmerit.core.seeds import derive, generator
-from fedmerit.core.selection import Chosen, Selection, draw
-from fedmerit.core.stale import as_parts, from_parts, rounds_late, stale_notes, train_in_time
-from fedmerit.core.state import Clock, OnStage, Record, Settled, State, make_record, remember
-from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
-from fedmerit.core.validation import (
+from fedmerit.core.server.aggregation import make_candidates
+from fedmerit.core.server.controls import Control, apply_control
+from fedmerit.core.server.private_sum import privacy_notes
+from fedmerit.core.stages.claims import bound_claims
+from fedmerit.core.stages.clip import clip_cohort
+from fedmerit.core.stages.validation import (
     Audit,
     align,
     audit,
@@ -45,6 +43,8 @@ from fedmerit.core.validation import (
     observe,
     validate,
 )
+from fedmerit.core.state import Clock, OnStage, Record, Settled, State, make_record, remember
+from fedmerit.core.types import NOTHING, ClientId, Download, Evaluation, Model, Replies
 
 
 def play(

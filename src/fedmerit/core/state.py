@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeAlias
 
-from fedmerit.core.aggregation import Aggregation
 from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
-from fedmerit.core.groups import Groups, PairDistances
+from fedmerit.core.models.grouping import Groups, PairDistances
+from fedmerit.core.models.rewards import SentRewards
 from fedmerit.core.observations import Observations
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.rewards import SentRewards
-from fedmerit.core.search import SearchState
+from fedmerit.core.search.search import SearchState
+from fedmerit.core.server.aggregation import Aggregation
+from fedmerit.core.stages.validation import Audit
 from fedmerit.core.types import NOTHING, RECENT, ClientId, Cohort, Evaluation, History, Model, Vector
-from fedmerit.core.validation import Audit
-from fedmerit.core.weights import Note, Weights
+from fedmerit.core.weights.weigh import Note, Weights
 
 OnStage: TypeAlias = Callable[[int, str, Sequence[ClientId]], None]
 """Told when a round comes to another stage: its number, the stage, and the clients that train in it."""

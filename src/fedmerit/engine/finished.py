@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedmerit.core.learner import Learner
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.core.types import Matrix, Model
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.engine.trained import (
     check_one_input,
     check_shared,

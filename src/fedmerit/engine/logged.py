@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmerit.config.schema import flatten
+from fedmerit.core.stages.validation import SERVER
 from fedmerit.core.types import ClientId
-from fedmerit.core.validation import SERVER
 from fedmerit.store.ledger import Event, Ledger
 
 COLUMNS = (

@@ -20,22 +20,22 @@ import numpy as np
 
 from fedmerit.config.account import epsilon_of
 from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.centring import centre_model, make_centring
 from fedmerit.core.check import first_reason
-from fedmerit.core.choices import models_in
+from fedmerit.core.collect.selection import Available, Poisson, Schedule, Selection, Uniform
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.fleet import Fleet
+from fedmerit.core.host import Fleet
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.models.choices import models_in
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.privacy import FIXED
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import begin, play
 from fedmerit.core.seeds import derive
-from fedmerit.core.selection import Available, Poisson, Schedule, Selection, Uniform
+from fedmerit.core.server.centring import centre_model, make_centring
+from fedmerit.core.server.private_sum import FIXED
 from fedmerit.core.state import OnStage, Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import Model
-from fedmerit.core.weights import Note
+from fedmerit.core.weights.weigh import Note
 from fedmerit.engine.hours import ServerClock, SimulatedClock
 from fedmerit.engine.sinks import open_sinks
 from fedmerit.engine.stopping import Stop, make_stop

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria import CRITERIA, Attribute, Connection, Criterion, Measured
+from fedmerit.core.criteria.client_fact import NAME, parse_own_fact
+from fedmerit.core.criteria.table import CRITERIA, Attribute, Connection, Criterion, Measured
 from fedmerit.core.facts import ATTRIBUTE, FACTS, IS, OF_TRAINING, OWN, SECONDS, SIMULATED, find_fact, measure
-from fedmerit.core.own_facts import NAME, parse_own_fact
 from fedmerit.core.types import Cohort, History, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import VISIBLE, shares, total_variation
+from fedmerit.core.weights.weigh import VISIBLE, shares, total_variation
 from fedmerit.errors import DataError
 from fedmerit.tasks.federation import Federation
 

@@ -9,9 +9,7 @@ import numpy as np
 from fedmerit.config.account import require_account
 from fedmerit.config.schema import Config
 from fedmerit.core.attacks import Attackers, Liar
-from fedmerit.core.boldest import BoldestFirst
-from fedmerit.core.centring import check_centred
-from fedmerit.core.controls import Control
+from fedmerit.core.collect.selection import Available, Poisson, Schedule, Selection, Uniform
 from fedmerit.core.facts import (
     ALIGNMENT,
     DONE,
@@ -26,15 +24,17 @@ from fedmerit.core.facts import (
     is_own_word,
     measure,
 )
-from fedmerit.core.fleet import Server, predict_all
+from fedmerit.core.host import Server, predict_all
 from fedmerit.core.learner import PulledLearner
 from fedmerit.core.objectives import Objective, find_objective
-from fedmerit.core.privacy import check_selection
 from fedmerit.core.recipe import MEAN, Recipe
-from fedmerit.core.selection import Available, Poisson, Schedule, Selection, Uniform
-from fedmerit.core.steps import Plain
+from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.server.centring import check_centred
+from fedmerit.core.server.controls import Control
+from fedmerit.core.server.optimizers import Plain
+from fedmerit.core.server.private_sum import check_selection
+from fedmerit.core.stages.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.core.targets import Target, TargetKind, has_losses, target_of
-from fedmerit.core.validation import NO_ROWS, check_objectives, try_objectives
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedmerit.core.state import Record
-from fedmerit.core.weights import Note
+from fedmerit.core.weights.weigh import Note
 from fedmerit.engine.loop import OnRecord
 from fedmerit.errors import NoteWarning
 

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.fleet import Fleet
+from fedmerit.core.collect.selection import Selection, Uniform, default_fraction
+from fedmerit.core.host import Fleet
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.selection import Selection, Uniform, default_fraction
 from fedmerit.engine.devices import count_workers, device_of, on_devices
 from fedmerit.engine.finished import Run
 from fedmerit.engine.logs import logged

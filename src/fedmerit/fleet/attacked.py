@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import Attackers, Coalition, CollusiveAttack
-from fedmerit.core.centring import Sums
-from fedmerit.core.fleet import Fleet, Server
+from fedmerit.core.host import Fleet, Server
+from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
-from fedmerit.core.rewards import Acceptance
+from fedmerit.core.server.centring import Sums
 from fedmerit.core.types import (
     AskedRows,
     ClientId,

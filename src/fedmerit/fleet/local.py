@@ -13,11 +13,11 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.centring import Sums, feature_sums
-from fedmerit.core.fleet import Server
+from fedmerit.core.host import Server
 from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
+from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
-from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.server.centring import Sums, feature_sums
 from fedmerit.core.system import quarter_of_ram
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import (

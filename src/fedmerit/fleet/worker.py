@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
-from fedmerit.core.fleet import predict_all
+from fedmerit.core.host import predict_all
 from fedmerit.core.learner import DeviceLearner, Learner
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows

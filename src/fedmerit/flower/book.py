@@ -21,7 +21,7 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.state import Record, State
 from fedmerit.core.types import ClientId, Evaluation, Replies
-from fedmerit.core.weights import Note
+from fedmerit.core.weights.weigh import Note
 from fedmerit.engine.loop import newest_state
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.files import write_new_file

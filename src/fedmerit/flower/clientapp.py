@@ -9,11 +9,11 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedmerit.core.centring import feature_sums
-from fedmerit.core.fleet import predict_rows
+from fedmerit.core.host import predict_rows
 from fedmerit.core.learner import Learner
+from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.rewards import Acceptance, wrong_reward
+from fedmerit.core.server.centring import feature_sums
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.fleet.client import Job, deceive, train_clients

@@ -11,7 +11,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from fedmerit.core.lateness import Wait
+from fedmerit.core.collect.late import Wait
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId
 from fedmerit.flower.records import reason_of

@@ -14,14 +14,14 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from fedmerit.core.centring import Sums
+from fedmerit.core.collect.late import Wait
 from fedmerit.core.facts import find_fact
-from fedmerit.core.fleet import Server
-from fedmerit.core.lateness import Wait
+from fedmerit.core.host import Server
 from fedmerit.core.learner import LOSS_UNIT
+from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
-from fedmerit.core.rewards import Acceptance
 from fedmerit.core.seeds import attack_seed, train_seed
+from fedmerit.core.server.centring import Sums
 from fedmerit.core.types import (
     AskedRows,
     ClientId,

@@ -20,18 +20,18 @@ from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
 from fedmerit.config.account import epsilon_of, require_account
 from fedmerit.core.check import Limits
+from fedmerit.core.collect.selection import Poisson
 from fedmerit.core.facts import ATTRIBUTE, ENERGY, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.objectives import Predictions
-from fedmerit.core.privacy import Privacy, check_selection
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.round import settle
-from fedmerit.core.selection import Poisson
+from fedmerit.core.server.private_sum import Privacy, check_selection
 from fedmerit.core.state import Clock, Record, State, make_record
 from fedmerit.core.suspects import Watch
 from fedmerit.core.types import NOTHING, AskedRows, ClientId, Evaluation, Model, Replies, Samples
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import ClientWeight, by_client
+from fedmerit.core.weights.weigh import ClientWeight, by_client
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.device import energy_left
 from fedmerit.flower.arrays import Unfit, flat, unflat, vector_bytes

@@ -12,10 +12,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from fedmerit.core.centring import FeatureSums
 from fedmerit.core.facts import MOST_SAMPLES
 from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
-from fedmerit.core.mixtures import Mixtures
+from fedmerit.core.search.mixtures import Mixtures
+from fedmerit.core.server.centring import FeatureSums
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId, Model, SparseUpdate, Verdict
 from fedmerit.flower.arrays import TYPES, Unfit, read_array

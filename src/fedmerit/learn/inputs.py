@@ -16,7 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedmerit.core.centring import Centring
+from fedmerit.core.server.centring import Centring
 from fedmerit.core.types import Model
 from fedmerit.errors import DataError
 

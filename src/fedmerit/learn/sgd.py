@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedmerit.config.schema import TrainConfig
-from fedmerit.core.centring import Centring
-from fedmerit.core.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.server.centring import Centring
+from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fedmerit.core.criteria import spelt_out
+from fedmerit.core.criteria.table import spelt_out
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.recipe_json import part_text
-from fedmerit.core.validation import SERVER
+from fedmerit.core.stages.validation import SERVER
 from fedmerit.errors import UserError
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fedmerit.core.criteria import about_criterion, spelt_out
+from fedmerit.core.criteria.table import about_criterion, spelt_out
 from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs

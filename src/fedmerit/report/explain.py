@@ -9,14 +9,14 @@ from typing import Any
 from rich.console import RenderableType
 from rich.markup import escape
 
-from fedmerit.core.aggregation import CandidateResult
-from fedmerit.core.criteria import spelt_out
+from fedmerit.core.criteria.table import spelt_out
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.reasons import Reason
 from fedmerit.core.recipe_json import judged_by
+from fedmerit.core.server.aggregation import CandidateResult
+from fedmerit.core.stages.validation import SERVER
 from fedmerit.core.types import ClientId
-from fedmerit.core.validation import SERVER
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
 from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.groups import FARTHEST
+from fedmerit.core.models.grouping import FARTHEST
 from fedmerit.core.recipe_json import part_from_json
 from fedmerit.core.types import Vector
 from fedmerit.errors import DataError

@@ -12,8 +12,8 @@ import numpy as np
 
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import worst_value
+from fedmerit.core.stages.validation import SERVER
 from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.validation import SERVER
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
 

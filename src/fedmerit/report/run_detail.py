@@ -13,8 +13,8 @@ import numpy as np
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
+from fedmerit.core.stages.validation import SERVER
 from fedmerit.core.types import ClientId
-from fedmerit.core.validation import SERVER
 from fedmerit.report.contributions import worth_rows
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
 from fedmerit.report.suspects import suspects_dict

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from fedmerit.core.measures import percentiles
 from fedmerit.core.state import Record
-from fedmerit.core.weights import ClientWeight, Note
+from fedmerit.core.weights.weigh import ClientWeight, Note
 from fedmerit.store.strict_json import dump_json
 
 LONGEST_NAME = 20

@@ -6,9 +6,9 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedmerit.core.criteria import spelt_out
+from fedmerit.core.criteria.table import spelt_out
 from fedmerit.core.reasons import Reason, percent
-from fedmerit.core.weights import Weights
+from fedmerit.core.weights.weigh import Weights
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.study.text_table import TextTable
 

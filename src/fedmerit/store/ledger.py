@@ -14,16 +14,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.aggregation import CandidateResult
 from fedmerit.core.facts import EPOCHS
-from fedmerit.core.groups import PairDistances
+from fedmerit.core.models.grouping import PairDistances
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import recipe_from_json
-from fedmerit.core.search import SearchState
+from fedmerit.core.search.search import SearchState
+from fedmerit.core.server.aggregation import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record, remember_facts
 from fedmerit.core.types import ClientId, History, Matrix, Vector
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
 from fedmerit.store.chain import broken_links, extend_chain, head
 from fedmerit.store.files import check_size

@@ -12,10 +12,10 @@ import numpy as np
 
 from fedmerit.core.measures import percentiles
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.scores import ExplainedScore, Score
 from fedmerit.core.state import Record
 from fedmerit.core.types import Verdict
-from fedmerit.core.weights import by_client
+from fedmerit.core.weights.scores import ExplainedScore, Score
+from fedmerit.core.weights.weigh import by_client
 from fedmerit.errors import DataError
 
 NO_ANSWER = Verdict(False, reason="no answer")

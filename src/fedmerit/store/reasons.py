@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from fedmerit.core.criteria import VALIDATED_ACCURACY
+from fedmerit.core.criteria.table import VALIDATED_ACCURACY
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_from_json, part_text
 from fedmerit.core.types import ClientId
-from fedmerit.core.weights import ClientWeight
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import DataError, UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 

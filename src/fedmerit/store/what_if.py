@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria import (
+from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.table import (
     MW,
     PARTICIPATION,
     Attribute,
@@ -21,11 +22,10 @@ from fedmerit.core.criteria import (
     find_criterion,
 )
 from fedmerit.core.facts import CLIP, SAMPLES
-from fedmerit.core.own_facts import OwnFact
-from fedmerit.core.scores import PLAIN, Prioritized, Score
 from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Normalise, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import ClientWeight, total_variation, weigh
+from fedmerit.core.weights.scores import PLAIN, Prioritized, Score
+from fedmerit.core.weights.weigh import ClientWeight, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 

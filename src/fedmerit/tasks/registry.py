@@ -16,9 +16,9 @@ from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
-from fedmerit.core.centring import Centre
-from fedmerit.core.fleet import Server
+from fedmerit.core.host import Server
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
+from fedmerit.core.server.centring import Centre
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError, UnknownName

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from fedmerit.core.measures import rounds_to_target
-from fedmerit.core.scores import Prioritized, importance
+from fedmerit.core.weights.scores import Prioritized, importance
 from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, percent, shown
 from fedmerit.papers.published import DAFL_DEVICES, published
 

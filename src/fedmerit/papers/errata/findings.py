@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats
 
-from fedmerit.core.scores import Prioritized
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Matrix
-from fedmerit.core.weights import total_variation, weigh
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import total_variation, weigh
 from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, listed, percent, shown
 from fedmerit.papers.errata.idle_priority import SEED, change
 from fedmerit.papers.errata.pmcfl_tables import mean_gain

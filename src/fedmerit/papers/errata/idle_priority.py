@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedmerit.core.scores import Prioritized
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Matrix, Normalise
-from fedmerit.core.weights import VISIBLE, total_variation, weigh
+from fedmerit.core.weights.scores import Prioritized
+from fedmerit.core.weights.weigh import VISIBLE, total_variation, weigh
 from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, percent, shown
 from fedmerit.papers.svg import MARK, SOFT, curve, dot, line, picture, text
 

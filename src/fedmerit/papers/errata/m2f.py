@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmerit.core.criteria import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
-from fedmerit.core.scores import Product
+from fedmerit.core.criteria.table import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.types import Cohort, History
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights import normalised
+from fedmerit.core.weights.scores import Product
+from fedmerit.core.weights.weigh import normalised
 from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, listed, percent, shown
 from fedmerit.papers.published import MNIST_LABELS, M2fClient, published
 from fedmerit.study.fairness import convergence, rank_correlation

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 from scipy.special import expit, softmax
 
-from fedmerit.core.scores import Prioritized, WeightedMean
 from fedmerit.core.types import Vector
-from fedmerit.core.weights import normalised, weigh
+from fedmerit.core.weights.scores import Prioritized, WeightedMean
+from fedmerit.core.weights.weigh import normalised, weigh
 from fedmerit.papers.errata.erratum import Erratum, Evidence, Step, cannot, listed, shown
 from fedmerit.papers.errata.findings import devices_above
 from fedmerit.papers.published import (

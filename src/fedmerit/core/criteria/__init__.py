@@ -1,0 +1,1 @@
+"""Criteria: what a client's weight is earned by."""

@@ -1,0 +1,225 @@
+"""Contributions: what each client's update is worth to the model of a round.
+
+A coalition S of the round's clients is worth v(S), an objective on the server's rows of the model that their updates
+alone would make, model + sum of samples_k / samples(S) * update_k over S; v of nobody is that of the model as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.facts import CONTRIBUTION, SAMPLES
+from fedmerit.core.objectives import Objective, Predictions, check_rising, find_objective
+from fedmerit.core.types import Cohort, Family, History, Model, Vector
+from fedmerit.core.weights.weigh import Note
+from fedmerit.errors import ConfigError, UnknownName
+
+Method: TypeAlias = Literal["shapley", "banzhaf", "leave-one-out", "cosine"]
+Coalitions: TypeAlias = NDArray[np.bool_]
+"""(m, n): who of n clients is in each of m coalitions."""
+Ask: TypeAlias = Callable[[Iterable[Model]], Predictions]
+"""Models are asked about the server's rows."""
+Worth: TypeAlias = Callable[[Coalitions], Vector]
+"""What each coalition is worth."""
+
+METHODS: tuple[Method, ...] = get_args(Method)
+MOST_EXACT = 12
+"""Clients up to which every coalition is asked about: 4,096 models."""
+AT_A_TIME = 64
+"""Models that the server is asked about at a time, so that memory does not grow with the coalitions."""
+NO_ROWS = "contributions are measured on rows of the server, and it has none; set task.server = 1000"
+
+
+class Worths:
+    """v(S) of a round's coalitions; no coalition is asked about twice, whatever is asked of it.
+
+    All the models of some coalitions come out of one product with the updates.
+    """
+
+    def __init__(self, cohort: Cohort, model: Model, predict: Ask | None) -> None:
+        self._updates, self._samples, self._model, self._predict = cohort.updates, cohort.facts[SAMPLES], model, predict
+        self._known: dict[str, dict[bytes, float]] = {}
+
+    def by(self, objective: Objective) -> Worth:
+        """What coalitions are worth by an objective."""
+        known = self._known.setdefault(objective.name, {})
+
+        def worth(coalitions: Coalitions) -> Vector:
+            keys = [row.tobytes() for row in coalitions]
+            new = list({key: row for key, row in zip(keys, coalitions, strict=True) if key not in known}.items())
+            for start in range(0, len(new), AT_A_TIME):
+                asked, rows = zip(*new[start : start + AT_A_TIME], strict=True)
+                values = np.nan_to_num(objective(self._ask(np.array(rows))))  # 0 where the rows cannot tell
+                known.update(zip(asked, values.tolist(), strict=True))
+            return np.array([known[key] for key in keys])
+
+        return worth
+
+    def _ask(self, coalitions: Coalitions) -> Predictions:
+        if self._predict is None:
+            raise ConfigError(NO_ROWS)
+        weights = coalitions * self._samples
+        totals = weights.sum(axis=1, keepdims=True)
+        weights = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
+        return self._predict(self._model + self._updates.combine(weights))
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What the client's update added to the round's model, by one of the `METHODS`; 0 where it took something away.
+
+    shapley         the mean over all orders in which clients could join of what the client adds [Shapley 1953]: exact
+                    for up to 12 clients, then by `orders` drawn orders, half of them the others reversed
+    banzhaf         the mean over all coalitions of the others of what it adds; exact, so for up to 12 clients
+    leave-one-out   v(all) - v(all but the client)
+    cosine          the cosine of its update and the aggregate [CGSV]; needs no rows
+
+    The fact of its name keeps the sign. With `truncate` an order is left once v is that near to v(all) [TMC-Shapley].
+
+    >>> Contribution("shapley").name, Contribution("banzhaf", find_objective("parity:sex")).name
+    ('contribution:shapley', 'contribution:banzhaf:parity:sex')
+    """
+
+    method: Method = "shapley"
+    objective: Objective = find_objective("accuracy")  # noqa: RUF009  a frozen value
+    orders: int = 64
+    truncate: float = 0.0
+    family: Family = Family.TARGET
+    degree: bool = True
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UnknownName("contribution", self.method, METHODS)
+        check_rising(self.objective)
+        if self.orders < 4 or self.orders % 2:
+            raise ConfigError(f"orders are drawn in pairs, two pairs or more; got {self.orders}")
+        if not 0 <= self.truncate < 1:
+            raise ConfigError(f"truncate is a difference of the objective, 0 up to below 1; got {self.truncate}")
+
+    @property
+    def name(self) -> str:
+        """`contribution:shapley`; with the objective where it is not accuracy."""
+        objective = "" if self.objective.name == "accuracy" else f":{self.objective.name}"
+        return f"{CONTRIBUTION}{self.method}{objective}"
+
+    @property
+    def required_facts(self) -> tuple[str, ...]:
+        """The fact of the same name."""
+        return (self.name,)
+
+    @property
+    def about(self) -> str:
+        """One line for lists and reports."""
+        of = "cosine to the aggregate" if self.method == "cosine" else f"by {self.objective.name} on the server's rows"
+        return f"contribution ({self.method}): what the client's update adds to the round's model, {of}"
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """As the server measured it, 0 where the update did harm."""
+        return np.maximum(cohort.facts[self.name], 0.0)
+
+    def measure(self, cohort: Cohort, worths: Worths, seed: int) -> tuple[Vector, tuple[Note, ...]]:
+        """What each client of the cohort added, with its sign; and what to say of a sampled value."""
+        number, samples = len(cohort.ids), cohort.facts[SAMPLES]
+        if self.method == "cosine":
+            return cohort.updates.cosines_to(cohort.updates.combine(samples / samples.sum())), ()
+        worth = worths.by(self.objective)
+        if self.method == "leave-one-out":
+            return leave_one_out(worth, number), ()
+        if number <= MOST_EXACT:
+            return (shapley if self.method == "shapley" else banzhaf)(worth, number), ()
+        if self.method == "banzhaf":
+            raise ConfigError(
+                f"banzhaf asks about all coalitions, of {MOST_EXACT} clients at most; a round has {number}: use shapley"
+            )
+        values, errors = sampled_shapley(worth, number, self.orders, self.truncate, seed)
+        text = f"{self.name} by {self.orders} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
+        return values, (Note("sampled", self.name, text),)
+
+
+def find_contribution(name: str) -> Contribution:
+    """`contribution:METHOD` or `contribution:METHOD:OBJECTIVE`.
+
+    >>> find_contribution("contribution:leave-one-out").method
+    'leave-one-out'
+    """
+    method, _, objective = name.removeprefix(CONTRIBUTION).partition(":")
+    if method not in METHODS:
+        raise UnknownName("contribution", method, METHODS)
+    return Contribution(method, find_objective(objective or "accuracy"))
+
+
+def leave_one_out(worth: Worth, number: int) -> Vector:
+    """v(N) - v(N without k).
+
+    >>> leave_one_out(lambda who: who @ np.array([1.0, 2.0]), 2).tolist()
+    [1.0, 2.0]
+    """
+    everybody, *without = worth(np.vstack([np.ones(number, bool), ~np.eye(number, dtype=bool)]))
+    return np.asarray(everybody - np.array(without))
+
+
+def shapley(worth: Worth, number: int) -> Vector:
+    """sum over S without k of |S|! (n - |S| - 1)! / n! * (v(S + k) - v(S)), over all 2^n coalitions.
+
+    >>> shapley(lambda who: (who.sum(axis=1) > 1).astype(float), 3).round(9).tolist()  # any two win
+    [0.333333333, 0.333333333, 0.333333333]
+    """
+    sizes = np.arange(number)
+    shares = np.array([1 / (number * math.comb(number - 1, int(size))) for size in sizes])
+    return _marginal(worth, number, shares)
+
+
+def banzhaf(worth: Worth, number: int) -> Vector:
+    """sum over S without k of (v(S + k) - v(S)) / 2^(n - 1).
+
+    >>> banzhaf(lambda who: who.all(axis=1).astype(float), 2).tolist()
+    [0.5, 0.5]
+    """
+    return _marginal(worth, number, np.full(number, 0.5 ** (number - 1)))
+
+
+def _marginal(worth: Worth, number: int, shares: Vector) -> Vector:
+    """What each client adds to every coalition of the others, which counts by its size."""
+    codes = np.arange(1 << number)
+    coalitions = (codes[:, np.newaxis] >> np.arange(number)) & 1 == 1
+    values, sizes = worth(coalitions), coalitions.sum(axis=1)
+    found = np.empty(number)
+    for client in range(number):
+        without = codes[~coalitions[:, client]]
+        found[client] = shares[sizes[without]] @ (values[without | (1 << client)] - values[without])
+    return found
+
+
+def sampled_shapley(worth: Worth, number: int, orders: int, truncate: float, seed: int) -> tuple[Vector, Vector]:
+    """The mean of what clients add over drawn orders and these reversed, and its standard error over the pairs.
+
+    All orders grow together, a client at a time, so that models are asked about in batches; one that is within
+    `truncate` of v(all) grows no more, and adds nothing from there.
+
+    >>> values, errors = sampled_shapley(lambda who: who @ np.array([1.0, 2.0, 0.0]), 3, 8, 0.0, seed=1)
+    >>> values.tolist(), errors.tolist()
+    ([1.0, 2.0, 0.0], [0.0, 0.0, 0.0])
+    """
+    random = np.random.default_rng(seed)
+    drawn = [random.permutation(number) for _ in range(orders // 2)]
+    queue = np.array([order for one in drawn for order in (one, one[::-1])])
+    nobody, everybody = worth(np.array([[False] * number, [True] * number]))
+    inside, before = np.zeros((orders, number), bool), np.full(orders, nobody)
+    added, growing = np.zeros((orders, number)), np.arange(orders)
+    for client in queue.T:
+        if truncate:
+            growing = growing[np.abs(everybody - before[growing]) > truncate]
+        if not len(growing):
+            break
+        inside[growing, client[growing]] = True
+        now = worth(inside[growing])
+        added[growing, client[growing]] = now - before[growing]
+        before[growing] = now
+    pairs = added.reshape(orders // 2, 2, number).mean(axis=1)
+    return pairs.mean(axis=0), np.asarray(pairs.std(axis=0, ddof=1) / np.sqrt(len(pairs)))

@@ -1,0 +1,230 @@
+"""Company: whom a client's updates go with over the rounds; a block of clients that is of another kind is set apart.
+
+One round says little: among ten clients of a round attackers may be the majority, and honest clients with other rows
+differ too. Here the cosines of every pair of clients are averaged over all rounds in which both took part, and all
+clients that came so far are split into two blocks. Honest clients differ by degree, and no two blocks explain much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.robust import Common, Usual, copies
+from fedmerit.core.models.grouping import PairDistances
+from fedmerit.core.types import NOTHING, ClientId, Cohort, Family, History, Matrix, Vector
+from fedmerit.core.updates import cosines_of, distances_of
+from fedmerit.core.weights.weigh import Note
+from fedmerit.errors import ConfigError
+
+FEWEST = 6
+"""Clients that must have come before blocks are told by likeness: among fewer, two explain much by chance."""
+OPPOSED, OPPOSED_COSINE = 0.9, 0.1
+"""Blocks are opposed where their cosine is below minus this part of the cosine within them, and below minus this."""
+SEEN, CLOSER, OTHERS = 0.35, 1.5, 1 / 3
+"""A coalition: so much is explained, its cosine is so many times the other block's, which has this share of all."""
+SHARP, BEYOND, CERTAIN = 0.5, 0.2, 0.97
+"""The smaller block is of another kind where so much is explained; more where the others are alike."""
+SWEEPS = 20
+BY_USUAL, BY_COMMON = Reputation(Usual()), Reputation(Common())
+LEAST_USUAL, LEAST_COMMON = 0.5, 0.7
+"""Who has at most so good a name is set apart: what is not usual happens to honest clients, the other hardly ever."""
+UNUSUAL = "its updates were copies, zeros, or of unusual length in half of its rounds"
+HIDDEN = "its updates moved, as another's did, what those of most left alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Two blocks of clients: who is in the second, cosines within each and between them, and the share explained.
+
+    `explained` is the part of the variance of all pairs' cosines that the three means explain, 0..1.
+    """
+
+    second: NDArray[np.bool_]
+    within: tuple[float, float]
+    between: float
+    explained: float
+
+    @property
+    def opposed(self) -> tuple[NDArray[np.bool_], str] | None:
+        """The smaller block, and why, where it goes against the other; None where it does not, or both are alike large.
+
+        A client alone is held against the cosine within the other block: it has none of its own.
+        """
+        within = [mean for mean, size in zip(self.within, self._sizes, strict=True) if size > 1] or [0.0]
+        usual = float(np.sqrt(max(within[0], 0.0) * max(within[-1], 0.0)))
+        if self._smaller is None or self.between > -max(OPPOSED * usual, OPPOSED_COSINE):
+            return None
+        return self._smaller, "go against those of the others"
+
+    @property
+    def apart(self) -> tuple[NDArray[np.bool_], str] | None:
+        """The block that is set apart, and why; None where honest clients may differ as much."""
+        if self.opposed is not None:
+            return self.opposed
+        low, high = sorted(self.within)
+        closer = self.second if self.within[1] > self.within[0] else ~self.second
+        alike = high >= CLOSER * max(low, 0.0) and self.between < high / 2
+        if self.explained >= SEEN and alike and (~closer).sum() >= OTHERS * len(self.second):
+            return closer, "are closer to each other than those of the others"
+        larger = self.within[int(self._sizes[1] > self._sizes[0])]
+        if self._smaller is not None and self.explained >= max(SHARP, min(CERTAIN, larger + BEYOND)):
+            return self._smaller, "are of another kind than those of the others"
+        return None
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return int((~self.second).sum()), int(self.second.sum())
+
+    @property
+    def _smaller(self) -> NDArray[np.bool_] | None:
+        """The block with fewer clients."""
+        first, second = self._sizes
+        return None if first == second else self.second if second < first else ~self.second
+
+
+def split(cosines: Matrix, met: NDArray[np.bool_]) -> Split | None:
+    """The two blocks that explain the most; cosines count where two clients have met. None where there are not two.
+
+    Starts from the leading eigenvectors, then everybody goes to the block with which it has the larger mean cosine.
+
+    >>> cosines = np.array([[1, 0.9, -1, -0.8], [0.9, 1, -0.8, -1], [-1, -0.8, 1, 0.9], [-0.8, -1, 0.9, 1]])
+    >>> split(cosines, ~np.eye(4, dtype=bool)).between
+    -0.9
+    """
+    number, known = len(cosines), np.where(met, cosines, 0.0)
+    pairs = int(met.sum())
+    if number < 4 or not pairs:
+        return None
+    mean = float(known.sum()) / pairs
+    spread = float(np.where(met, np.square(cosines - mean), 0.0).sum()) / pairs
+    best: Split | None = None
+    for matrix in (known, np.where(met, cosines - mean, 0.0)):
+        vectors = scipy.linalg.eigh(matrix, subset_by_index=[number - 2, number - 1])[1]
+        for vector in (*vectors.T, *-vectors.T):  # either sign is an eigenvector, and halves of odd numbers differ
+            found = _settled(known, met, _start(vector), mean, spread)
+            if found is not None and (best is None or found.explained > best.explained):
+                best = found
+    return best
+
+
+def _start(vector: Vector) -> NDArray[np.bool_]:
+    positive = vector > 0
+    few = min(int(positive.sum()), int((~positive).sum())) < 2
+    return np.asarray(vector > np.median(vector) if few else positive)
+
+
+def _settled(
+    known: Matrix, met: NDArray[np.bool_], second: NDArray[np.bool_], mean: float, spread: float
+) -> Split | None:
+    for _ in range(SWEEPS):
+        affinities = [_ratio(known[:, block].sum(axis=1), met[:, block].sum(axis=1)) for block in (~second, second)]
+        moved = affinities[1] > affinities[0]
+        if moved.all() or not moved.any() or (moved == second).all():
+            break
+        second = moved
+    blocks = (~second, second)
+    if not (blocks[0].any() and blocks[1].any()):
+        return None
+    sums = np.array([[known[np.ix_(one, other)].sum() for other in blocks] for one in blocks])
+    counts = np.array([[met[np.ix_(one, other)].sum() for other in blocks] for one in blocks])
+    means = np.divide(sums, counts, out=np.zeros((2, 2)), where=counts > 0)
+    gained = float((counts * np.square(means - mean)).sum() / counts.sum())
+    within = float(means[0, 0]), float(means[1, 1])
+    return Split(second, within, float(means[0, 1]), gained / spread if spread > 0 else 0.0)
+
+
+def _ratio(sums: Vector, counts: Vector) -> Vector:
+    """Mean cosines; -1 with a block that nobody was met of."""
+    return np.asarray(np.divide(sums, counts, out=np.full(len(sums), -1.0), where=counts > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """0 for clients that are set apart, 1 for all others; k clients that send the same update share one voice, 1 / k.
+
+    A client is set apart where its reputation by `of` is at most one half (its updates are copies, or of unusual
+    length, in half of its rounds), or by `common` at most 0.7 (they move, as another's, what most leave alone: a
+    backdoor's trigger); or where it is in a block of the clients so far, split by the mean cosines of all pairs, that
+    goes against the others (sign flips), is far closer to each other than they are (a backdoor, after FoolsGold), or
+    is sharply of another kind (flipped labels). Among fewer than `fewest` clients only the first of these counts. Where
+    nobody stands out all have 1, and the weights are those of the other criteria. The ledger keeps the cosines, and a
+    resumed run has them.
+
+    >>> Company().required_facts
+    ()
+    """
+
+    of: Reputation = BY_USUAL
+    common: Reputation = BY_COMMON
+    fewest: int = FEWEST
+    family: Family = Family.TRUST
+    degree: bool = True
+    name: str = "Company"
+    about: str = "company: 0 for blocks of clients whose updates, over all rounds, are of another kind than the others'"
+
+    def __post_init__(self) -> None:
+        if self.fewest < 4:
+            raise ConfigError(
+                f"fewest are the clients among which blocks are told by likeness, 4 or more; got {self.fewest}"
+            )
+
+    @property
+    def required_facts(self) -> tuple[str, ...]:
+        """Those of the reputations."""
+        return (*self.of.required_facts, *self.common.required_facts)
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """As it was observed; by the updates of this round alone where nobody did."""
+        if self.name in cohort.facts:
+            return cohort.facts[self.name]
+        return self.observe(cohort, history, met_in(PairDistances(), cohort))[0]
+
+    def observe(self, cohort: Cohort, history: History, pairs: PairDistances) -> tuple[Vector, tuple[Note, ...]]:
+        """The values, and a note for each client that is set apart; `pairs` are all rounds with this one."""
+        values = 1.0 / (1 + copies(cohort))
+        reasons = _named(cohort, self.of(cohort, history), LEAST_USUAL, UNUSUAL)
+        past = history.recent.get(self.of.name, NOTHING)
+        doubted = {client for client, kept in past.items() if kept[-1] <= LEAST_USUAL} - set(cohort.ids)
+        judged = np.array([client not in doubted and client not in reasons for client in pairs.ids], dtype=bool)
+        met = (pairs.counts > 0) & ~np.eye(len(pairs.ids), dtype=bool) & np.outer(judged, judged)
+        reasons |= _named(cohort, self.common(cohort, history), LEAST_COMMON, HIDDEN)
+        places = np.flatnonzero(met.any(axis=1))
+        found = self._split(pairs, met, places)
+        if found is not None:
+            block, why = found
+            names = {pairs.ids[place] for place in places[block]}
+            text = f"over the rounds its updates and those of {len(names) - 1} of {len(places)} clients {why}"
+            reasons |= {client: text for client in cohort.ids if client in names}
+        values[[client in reasons for client in cohort.ids]] = 0.0
+        notes = [Note("set-apart", f"{client}: company", f"weighs 0: {why}", client) for client, why in reasons.items()]
+        return values, tuple(notes)
+
+    def _split(
+        self, pairs: PairDistances, met: NDArray[np.bool_], places: NDArray[np.intp]
+    ) -> tuple[NDArray[np.bool_], str] | None:
+        known = met[np.ix_(places, places)]
+        sums, counts = (part[np.ix_(places, places)] for part in (pairs.sums, pairs.counts))
+        found = split(1.0 - np.divide(sums, counts, out=np.ones_like(sums), where=known), known)
+        if found is None:
+            return None
+        return found.apart if len(places) >= self.fewest else found.opposed
+
+
+def _named(cohort: Cohort, names: Vector, least: float, why: str) -> dict[ClientId, str]:
+    """The clients with at most so good a name, and why."""
+    return {client: why for client, name in zip(cohort.ids, names, strict=True) if name <= least}
+
+
+def met_in(pairs: PairDistances, cohort: Cohort) -> PairDistances:
+    """The pairs with the round of this cohort."""
+    return pairs.after(cohort.ids, distances_in(cohort))
+
+
+def distances_in(cohort: Cohort) -> Matrix:
+    """1 - cos of the updates of every pair of the round's clients; 1 where one of them is zero."""
+    return distances_of(cosines_of(cohort.updates.products))

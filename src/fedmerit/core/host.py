@@ -1,0 +1,232 @@
+"""Fleet: what a round asks of the clients, wherever they are, and the server's own part as one value.
+
+The protocols are small: what needs only the clients' judgement of models takes `Judges`, not a whole `Fleet`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.check import Limits
+from fedmerit.core.learner import (
+    ControlledLearner,
+    LayeredLearner,
+    Learner,
+    NamedLearner,
+    NamedTensors,
+    OnePassLearner,
+    PanelLearner,
+    ProbabilisticLearner,
+    ScheduledLearner,
+)
+from fedmerit.core.models.rewards import Acceptance
+from fedmerit.core.objectives import Objective, Predictions
+from fedmerit.core.server.centring import Centre, SummingClients
+from fedmerit.core.server.controls import Control
+from fedmerit.core.targets import has_probabilities, target_of
+from fedmerit.core.types import (
+    AskedRows,
+    ClientId,
+    Download,
+    Evaluation,
+    Model,
+    Replies,
+    Samples,
+    SparseUpdate,
+    SplitName,
+    Verdict,
+)
+from fedmerit.errors import ConfigError
+
+Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
+"""Ask models about the server's own rows."""
+Train: TypeAlias = Callable[[Model, int], Model]
+"""Train a model on the server's own rows, with this seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server's own part: who the clients are, how they learn, rows of its own, and what clients may claim.
+
+    names    what people call the clients; client i is the i-th
+    rows     rows to score models on; None where the server has none
+    limits   the most that a client may claim, by fact: what the federation knows of it
+    centre   how inputs are centred before round 1, see `core.centring`; None where they are left as they are
+    faster   another way to ask models about `rows` with the same answers, for example on several cores
+    notes    what was done to the data before the run, for the ledger
+    sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
+    links    the simulated connection of each client, megabytes per second; empty: measured
+
+    >>> from fedmerit import load_task
+    >>> task = load_task("digits", clients=4)
+    >>> server = Server(task.federation.names, task.learner, limits={"labels": 10})
+    >>> len(server.first_model(seed=0)) == sum(server.layers())
+    True
+    """
+
+    names: tuple[str, ...]
+    learner: Learner
+    rows: Samples | None = None
+    limits: Limits = field(default_factory=dict)
+    centre: Centre | None = None
+    faster: Predict | None = None
+    notes: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    links: tuple[float, ...] = ()
+
+    def first_model(self, seed: int) -> Model:
+        """The model before the first round."""
+        return self.learner.start(seed)
+
+    def layers(self, length: int | None = None) -> Sequence[int]:
+        """The lengths of the model's layers, in its order; one layer where the learner does not know.
+
+        Of a model that is longer (`length`), the rest is a layer: what its inputs are centred by.
+        """
+        learner = self.learner
+        known = learner.layers if isinstance(learner, LayeredLearner) else (len(learner.start(0)),)
+        rest = 0 if length is None else length - sum(known)
+        return (*known, rest) if rest else known
+
+    @property
+    def control(self) -> Control | None:
+        """What the server sends and keeps for clients beside the model; most learners need nothing."""
+        return self.learner.control if isinstance(self.learner, ControlledLearner) else None
+
+    def rate(self, index: int, rounds: int | None) -> float | None:
+        """The clients' learning rate in a round, of so many; None where it is as the learner is set up."""
+        return self.learner.rate(index, rounds) if isinstance(self.learner, ScheduledLearner) else None
+
+    def site_numbers(self) -> dict[ClientId, float]:
+        """Each client's site as a number, in the order in which sites first occur."""
+        if len(self.sites) != len(self.names):
+            raise ConfigError(
+                f"recipe.cap_group needs the site of each of {len(self.names)} clients, and {len(self.sites)} are "
+                "known; set task.sites, for example {north = [0, 1], south = [2]}, or give Federation its `sites`"
+            )
+        numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
+        return {client: numbers[site] for client, site in enumerate(self.sites)}
+
+    def name_tensors(self, model: Model) -> NamedTensors | None:
+        """The model's tensors by the names of its library; None where the learner does not know them."""
+        return self.learner.name_tensors(model) if isinstance(self.learner, NamedLearner) else None
+
+    @property
+    def predict(self) -> Predict | None:
+        """How models are asked about the server's rows; None where it has none."""
+        return None if self.rows is None else self.faster or self._one_by_one
+
+    @property
+    def predict_many(self) -> Predict | None:
+        """How a great many models are asked, where the learner knows a quicker way; equal up to rounding."""
+        learner, rows = self.learner, self.rows
+        if rows is None or not isinstance(learner, PanelLearner) or learner.models_at_once < 2:
+            return self.predict
+
+        def ask(models: Iterable[Model]) -> Predictions:
+            waiting, parts = iter(models), []
+            while some := list(islice(waiting, learner.models_at_once)):
+                parts.append(learner.predict_each(np.stack(some), rows.x))
+            known = np.concatenate(parts)
+            return Predictions(rows.y, rows.classes, rows.attributes, known.argmax(axis=2), known)
+
+        return ask
+
+    @property
+    def train(self) -> Train | None:
+        """How a model is trained on the server's rows; None where it has none."""
+        rows = self.rows
+        return None if rows is None else lambda model, seed: self.learner.train(model, rows, seed)
+
+    def _one_by_one(self, models: Iterable[Model]) -> Predictions:
+        assert self.rows is not None  # `predict` asks before
+        return predict_rows(self.learner, self.rows, models)
+
+
+def predict_rows(learner: Learner, rows: Samples, models: Iterable[Model]) -> Predictions:
+    """What models say of rows: classes, and probabilities where the learner knows them."""
+    outputs = [predict_all(learner, model, rows.x) for model in models]
+    known = [probabilities for _, probabilities in outputs if probabilities is not None]
+    predicted = np.stack([one for one, _ in outputs])
+    chances = np.stack(known) if known else None
+    return Predictions(rows.y, rows.classes, rows.attributes, predicted, chances, target_of(learner))
+
+
+def predict_all(learner: Learner, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    """What a model predicts for rows and, where the learner knows them, the probabilities; in one pass where it can."""
+    if not has_probabilities(learner):
+        return learner.predict(model, x), None
+    if isinstance(learner, OnePassLearner):
+        return learner.predict_both(model, x)
+    return learner.predict(model, x), cast(ProbabilisticLearner, learner).predict_proba(model, x)
+
+
+class Judges(Protocol):
+    """Clients that test models."""
+
+    def judges(self) -> Sequence[ClientId]:
+        """Those there are to ask."""
+
+    def evaluate(
+        self,
+        models: Sequence[Model],
+        on: AskedRows = "test",
+        clients: Sequence[ClientId] | None = None,
+        *,
+        losses: bool = False,
+    ) -> Sequence[Evaluation]:
+        """Test one or several models on the rows of every client, or of some, in one exchange; with `losses` too.
+
+        Models that are `Mixtures` travel as the vectors that they are made of.
+        """
+
+
+class PersonalClients(Protocol):
+    """Clients that keep a personal model."""
+
+    def send_rewards(
+        self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
+    ) -> Mapping[ClientId, Verdict]:
+        """Send updates to add to personal models; each client tests its own on its validation rows and answers."""
+
+    def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
+        """Each client tests its personal model on its rows; who has none, this one."""
+
+
+class Fleet(Judges, PersonalClients, SummingClients, Protocol):
+    """The clients, wherever they are. A client that fails is named in the replies; it never ends the round.
+
+    `run_on` plays a configuration on any fleet.
+
+    >>> from fedmerit import load_task
+    >>> from fedmerit.fleet.local import LocalFleet
+    >>> with LocalFleet(load_task("digits", clients=4), workers=1) as fleet:
+    ...     evaluation = fleet.evaluate([fleet.server.first_model(seed=0)])[0]
+    >>> len(evaluation.local)
+    4
+    """
+
+    @property
+    def server(self) -> Server:
+        """The server's own part."""
+
+    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
+        """Deliver a download to each client, let it train, and collect updates and the facts asked for."""
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """Objectives of the model, or of each personal one, on each client's test rows; NaN where unknown."""
+
+    def save(self, run: Path, index: int) -> None:
+        """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
+
+    def load(self, run: Path, index: int) -> bool:
+        """On a resume: give clients what they had after a round; False where that cannot be had."""

@@ -1,0 +1,1 @@
+"""How a round's weighting and server step are chosen."""

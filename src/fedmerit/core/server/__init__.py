@@ -1,0 +1,1 @@
+"""From weighted updates to the next model."""

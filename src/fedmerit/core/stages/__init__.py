@@ -1,0 +1,1 @@
+"""What the server measures or bounds before it weighs clients."""

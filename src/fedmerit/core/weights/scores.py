@@ -1,0 +1,393 @@
+"""Scores: from the normalised criteria of a client, in priority order, to one number.
+
+A table has one row per client and one column per criterion, the most important first; values lie in 0..1. Every score
+explains itself: `terms(table, place)` are the addends or factors that one client's score is made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.errors import ConfigError
+
+SUM_TOLERANCE = 1e-6
+Join: TypeAlias = Literal["sum", "product", "minimum"]
+SIGNS = {"sum": " + ", "product": " * "}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One addend or factor of a score: its value, the columns that it speaks of, and its arithmetic in numbers."""
+
+    columns: tuple[int, ...]
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one client's score is made of: `join` of the terms / divisor, then the rank that takes its place.
+
+    rank    None, or (the client's rank, the number of clients, how ranks count): 1 is the worst
+    score   what comes out
+
+    >>> str(Prioritized().terms(np.array([[0.5, 0.4]])))
+    '0.5000 + 0.5000 * 0.4000 = 0.7'
+    """
+
+    terms: tuple[Term, ...]
+    join: Join
+    divisor: float = 1.0
+    rank: tuple[float, int, str] | None = None
+    score: float = float("nan")
+
+    @property
+    def joined(self) -> float:
+        """The terms put together, before any rank takes their place."""
+        values = [term.value for term in self.terms]
+        whole = sum(values) if self.join == "sum" else math.prod(values) if self.join == "product" else min(values)
+        return whole / self.divisor
+
+    def __str__(self) -> str:
+        texts = [term.text for term in self.terms]
+        whole = f"least of {', '.join(texts)}" if self.join == "minimum" else SIGNS[self.join].join(texts)
+        if self.divisor != 1:
+            whole = f"({whole}) / {self.divisor:.4f}"
+        if self.rank is None:
+            return f"{whole} = {self.score:.5g}" if len(texts) > 1 or self.divisor != 1 else f"{self.score:.5g}"
+        place, clients, how = self.rank
+        counts = f"rank {place:g} of {clients} from below, which counts {self.score:.5g} ({how})"
+        return f"{whole} = {self.joined:.5g}, {counts}"
+
+
+class Score(Protocol):
+    """One number per row of the table; higher is better, never negative.
+
+    >>> Product()(np.array([[0.5, 0.4], [1.0, 0.0]])).tolist()
+    [0.2, 0.0]
+    """
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Score every client; columns are in priority order."""
+
+
+@runtime_checkable
+class ExplainedScore(Score, Protocol):
+    """A score that says what it is made of; all of ours do."""
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """The addends or factors of the score of the client in this row of the table."""
+
+
+def explain_score(score: Score, table: Matrix, place: int) -> Terms | None:
+    """The terms of one client's score; None for a score of a user's own that does not explain itself."""
+    return score.terms(table, place) if isinstance(score, ExplainedScore) else None
+
+
+def _sum(terms: Sequence[Term], divisor: float = 1.0) -> Terms:
+    return Terms(tuple(terms), "sum", divisor, score=sum(term.value for term in terms) / divisor)
+
+
+def _prioritized_terms(row: Vector) -> list[Term]:
+    """c_1, c_1 c_2, c_1 c_2 c_3 ...: lambda_i c_i written out."""
+    return [
+        Term(tuple(range(i + 1)), " * ".join(f"{value:.4f}" for value in row[: i + 1]), float(np.prod(row[: i + 1])))
+        for i in range(len(row))
+    ]
+
+
+def _weighted_terms(values: Sequence[float], weights: Sequence[float], columns: Sequence[Sequence[int]]) -> list[Term]:
+    """weight x value, one for each."""
+    return [
+        Term(tuple(int(column) for column in places), f"{weight:.4f} * {value:.4f}", float(weight * value))
+        for value, weight, places in zip(values, weights, columns, strict=True)
+    ]
+
+
+def importance(table: Matrix) -> Matrix:
+    """lambda_1 = 1, lambda_i = lambda_{i-1} * c_{i-1}: how far better criteria let column i count."""
+    ones = np.ones((len(table), 1))
+    return np.asarray(np.cumprod(np.hstack([ones, table[:, :-1]]), axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritized:
+    """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, eq. 6]; range 0..m.
+
+    lambda_1 = 1 and lambda_i = lambda_{i-1} c_{i-1}: a criterion counts as far as the better ones let it.
+
+    >>> Prioritized()(np.array([[0.5, 0.4], [0.0, 1.0]])).tolist()
+    [0.7, 0.0]
+    """
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A zero at one place removes every later term."""
+        return np.asarray((importance(table) * table).sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_1 + c_1 c_2 + ..."""
+        return _sum(_prioritized_terms(table[place]))
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizedAnd:
+    """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1; not monotone [Yager 2008]."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A weak criterion counts less where better ones are weak already."""
+        return np.asarray(np.power(table, importance(table)).min(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_i ** lambda_i, of which the least counts."""
+        row, powers = table[place], importance(table[place : place + 1])[0]
+        terms = [
+            Term(tuple(range(i + 1)), f"{row[i]:.4f} ** {powers[i]:.4f}", float(row[i] ** powers[i]))
+            for i in range(len(row))
+        ]
+        return Terms(tuple(terms), "minimum", score=min(term.value for term in terms))
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizedMean:
+    """s = sum_i lambda_i c_i / sum_i lambda_i [Yager 2008]; range 0..1."""
+
+    def __call__(self, table: Matrix) -> Vector:
+        """lambda_1 is 1, so the divisor is never 0."""
+        factors = importance(table)
+        return np.asarray((factors * table).sum(axis=1) / factors.sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """As prioritized, divided by the sum of the lambdas."""
+        return _sum(_prioritized_terms(table[place]), float(importance(table[place : place + 1]).sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedMean:
+    """s = sum_i v_i c_i, weights v summing to 1; equal weights where none are given.
+
+    `weights` are in priority order, one per criterion.
+
+    >>> WeightedMean((0.75, 0.25))(np.array([[0.4, 0.8]])).tolist()
+    [0.5]
+    """
+
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.weights:
+            check_shares(self.weights, "weights of weighted-mean")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A low value can be made good by a high one."""
+        return np.asarray(table @ self._shares(table.shape[1]))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """v_i c_i."""
+        m = table.shape[1]
+        return _sum(_weighted_terms(table[place], self._shares(m).tolist(), [[i] for i in range(m)]))
+
+    def _shares(self, m: int) -> Vector:
+        return _fitting(self.weights, m, "weighted-mean") if self.weights else np.full(m, 1 / m)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """s = prod_i c_i, the quality of a client [M2F, eq. 12].
+
+    >>> Product()(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
+    [0.25, 0.0]
+    """
+
+    def __call__(self, table: Matrix) -> Vector:
+        """A zero anywhere is a zero."""
+        return np.asarray(table.prod(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """c_i."""
+        terms = tuple(Term((i,), f"{value:.4f}", float(value)) for i, value in enumerate(table[place]))
+        return Terms(terms, "product", score=math.prod(term.value for term in terms))
+
+
+class Quantifier(Protocol):
+    """Q: 0..1 -> 0..1, non-decreasing, Q(0) = 0, Q(1) = 1."""
+
+    def __call__(self, share: Vector) -> Vector:
+        """How true the quantifier is of a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Q(r) = r ** a: 1 is the mean, above 1 leans to the worst value, below 1 to the best."""
+
+    a: float
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.a) and self.a > 0):
+            raise ConfigError(f"a power quantifier needs a finite exponent > 0; got {self.a}")
+
+    def __call__(self, share: Vector) -> Vector:
+        """share ** a."""
+        return np.asarray(share**self.a)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Q(r) = 0 up to a, 1 from b on, a straight line between."""
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.a < self.b <= 1:
+            raise ConfigError(f"a linear quantifier needs 0 <= a < b <= 1; got {self.a}, {self.b}")
+
+    def __call__(self, share: Vector) -> Vector:
+        """(share - a) / (b - a), kept in 0..1."""
+        return np.asarray(np.clip((share - self.a) / (self.b - self.a), 0, 1))
+
+
+MOST = Linear(0.3, 0.8)
+AT_LEAST_HALF = Linear(0.0, 0.5)
+AS_MANY_AS_POSSIBLE = Linear(0.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class OWA:
+    """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1 [Yager 1988].
+
+    Weights (1, 0) take the best value, (0, 1) the worst, equal ones the mean. `QuantifierOWA` makes them from words
+    such as "most".
+
+    >>> OWA((0.5, 0.5))(np.array([[0.25, 0.75]])).tolist()
+    [0.5]
+    """
+
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_shares(self.weights, "weights of owa")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Which criterion a value belongs to does not matter, only its rank in the row."""
+        return np.asarray(-np.sort(-table, axis=1) @ _fitting(self.weights, table.shape[1], "owa"))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """w_j b_j, the best value first."""
+        row = table[place]
+        order = np.argsort(-row, kind="stable")
+        return _sum(
+            _weighted_terms(row[order], _fitting(self.weights, len(row), "owa").tolist(), [[place] for place in order])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuantifierOWA:
+    """OWA with w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values.
+
+    Without importances every criterion counts the same: w_j = Q(j / m) - Q((j - 1) / m).
+    """
+
+    quantifier: Quantifier
+    importances: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        values = np.array(self.importances)
+        if self.importances and not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
+            raise ConfigError(f"importances are >= 0 and not all 0; got {self.importances}")
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Sort each row from best to worst (ties by priority) and weigh by the quantifier."""
+        order, weights = self._weights(table)
+        return np.asarray((np.take_along_axis(table, order, axis=1) * weights).sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """w_j b_j, the best value first."""
+        row = table[place : place + 1]
+        order, weights = self._weights(row)
+        return _sum(_weighted_terms(row[0][order[0]], weights[0].tolist(), [[place] for place in order[0]]))
+
+    def _weights(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix]:
+        """Each row's columns from best to worst, and the weights of these places."""
+        m = table.shape[1]
+        own = _fitting(self.importances, m, "importances of owa") if self.importances else np.ones(m)
+        order = np.argsort(-table, axis=1, kind="stable")
+        reached = np.minimum(np.cumsum(own[order], axis=1) / own.sum(), 1.0)
+        reached[:, -1] = 1.0
+        return order, np.diff(self.quantifier(reached), axis=1, prepend=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Choquet:
+    """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order [Choquet].
+
+    The capacity mu says how much criteria count together, so that two that repeat each other do not count twice.
+
+    >>> Choquet(Capacity((0.0, 0.25, 0.25, 1.0)))(np.array([[0.25, 0.75]])).tolist()
+    [0.375]
+    """
+
+    capacity: Capacity
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Criterion i of the capacity is column i of the table."""
+        _, steps, measures = self._steps(table)
+        return np.asarray((steps * measures).sum(axis=1))
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """(c_(i) - c_(i-1)) mu({(i)..(m)}), the smallest value first; each speaks of the criteria still in it."""
+        order, steps, measures = (part[0] for part in self._steps(table[place : place + 1]))
+        columns = [sorted(order[i:]) for i in range(len(order))]
+        return _sum(_weighted_terms(steps.tolist(), measures.tolist(), columns))
+
+    def _steps(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix, Matrix]:
+        """Each row's columns in ascending order, the steps from value to value, and the capacity of what is left."""
+        m = table.shape[1]
+        if m != self.capacity.criteria:
+            raise ConfigError(f"the capacity speaks of {self.capacity.criteria} criteria, the table has {m}")
+        order = np.argsort(table, axis=1, kind="stable")
+        steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
+        tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
+        return order, steps, np.array(self.capacity.values)[tails]
+
+
+PLAIN: Mapping[str, tuple[Callable[[], Score], str]] = {
+    "prioritized": (Prioritized, "c1 + c1*c2 + c1*c2*c3 ... (the papers)"),
+    "prioritized-and": (PrioritizedAnd, "min of c_i ** lambda_i"),
+    "prioritized-mean": (PrioritizedMean, "prioritized / sum of lambdas"),
+    "product": (Product, "product of all criteria"),
+}
+"""The scores without options, by the names that configurations use: a row here, and a score can be named and kept."""
+
+
+def orness(weights: Sequence[float]) -> float:
+    """sum_i (m - i) w_i / (m - 1): 1 for max, 0 for min, 1/2 for the mean."""
+    m = len(weights)
+    if m < 2:
+        raise ConfigError("orness needs at least two weights")
+    return float(sum((m - i) * w for i, w in enumerate(weights, start=1)) / (m - 1))
+
+
+def dispersion(weights: Sequence[float]) -> float:
+    """-sum w ln w: 0 where one value decides alone, ln m where all count the same."""
+    return float(-sum(w * np.log(w) for w in weights if w > 0))
+
+
+def check_shares(values: Sequence[float], what: str) -> None:
+    """Shares are finite, not negative and sum to 1."""
+    array = np.array(values, dtype=float)
+    if not len(array) or not np.isfinite(array).all() or (array < 0).any() or abs(array.sum() - 1) > SUM_TOLERANCE:
+        raise ConfigError(f"{what} are >= 0 and sum to 1; got {list(values)} with sum {array.sum():g}")
+
+
+def _fitting(values: Sequence[float], m: int, what: str) -> Vector:
+    if len(values) != m:
+        raise ConfigError(f"{what}: {len(values)} values for {m} criteria; give one per criterion, in priority order")
+    return np.array(values, dtype=float)
