@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ import torch
 
 from fedmerit import fedavg, federate, load_task
 from fedmerit.config.schema import TaskConfig, TrainConfig
+from fedmerit.core.system import processor
 from fedmerit.study.statistics import interval
 from fedmerit.tasks.registry import Task, make_learner
 
@@ -82,13 +82,6 @@ def data(seed: int) -> Task:
 def tuning(measured: Callable[[str, dict[str, Any], int], list[float]], name: str, settings: dict[str, Any]) -> float:
     """What tuning goes by: the mean accuracy over all rounds, which fast and high curves have."""
     return float(np.mean([measured(name, settings, seed) for seed in TUNED_ON]))
-
-
-def processor() -> str:
-    """The processor's name, as Linux says it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
 
 
 def rounds_to(curve: Sequence[float], target: float) -> int:
