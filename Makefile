@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE ?= 1
 EXTRAS := torch,data,report,flower,dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz lint types check docs wheel release test-flower flower-secure lock sbom audit bench clean
+.PHONY: help setup demo test fuzz lint types check docs wheel release test-flower flower-secure lock sbom audit bench reproduce clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,6 +79,9 @@ audit: setup  ## known weaknesses of the pinned packages; needs pip-audit (pipx 
 
 bench: setup  ## speed and memory against peers (hours); writes docs/results/bench.md
 	$(BIN)/python benchmarks/bench.py
+
+reproduce: setup  ## a published table again, e.g. TABLE=pmcfl-table4, into runs/; without TABLE the list
+	$(BIN)/python -m reproductions $(if $(TABLE),$(TABLE) --out runs/$(TABLE),--list)
 
 clean:  ## remove what the commands above made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo site tools/eslint/node_modules tools/axe/node_modules

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,10 +39,10 @@ class Answer(NamedTuple):
 class CommandLine:
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
+    module: str = "fedmerit.cli"
 
     def __call__(self, *arguments: str | Path) -> Answer:
-        from fedmerit.cli import main
-
+        main = import_module(self.module).main
         self.monkeypatch.setattr(sys, "argv", ["fedmerit", *map(str, arguments)])
         self.capsys.readouterr()
         code: object = 0

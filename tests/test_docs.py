@@ -311,7 +311,7 @@ def test_citations_lead_to_the_papers_page() -> None:
     papers = (ROOT / "docs/papers.md").read_text()
     anchors = re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', papers, flags=re.M)
     known = {(name or heading).lower() for name, heading in anchors}
-    sources = [path for room in ("src", "tests", "examples") for path in (ROOT / room).rglob("*.py")]
+    sources = [path for room in ("src", "tests", "examples", "reproductions") for path in (ROOT / room).rglob("*.py")]
     pages = [*sources, *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
     text = "\n".join(page.read_text() for page in pages)
     references = set(re.findall(REFERENCE, papers, flags=re.M))

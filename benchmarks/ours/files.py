@@ -14,8 +14,8 @@ from fedmerit.report.html import write_report
 from fedmerit.store.frames import make_frame, run_frame
 from fedmerit.store.run_folder import open_ledger
 
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-from large_ledger import CLIENTS, ROUNDS, make_run
+sys.path.append(str(Path(__file__).parents[2]))
+from reproductions.experiments.large_ledger import CLIENTS, ROUNDS, make_run
 
 WRITE, FRAME, LINES, REPORT = "ledger, written", 'frame("weights")', "the same frame, line by line", "report, written"
 

@@ -265,14 +265,13 @@ ROOMS = (
     ("flower", "the same on Flower"),
     ("study", "rows x seeds, statistics"),
     ("report", "pages, reasons"),
-    ("papers", "published tables, errata"),
     ("cli", "parse, call, print"),
 )
 
 
 def rooms_picture() -> Picture:
     """The rooms as stairs: each imports only what lies below."""
-    about = "Thirteen rooms as stairs. Each imports only rooms below it: " + " < ".join(name for name, _ in ROOMS) + "."
+    about = "Twelve rooms as stairs. Each imports only rooms below it: " + " < ".join(name for name, _ in ROOMS) + "."
     picture = Picture(900, 480, "The import order", about)
     for place, (name, what) in enumerate(ROOMS):
         y = 436 - 33 * place

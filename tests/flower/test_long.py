@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,28 +11,19 @@ from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import loopback
 from fedmerit.flower.new import write_app
+from reproductions.experiments import flower as experiment
 
 pytestmark = pytest.mark.long
 NODES = 10
 
 
-def experiment() -> ModuleType:
-    path = Path(__file__).parents[2] / "experiments" / "flower.py"
-    spec = importlib.util.spec_from_file_location("flower_experiment", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_recipe_on_every_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    made = experiment()
-    monkeypatch.setattr(made, "RUNS", tmp_path)
-    made.conform()
-    for recipe in made.RECIPES:
-        for fleet in made.FLEETS[1:]:
-            weights, models = made.differences(made.folder_of(recipe, "local"), made.folder_of(recipe, fleet))
+    monkeypatch.setattr(experiment, "RUNS", tmp_path)
+    experiment.conform()
+    for recipe in experiment.RECIPES:
+        for fleet in experiment.FLEETS[1:]:
+            local, other = (experiment.folder_of(recipe, one) for one in ("local", fleet))
+            weights, models = experiment.differences(local, other)
             assert weights < 1e-6, (recipe, fleet)
             assert models < 1e-5, (recipe, fleet)
 

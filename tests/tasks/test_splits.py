@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from task_files import real_folder
 
-from fedmerit.papers.published import CELEBA_TEXT_TESTS, CELEBA_TEXT_TOTAL
-from fedmerit.tasks.datasets.celeba import Sample, chosen_images
 from fedmerit.tasks.splits import common_test_rows, deal, own_test_rows
 
 some_labels = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(lambda y: np.array(y, np.int64))
@@ -135,22 +133,3 @@ def test_the_sizes_of_the_papers_celeba() -> None:
     clients = [rows for rows in (by_person[person] for person in people[:5088]) if len(rows) >= 10]
     trains, tests = own_test_rows(clients, np.zeros(len(identity), np.int64), "slices", 0)
     assert (len(clients), sum(map(len, trains)), sum(map(len, tests))) == (4168, 77098, 19319)
-
-
-def test_the_sizes_of_the_split_that_the_papers_text_describes() -> None:
-    """Half of the images, people with at least five, a fifth each for testing: as the erratum on CelebA says."""
-    with np.load(real_folder("celeba") / "celeba_annotations.npz", allow_pickle=False) as file:
-        identity = file["identity"].astype(np.int64)
-    sizes = [np.arange(images) for images in range(5, 36)]
-    tests = own_test_rows(sizes, np.zeros(36, np.int64), "slices", 0)[1]
-    tested = np.array([0] * 5 + [len(rows) for rows in tests])  # by a person's images
-    held = []
-    for seed in range(1, 31):
-        _, images = np.unique(identity[chosen_images(identity, Sample(share=0.5, seed=seed))], return_counts=True)
-        held.append(np.bincount(tested[images], minlength=6)[1:])
-    mean, deviation = CELEBA_TEXT_TOTAL
-    totals = np.array(held) @ np.arange(1, 6)
-    assert abs(totals.mean() - mean) < 3 * deviation / len(held) ** 0.5
-    assert deviation / 2 < totals.std(ddof=1) < 2 * deviation
-    assert np.mean(held, axis=0) == pytest.approx(list(CELEBA_TEXT_TESTS.values()), abs=25)
-    assert sum(size * clients for size, clients in CELEBA_TEXT_TESTS.items()) == pytest.approx(mean, abs=deviation)

@@ -21,7 +21,17 @@ from links import broken, foreign
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
-SPELLED = ("docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "src", "examples", "tools/site")
+SPELLED = (
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "src",
+    "examples",
+    "reproductions",
+    "tools/site",
+)
 
 
 def version() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -29,7 +29,7 @@ PANELS = {
         *("watch", "explain", "show", "report", "suspects", "contribution", "fairness", "what-if", "facts", "privacy"),
         *("predict", "export", "metrics", "verify"),
     ),
-    "Compare": ("compare", "tune", "attack", "reproduce", "errata"),
+    "Compare": ("compare", "tune", "attack"),
     "Parts": ("tasks", "recipes", "criteria", "scores", "objectives"),
 }
 """The commands as `--help` groups them, in its order."""
@@ -90,9 +90,14 @@ RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends with 2 and one message, a failure with 1."""
+    """Run the command line."""
+    run_command(app)
+
+
+def run_command(command: Callable[[], object]) -> None:
+    """Run a command and exit with 2 and one message after a user's mistake, with 1 after a failure."""
     try:
-        app()
+        command()
     except UserError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)

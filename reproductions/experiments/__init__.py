@@ -1,0 +1,1 @@
+"""Measurements behind docs/results, each a module: `python -m reproductions.experiments.NAME`."""

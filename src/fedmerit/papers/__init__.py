@@ -1,1 +1,0 @@
-"""The four papers: what they print, what does not hold, and all of it again."""
