@@ -1,18 +1,20 @@
-"""A table of criteria from a CSV file."""
+"""A table of criteria from a CSV or xlsx file."""
 
 from __future__ import annotations
 
 import io
+import sys
 import zipfile
+from datetime import date, datetime
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import openpyxl
 import pytest
 
 from fedmerit import UserError
 from fedmerit.cli.criteria_file import read_criteria
-from fedmerit.tasks.formats.xlsx import read_sheet
 
 
 def table(folder: Path, content: str | bytes) -> Path:
@@ -78,35 +80,53 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path, content: str | bytes
         read_criteria(table(tmp_path, content))
 
 
-RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-TAG, MAIN = "worksheet", "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-ROWS = """<sheetData>
-<row r="2"><c r="A2" t="s"><v>0</v></c><c r="B2" t="inlineStr"><is><t>DS</t></is></c><c r="D2" t="s"><v>1</v></c>
-<c r="C2" t="str"><v>city</v></c></row>
-<row r="4"><c r="A4" t="s"><v>2</v></c><c r="B4"><v>10</v></c><c r="D4"><v>0.5</v></c></row>
-<row r="5"><c r="A5" t="s"><v>3</v></c><c r="B5"><v>30</v></c><c r="C5" t="s"><v>2</v></c><c r="D5"><v>1</v></c></row>
-</sheetData>"""
-SHEET = f'<?xml version="1.0"?><{TAG} xmlns="{MAIN}">{ROWS}</{TAG}>'
+FORMATS = "http://schemas.openxmlformats.org"
+MAIN = f"{FORMATS}/spreadsheetml/2006/main"
+RELATIONS = f"{FORMATS}/officeDocument/2006/relationships"
+CONTENT = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+ROWS = """
+<row r="2"><c r="A2" t="s"><v>0</v></c><c r="B2" t="inlineStr"><is><t>DS</t></is></c>
+<c r="C2" t="str"><v>city</v></c><c r="D2" t="s"><v>1</v></c></row>
+<row r="4"><c r="A4" t="s"><v>2</v></c><c r="B4"><v>10</v></c><c r="D4"><f>1/2</f><v>0.5</v></c></row>
+<row r="5"><c r="A5" t="s"><v>3</v></c><c r="B5"><v>30</v></c><c r="C5" t="s"><v>2</v></c>
+<c r="D5" t="b"><v>1</v></c></row>
+"""
+STRINGS = "<si><t>client</t></si><si><r><t>C</t></r><r><t>B</t></r></si><si><t>a</t></si><si><t> b </t></si>"
 
 
-def xlsx(**changes: str) -> bytes:
-    """A small spreadsheet; `changes` replace some of its parts, an empty one leaves it out."""
+def xlsx(
+    rows: str = ROWS,
+    strings: str = STRINGS,
+    sheets: str = '<sheet name="one" sheetId="1" r:id="rId7"/>',
+    doctype: str = "",
+    without: str = "",
+) -> bytes:
+    """A small spreadsheet as Excel writes it, in which the sheet is not in its usual place."""
+    overrides = "".join(
+        f'<Override PartName="/xl/{name}.xml" ContentType="{CONTENT}.{kind}+xml"/>'
+        for name, kind in {"workbook": "sheet.main", "sheets/first": "worksheet", "strings": "sharedStrings"}.items()
+    )
+    types = f'<Types xmlns="{FORMATS}/package/2006/content-types">{overrides}</Types>'
+    link = f'<Relationship Id="rId7" Type="{RELATIONS}/worksheet" Target="sheets/first.xml"/>'
+    links = f'<Relationships xmlns="{FORMATS}/package/2006/relationships">{link}</Relationships>'
+    sheet = f'<worksheet xmlns="{MAIN}"><dimension ref="A1:B2"/><sheetData>{rows}</sheetData></worksheet>'
     parts = {
-        "workbook": f'<w xmlns:r="{RELATIONS}"><sheets><sheet name="one" r:id="rId7"/></sheets></w>',
-        "_rels/workbook.xml.rels": '<l><Relationship Id="rId7" Target="worksheets/first.xml"/></l>',
-        "sharedStrings": "<s><si><t>client</t></si><si><r><t>C</t></r><r><t>B</t></r></si>"
-        "<si><t>a</t></si><si><t>b</t></si></s>",
-        "worksheets/first": SHEET,
+        "[Content_Types].xml": types,
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{RELATIONS}"><sheets>{sheets}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": links,
+        "xl/strings.xml": f'{doctype}<sst xmlns="{MAIN}">{strings}</sst>',
+        "xl/sheets/first.xml": sheet,
     }
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, text in {**parts, **changes}.items():
-            if text:
-                file.writestr(f"xl/{name}" if name.endswith(".rels") else f"xl/{name}.xml", text)
+        for name, text in parts.items():
+            if name != without:
+                file.writestr(name, text)
     return content.getvalue()
 
 
 def test_a_spreadsheet_is_read(tmp_path: Path):
+    """Shared, formatted and inline strings, a formula, a boolean, empty rows and cells, wrong dimensions."""
     read = read_criteria(table(tmp_path, xlsx()))
     assert read.clients == ("a", "b")
     assert read.names == ("DS", "city", "CB")
@@ -115,28 +135,62 @@ def test_a_spreadsheet_is_read(tmp_path: Path):
         read.columns(["city"])
 
 
-BOMB = "<!DOCTYPE s [<!ENTITY a 'aaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'>]><s><si><t>&b;</t></si></s>"
+def test_a_spreadsheet_of_openpyxl_with_dates_is_read(tmp_path: Path):
+    book = openpyxl.Workbook()
+    book.active.append(["visit", "DS", "share", "seen"])
+    book.active.append([date(2024, 5, 1), 10, 0.5, datetime(2024, 5, 1, 12, 30)])
+    book.active.append([date(2024, 5, 2), 1e20, 1, "never"])
+    book.create_sheet("notes").append(["not", "read"])
+    book.save(tmp_path / "clients.xlsx")
+    read = read_criteria(tmp_path / "clients.xlsx")
+    assert read.clients == ("2024-05-01", "2024-05-02")
+    assert read.columns(["DS", "share"]).tolist() == [[10, 0.5], [1e20, 1]]
+    with pytest.raises(UserError, match="line 2, column seen: values are finite numbers; got '2024-05-01 12:30:00'"):
+        read.columns(["seen"])
+
+
+LAUGHS = "".join(f"<!ENTITY e{i} '{f'&e{i - 1};' * 10 if i else 'a' * 10}'>" for i in range(9))
+FAR = '<row r="{row}"><c r="{cell}"><v>1</v></c></row>'
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"PK\x03\x04rest", "is not a readable xlsx file"),
-        (xlsx(workbook=""), r"is no xlsx file \(perhaps ods\)"),
-        (xlsx(sharedStrings=BOMB), "declares entities of its own"),
-        (xlsx(sharedStrings="<s/>"), "is not a readable xlsx file"),
-        (xlsx(sharedStrings="<s>" + " " * 50_000_001), "is too large"),
-        (xlsx(**{"worksheets/first": SHEET.replace('r="B4"', 'r="ZZZ4"')}), "has over 16,384 columns"),
-        (xlsx(**{"worksheets/first": SHEET.replace('r="B4"', 'r="4B"')}), "no cell is called '4B'"),
-        (xlsx(**{"worksheets/first": SHEET[:-40]}), "is not a readable xlsx file"),
-        (xlsx(**{"worksheets/first": "<w/>"}), r"it has 0 line\(s\)"),
+        (xlsx(without="[Content_Types].xml"), r"is not an xlsx file \(perhaps ods\)"),
+        (xlsx(without="xl/workbook.xml"), "is not a readable xlsx file"),
+        (xlsx(strings="<si><t>&e8;</t></si>", doctype=f"<!DOCTYPE s [{LAUGHS}]>"), "is not a readable xlsx file"),
+        (xlsx(strings=""), "is not a readable xlsx file"),
+        (xlsx(strings="<si><t>" + " " * 50_000_001), "is too large: xl/strings.xml has over 50,000,000 bytes"),
+        (xlsx(ROWS.replace('r="D4"', 'r="ZZZ4"')), "row 4 is beyond 1,048,576 rows or 16,384 columns"),
+        (xlsx(ROWS + FAR.format(row=10**12, cell="A1")), "row 1,048,577 is beyond 1,048,576 rows"),
+        (
+            xlsx("".join(FAR.format(row=i, cell=f"XFD{i}") for i in range(1, 700))),
+            "is too large: over 10,000,000 cells",
+        ),
+        (xlsx(ROWS.replace('r="B4"', 'r="4B"')), "is not a readable xlsx file"),
+        (xlsx(ROWS[:-40]), "is not a readable xlsx file"),
+        (xlsx(""), r"it has 0 line\(s\)"),
+        (xlsx(sheets=""), "has no sheet"),
     ],
-    ids=["rest", "ods", "entities", "strings", "large", "wide", "place", "cut", "empty"],
+    ids=[
+        *("rest", "ods", "no workbook", "entities", "no strings", "large", "wide", "long", "cells", "place", "cut"),
+        *("empty", "no sheet"),
+    ],
 )
-def test_a_spreadsheet_that_is_none_is_refused_in_a_line(tmp_path: Path, content: bytes, message: str):
+def test_a_spreadsheet_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, content: bytes, message: str):
     with pytest.raises(UserError, match=message) as error:
         read_criteria(table(tmp_path, content))
     assert "\n" not in str(error.value)
+    assert "clients.csv" in str(error.value)
+
+
+def test_without_openpyxl_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(
+        UserError, match=r"clients\.csv is an xlsx file, .*pip install 'fedmerit\[data\]', or save it as CSV"
+    ):
+        read_criteria(table(tmp_path, xlsx()))
 
 
 def test_columns_that_are_not_asked_for_may_hold_anything(tmp_path: Path):
@@ -181,19 +235,17 @@ def test_a_priority_of_other_columns_is_refused(tmp_path: Path, priority: list[s
         read.columns(priority)
 
 
-def test_a_damaged_spreadsheet_is_an_error_of_its_own() -> None:
-    """Bytes that are cut or changed, an archive that is locked, a workbook without a sheet: never anything but ours."""
+def test_a_damaged_spreadsheet_is_a_user_error(tmp_path: Path) -> None:
+    """Whatever bytes are cut or changed, the table is read or the error names the file."""
     good, random = xlsx(), Random(0)
-    said: list[str] = []
+    messages: list[str] = []
     for _ in range(400):
-        bad = bytearray(good[: random.choice([len(good), random.randrange(len(good))])])
-        for _ in range(random.choice([1, 2, 5]) if bad else 0):
-            bad[random.randrange(len(bad))] = random.randrange(256)
+        bad = bytearray(good[: random.choice([len(good), random.randrange(4, len(good))])])
+        for _ in range(random.choice([1, 2, 5])):
+            bad[random.randrange(4, len(bad))] = random.randrange(256)
         try:
-            read_sheet(bytes(bad), "a.xlsx")
+            read_criteria(table(tmp_path, bytes(bad)))
         except UserError as error:
-            said.append(str(error))
-    assert len(said) > 200
-    assert all("a.xlsx" in text for text in said)
-    with pytest.raises(UserError, match="it has no sheet"):
-        read_sheet(xlsx(workbook="<w><sheets></sheets></w>"), "a.xlsx")
+            messages.append(str(error))
+    assert len(messages) > 200
+    assert all("clients.csv" in text for text in messages)

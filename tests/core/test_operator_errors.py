@@ -7,7 +7,7 @@ import pytest
 
 from fedmerit import OWA, Choquet, UserError, WeightedMean, weigh
 from fedmerit.core.weights.capacity import Capacity
-from fedmerit.core.weights.scores import MOST, Linear, Power, QuantifierOWA, orness
+from fedmerit.core.weights.scores import MOST, Linear, Power, QuantifierOWA
 
 NAN = float("nan")
 
@@ -69,11 +69,10 @@ def test_two_additive_capacity_that_is_none(shapley, interaction, message: str):
         lambda: Linear(-0.1, 0.5),
         lambda: Linear(0.5, 1.1),
         lambda: Linear(NAN, 0.5),
-        lambda: orness((1.0,)),
     ],
 )
 def test_operator_that_is_none(make):
-    with pytest.raises(UserError, match=r"got|at least two"):
+    with pytest.raises(UserError, match="got"):
         make()
 
 

@@ -27,10 +27,8 @@ from fedmerit.core.weights.scores import (
     Terms,
     WeightedMean,
     check_shares,
-    dispersion,
     explain_score,
     importance,
-    orness,
 )
 from fedmerit.errors import ConfigError
 
@@ -117,15 +115,6 @@ def test_how_far_better_criteria_let_a_criterion_count():
 )
 def test_words_as_numbers(quantifier: Callable[[np.ndarray], np.ndarray], at: list[float]):
     assert quantifier(np.array([0.0, 0.3, 0.5, 0.8, 1.0])) == pytest.approx(np.array(at))
-
-
-def test_orness_and_dispersion():
-    assert [orness(weights) for weights in ((1, 0, 0), (0, 1, 0), (0, 0, 1))] == [1.0, 0.5, 0.0]
-    assert orness((0.75, 0.25)) == 0.75
-    assert dispersion((1.0, 0.0)) == 0
-    assert dispersion((0.5, 0.5)) == pytest.approx(np.log(2))
-    with pytest.raises(ConfigError, match="at least two"):
-        orness((1.0,))
 
 
 @pytest.mark.parametrize("weights", [(), (0.5, 0.6), (1.5, -0.5), (float("nan"), 1.0), (0.5, 0.5 + 3e-6)])

@@ -61,52 +61,6 @@ def test_nothing_runs_as_root_or_listens_to_the_world(services: dict[str, Any]):
         assert "\nUser=fedmerit\n" in path.read_text()
 
 
-@pytest.fixture(scope="module")
-def manifests() -> list[dict[str, Any]]:
-    paths = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-    return [one for path in paths for one in yaml.safe_load_all(path.read_text())]
-
-
-def pods(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "Deployment"]
-
-
-@pytest.mark.parametrize("process", PROCESSES)
-def test_kubernetes_starts_the_same_processes(process: str, manifests: list[dict[str, Any]]):
-    containers = [one for pod in pods(manifests) for one in pod["containers"] if process in one["command"]]
-    assert len(containers) == 1
-    health = {"--health-server-address"} if "readinessProbe" in containers[0] else set()
-    assert options(containers[0]["command"]) == options(unit_command(process)) | health
-
-
-def test_pods_are_locked_down_and_mount_what_they_name(manifests: list[dict[str, Any]]):
-    for pod in pods(manifests):
-        assert (pod["securityContext"]["runAsUser"], pod["automountServiceAccountToken"]) == (10001, False)
-        volumes = {volume["name"] for volume in pod["volumes"]}
-        for one in pod["containers"]:
-            locked = {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }
-            assert one["securityContext"] == locked
-            assert {mount["name"] for mount in one["volumeMounts"]} <= volumes
-            for probe in ("readinessProbe", "livenessProbe"):
-                ports = {port["containerPort"] for port in one.get("ports", ())}
-                assert probe not in one or one[probe]["grpc"]["port"] in ports
-    (service,) = [one for one in manifests if one["kind"] == "Service"]
-    (server,) = [
-        one for one in manifests if one["metadata"]["name"] == "fedmerit-server" and one["kind"] == "Deployment"
-    ]
-    assert service["spec"]["selector"] == server["spec"]["template"]["metadata"]["labels"]
-
-
-def test_manifests_fit_the_schema_of_kubernetes(manifests: list[dict[str, Any]]):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="pip install kubernetes-validate")
-    for one in manifests:
-        kubernetes_validate.validate(one, "1.37.0", strict=True)
-
-
 def linted(*command: str) -> str:
     """What a linter says, which must be content; the test is skipped where it is not installed."""
     program = shutil.which(command[0])

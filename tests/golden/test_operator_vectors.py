@@ -11,7 +11,7 @@ from vectors import CLOSE, CRITERIA, GOLDEN, NAMES, OPERATORS, OPTIONS, PAIRS, Q
 
 from fedmerit import OWA
 from fedmerit.core.weights.capacity import Capacity
-from fedmerit.core.weights.scores import QuantifierOWA, orness
+from fedmerit.core.weights.scores import QuantifierOWA
 
 
 def expected(operator: str) -> list[float]:
@@ -21,7 +21,7 @@ def expected(operator: str) -> list[float]:
 def test_every_number_of_the_file_is_tested():
     columns = {key for vector in GOLDEN["vectors"] for key in vector} - {"c"}
     assert columns == set(OPERATORS) == set(OPTIONS)
-    assert set(QUANTIFIERS) == set(GOLDEN["owa_weights_n3"]) == set(GOLDEN["owa_orness_n3"])
+    assert set(QUANTIFIERS) == set(GOLDEN["owa_weights_n3"])
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -42,11 +42,10 @@ def test_operator_from_the_command_line(operator: str, option: str, cli: Command
 
 
 @pytest.mark.parametrize("name", QUANTIFIERS)
-def test_owa_weights_and_orness(name: str):
+def test_owa_weights(name: str):
     best_ones = np.tril(np.ones((3, 3)))  # k values of 1 score the sum of the first k weights
     weights = np.diff(QuantifierOWA(QUANTIFIERS[name])(best_ones), prepend=0.0)
     assert weights == pytest.approx(GOLDEN["owa_weights_n3"][name], abs=CLOSE)
-    assert orness(weights.tolist()) == pytest.approx(GOLDEN["owa_orness_n3"][name], abs=CLOSE)
     assert OWA(tuple(weights.tolist()))(CRITERIA) == pytest.approx(expected(f"owa_{name}"), abs=CLOSE)
 
 

@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 from tables import QUANTIFIER, rows, shares, tables
 
 from fedmerit import OWA, WeightedMean
-from fedmerit.core.weights.scores import Power, QuantifierOWA, dispersion, orness
+from fedmerit.core.weights.scores import Power, QuantifierOWA
 
 ROUNDING = 1e-9
-
-
-def owa_weights(quantifier, m: int) -> list[float]:
-    """k values of 1 score the sum of the first k weights."""
-    return np.diff(QuantifierOWA(quantifier)(np.tril(np.ones((m, m)))), prepend=0.0).tolist()
 
 
 @given(st.data(), tables())
@@ -67,24 +62,6 @@ def test_a_criterion_without_importance_does_not_count(quantifier, data, m):
 def test_power_1_with_importances_is_the_weighted_mean(data, table):
     weights = data.draw(shares(table.shape[1]))
     assert QuantifierOWA(Power(1), weights)(table) == pytest.approx(WeightedMean(weights)(table), abs=ROUNDING)
-
-
-@given(st.floats(0.25, 4))
-def test_orness_of_a_power_tends_to_1_over_a_plus_1(a):
-    near, far = (abs(orness(owa_weights(Power(a), m)) - 1 / (a + 1)) for m in (10, 400))
-    assert far <= near + ROUNDING
-    assert far < 0.01
-
-
-@given(st.data(), st.integers(2, 6))
-def test_orness_and_dispersion_have_their_ends(data, m):
-    weights = data.draw(shares(m))
-    assert -ROUNDING <= orness(weights) <= 1 + ROUNDING
-    assert -ROUNDING <= dispersion(weights) <= np.log(m) + ROUNDING
-    assert orness(weights) + orness(weights[::-1]) == pytest.approx(1)
-    one, equal = tuple(np.eye(m)[0]), (1 / m,) * m
-    assert (orness(one), orness(one[::-1]), orness(equal)) == pytest.approx((1, 0, 0.5))
-    assert (dispersion(one), dispersion(equal)) == pytest.approx((0, np.log(m)))
 
 
 @given(st.data(), st.integers(1, 4))

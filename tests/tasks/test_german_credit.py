@@ -12,7 +12,7 @@ from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.datasets.german_credit import FEATURES, NUMBERS
+from fedmerit.tasks.datasets.german_credit import NUMBERS
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import find_task
 
@@ -38,7 +38,7 @@ def test_rows_of_our_own(write: Callable[[bytes], None]) -> None:
     write("\n".join([MAN, WOMAN] * 20).encode() + b"\n")
     federation = load(clients=2)
     x, y, test = federation.train.x, federation.train.y, federation.test
-    assert (x.shape, len(test.y)) == ((32, FEATURES), 8)
+    assert (x.shape, len(test.y)) == ((32, 63), 8)
     men = federation.train.attributes["sex"] == 1
     assert np.array_equal(men, y == 1)  # the man is a good risk, the woman is none
     assert federation.train.attributes["age"][men].tolist() == [2] * int(men.sum())

@@ -82,7 +82,7 @@ Logs = Annotated[
     typer.Option(
         "--log",
         metavar="NAME:WHERE",
-        help="Log every round there, too, e.g. tensorboard:runs/tb; csv, jsonl, tensorboard, mlflow, wandb, trackio.",
+        help="Log every round there, too, e.g. tensorboard:runs/tb; csv, jsonl, tensorboard, mlflow, wandb.",
         show_default=False,
     ),
 ]

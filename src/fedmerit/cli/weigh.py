@@ -45,7 +45,7 @@ def weigh(
     """Turn a table of criteria into weights, without any training: what if?
 
     FILE has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs; of
-    an xlsx file the first sheet counts.
+    an xlsx file (the extra `data` reads it) the first sheet counts.
     0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
     """
     import numpy as np

@@ -37,7 +37,7 @@ from fedmerit.core.targets import target_of
 from fedmerit.core.types import Model
 from fedmerit.core.weights.weigh import Note
 from fedmerit.engine.hours import ServerClock, SimulatedClock
-from fedmerit.engine.sinks import open_sinks
+from fedmerit.engine.sinks import Sinks
 from fedmerit.engine.stopping import Stop, make_stop
 from fedmerit.errors import RunFailed, RunStopped, UserError
 from fedmerit.fleet.attacked import attacked
@@ -152,7 +152,7 @@ def play_into(
         Stopping() as stopping,
         telling(folder) as tell,
         Ledger.open(folder / LEDGER, write=True) as ledger,
-        open_sinks(log, ledger, folder) as sinks,
+        Sinks(log, ledger, folder) as sinks,
     ):
         state = newest_state(folder, ledger, recipe, fleet.load) or first_state(
             fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"

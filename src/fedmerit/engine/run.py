@@ -28,7 +28,7 @@ from fedmerit.engine.loop import (
 )
 from fedmerit.engine.preflight import check_late, check_task, check_waited
 from fedmerit.engine.progress import Warner, progress_bar
-from fedmerit.engine.sinks import check_logs, open_sinks
+from fedmerit.engine.sinks import Sinks, check_logs
 from fedmerit.engine.stopping import Stop, check_stop, make_stop
 from fedmerit.engine.trained import epochs_of, write_encoder
 from fedmerit.fleet.attacked import attacked
@@ -105,7 +105,7 @@ def federate(
         LocalFleet(task, workers) as local,
         progress_bar(rounds, shown=progress) as advance,
         telling(home) as tell,
-        open_sinks(log, ledger, home) as sinks,
+        Sinks(log, ledger, home) as sinks,
     ):
         fleet = attacked(local, task.attackers)
         state = first_state(fleet, recipe, seed, ledger)

@@ -1,195 +1,146 @@
-"""Sinks: where the rounds of a run go beside its ledger, as `--log NAME:WHERE` asks: files and experiment trackers.
+"""Sinks: the files and experiment trackers that receive every round of a run, as `--log NAME:WHERE` asks.
 
-A sink that fails warns once, and the run goes on without it. What each has taken is told by the sink itself, or kept in
-the run's folder: a resumed run logs no round twice.
+Rounds come from the ledger. A resumed run logs no round twice. A sink that fails warns once, and the run continues.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import Protocol, TypeAlias
 
-from fedmerit.engine.logged import LoggedRound, LoggedRun, read_rounds, read_run
+from fedmerit.config.schema import flatten
+from fedmerit.core.stages.validation import SERVER
+from fedmerit.engine.sink_kinds import SINKS, Sink, Target
 from fedmerit.errors import ConfigError, NoteWarning, UnknownName
 from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.strict_json import load_json
 
-LOGS = "logs.json"
-"""The file of a run's folder that says where each sink keeps the run, and what it took of it."""
-
-
-class Sink(Protocol):
-    """Takes the rounds of one run. `place` finds the same place again; `keeps_files` tells whether it takes files."""
-
-    place: str
-    keeps_files: bool
-
-    def last_round(self) -> int | None:
-        """The last round that it has; None where it cannot tell."""
-        ...
-
-    def log(self, one: LoggedRound) -> None:
-        """Take a round; it is there, for other readers too, when this returns."""
-        ...
-
-    def keep(self, files: Sequence[Path]) -> None:
-        """Take files: the report and the model of a run that has ended."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what it holds."""
-        ...
-
-
-MakeSink: TypeAlias = Callable[[str, LoggedRun, str | None], Sink]
-"""(where, the run, the place it had before or None) -> a sink."""
-MakeFiles: TypeAlias = Callable[[Path], Sequence[Path]]
-"""(a folder for them) -> the report and the model of a run."""
-
-
-@dataclass(frozen=True, slots=True)
-class SinkKind:
-    """A kind of sink: where its maker is, the package that it needs ("" for none), what WHERE means."""
-
-    maker: str
-    package: str
-    where: str
-
-
-SINKS: Mapping[str, SinkKind] = MappingProxyType(
-    {
-        "csv": SinkKind("fedmerit.engine.sink_files:CsvSink", "", "a folder, for one table per run"),
-        "jsonl": SinkKind("fedmerit.engine.sink_files:JsonlSink", "", "a folder, for one file per run"),
-        "tensorboard": SinkKind("fedmerit.engine.tensorboard:TensorBoardSink", "tensorboard", "its --logdir"),
-        "mlflow": SinkKind("fedmerit.engine.trackers:MlflowSink", "mlflow", "a database file or the server's URI"),
-        "wandb": SinkKind("fedmerit.engine.trackers:WandbSink", "wandb", "a project; offline, unless WANDB_MODE says"),
-        "trackio": SinkKind("fedmerit.engine.trackers:TrackioSink", "trackio", "a project"),
-    }
-)
-"""The sinks by name."""
-ON_DISK = ("csv", "jsonl", "tensorboard", "mlflow")
-"""Those whose WHERE is a path, unless it is an address."""
-
 
 def check_logs(logs: Sequence[str]) -> None:
-    """Refuse what cannot be logged to, before a run begins: unknown names, missing packages, no place.
-
-    >>> check_logs(["jsonl:runs/logs"])
-    """
+    """Raise an error, before a run begins, for an unknown sink, a missing package or a missing WHERE."""
     for text in logs:
         name, _, where = text.partition(":")
         if name not in SINKS:
             raise UnknownName("log", name, SINKS)
-        kind = SINKS[name]
         if not where:
-            raise ConfigError(f"--log {name} needs a place: {name}:WHERE, WHERE being {kind.where}")
-        if kind.package and find_spec(kind.package) is None:
-            raise ConfigError(f"--log {name} needs {kind.package}, which is missing: pip install 'fedmerit[{name}]'")
+            raise ConfigError(f"--log {name} needs a place: {name}:WHERE, WHERE being {SINKS[name][1]}")
+        if name not in ("csv", "jsonl") and find_spec(name) is None:
+            raise ConfigError(f"--log {name} needs {name}, which is missing: pip install 'fedmerit[{name}]'")
 
 
 def located_logs(logs: Sequence[str]) -> list[str]:
-    """The same, checked, with whole paths, for a process in another folder."""
+    """Check the sinks and make their paths absolute, for a process in another folder."""
     check_logs(logs)
     pairs = [text.partition(":")[::2] for text in logs]
-    local = [name in ON_DISK and "://" not in where for name, where in pairs]
-    return [
-        f"{name}:{Path(where).expanduser().absolute()}" if here else f"{name}:{where}"
-        for (name, where), here in zip(pairs, local, strict=True)
-    ]
+    return [f"{n}:{w if n == 'wandb' or '://' in w else Path(w).expanduser().absolute()}" for n, w in pairs]
 
 
 class Sinks:
-    """The sinks of one run; use `open_sinks`."""
+    """The open sinks of the run in a ledger and its folder; a run without a folder is never resumed."""
 
-    def __init__(self, logs: Sequence[str], run: LoggedRun, folder: Path | None) -> None:
-        self._folder, self._kept = folder, _read_kept(folder)
-        self._open: dict[str, tuple[Sink, int]] = {}
+    def __init__(self, logs: Sequence[str], ledger: Ledger, folder: Path | None) -> None:
+        self._open: dict[str, Sink] = {}
+        if not logs:
+            return
+        self._path = None if folder is None else folder / "logs.json"  # place and last round of each sink
+        self._recorded: dict[str, tuple[str | None, int]] = {}
+        with suppress(Exception):  # without a readable file, the sinks start again
+            recorded = load_json(self._path.read_text(encoding="utf-8"), self._path.name) if self._path else {}
+            self._recorded = {text: (str(place), int(last)) for text, (place, last) in recorded.items()}
+        self._labels = client_labels(ledger.names())
+        run = time.strftime("run-%Y%m%d-%H%M%S") if folder is None else folder.resolve().name
+        meta = ledger.meta()
+        known = json.loads(meta.get("config") or meta.get("settings") or "{}")
+        settings = {key: value for key, value in flatten(known).items() if value is not None}
         for text in dict.fromkeys(logs):
             name, _, where = text.partition(":")
-            module, _, attribute = SINKS[name].maker.partition(":")
-            place, last = self._kept.get(text, (None, 0))
-            with self._excused(text):
-                make: MakeSink = getattr(import_module(module), attribute)
-                sink = make(where, run, place)
-                told = sink.last_round()
-                self._open[text] = sink, last if told is None else told
-        self._remember()
+            with self._guarded(text):
+                self._open[text] = SINKS[name][0](Target(where, run, settings, *self._recorded.get(text, (None, 0))))
+        self._record()
 
     def log(self, ledger: Ledger) -> None:
-        """Every sink takes the rounds of the ledger that it does not have yet."""
-        for text, (sink, last) in [*self._open.items()]:
-            with self._excused(text):
-                for one in read_rounds(ledger, last):
-                    sink.log(one)
-                    self._open[text] = sink, one.index
-        if any(sink.last_round() is None for sink, _ in self._open.values()):
-            self._remember()
-
-    def finish(self, make_files: MakeFiles) -> None:
-        """Every sink that keeps files takes those that are made for it."""
-        takers = [(text, sink) for text, (sink, _) in self._open.items() if sink.keeps_files]
-        if not takers:
+        """Give every sink the rounds of the ledger that it does not have yet."""
+        if not self._open:
             return
-        with TemporaryDirectory() as folder:
-            files = make_files(Path(folder))
-            for text, sink in takers:
-                with self._excused(text):
-                    sink.keep(files)
+        for values in read_rounds(ledger, self._labels, min(sink.last for sink in self._open.values())):
+            for text, sink in [*self._open.items()]:
+                if sink.last < values["round"]:
+                    with self._guarded(text):
+                        sink.log(values)
+                        sink.last = int(values["round"])
+            self._record()
 
-    def close(self) -> None:
-        """Let go of all."""
-        for text, (sink, _) in [*self._open.items()]:
-            with self._excused(text):
+    def finish(self, make_files: Callable[[Path], Sequence[Path]]) -> None:
+        """Make the model and the report in a temporary folder, for every sink that keeps files."""
+        keepers = [(text, sink.keep) for text, sink in self._open.items() if sink.keep]
+        with TemporaryDirectory() as folder:
+            files = make_files(Path(folder)) if keepers else []
+            for text, keep in keepers:
+                with self._guarded(text):
+                    keep(files)
+
+    def __enter__(self) -> Sinks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for text, sink in [*self._open.items()]:
+            with self._guarded(text):
                 sink.close()
 
-    def _remember(self) -> None:
-        """Where each sink keeps the run, and its last round, for a resume."""
-        now = {text: (sink.place, last) for text, (sink, last) in self._open.items()}
-        if self._folder is not None and now and self._kept | now != self._kept:
-            self._kept |= now
-            with suppress(Exception):
-                write_new_file(self._folder / LOGS, json.dumps(self._kept))
+    def _record(self) -> None:
+        self._recorded |= {text: (sink.place, sink.last) for text, sink in self._open.items()}
+        if self._path:
+            write_new_file(self._path, json.dumps(self._recorded))
 
     @contextmanager
-    def _excused(self, text: str) -> Iterator[None]:
-        """Whatever a sink raises is told once, and that sink is left alone from then on."""
+    def _guarded(self, text: str) -> Iterator[None]:
+        """Turn any error of a sink into one warning, and close that sink."""
         try:
             yield
-        except Exception as error:
-            sink = self._open.pop(text, (None, 0))[0]
+        except Exception as error:  # trackers have their own exceptions, and none of them may stop the run
             with suppress(Exception):
-                if sink is not None:
-                    sink.close()
+                self._open.pop(text).close()
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             warnings.warn(f"--log {text} failed ({reason}); the run goes on without it", NoteWarning, stacklevel=2)
 
 
-def _read_kept(folder: Path | None) -> dict[str, tuple[str | None, int]]:
-    """What earlier processes of this run logged where; nothing where that cannot be read."""
-    with suppress(Exception):
-        if folder is not None and (folder / LOGS).is_file():
-            kept = load_json((folder / LOGS).read_text(encoding="utf-8"), LOGS)
-            return {str(text): (str(place), int(last)) for text, (place, last) in kept.items()}
-    return {}
+def read_rounds(ledger: Ledger, labels: Sequence[str], after: int = 0) -> Iterator[dict[str, float]]:
+    """The rounds after one, each as numbers by name: `accuracy`, `weight/CLIENT`, `criterion/DS/CLIENT`, `round`."""
+    tested: dict[int, dict[str, object]] = defaultdict(dict)
+    for index, client, correct, size in ledger.evaluations(after):
+        tested[index][f"local_accuracy/{labels[client]}"] = correct / size if size else None
+    left_out = Counter(event.round for event in ledger.events(after=after) if event.kind == "left-out")
+    for row in ledger.rounds(after):
+        index, weights = row["round"], ledger.weight_columns(row["round"])
+        values, columns = tested[index], {"weight": weights.weights, "score": weights.scores}
+        columns |= {f"criterion/{plain_name(name)}": column for name, column in weights.criteria.items()}
+        for name, column in columns.items():
+            values |= {f"{name}/{labels[client]}": v for client, v in zip(weights.ids, column.tolist(), strict=True)}
+        for _, client, objective, value in ledger.audits(index):
+            kind, end = ("audit", "") if client == SERVER else ("local_audit", f"/{labels[client]}")
+            values[f"{kind}/{plain_name(objective)}{end}"] = value
+        values |= row | {f"seconds/{stage}": seconds for stage, seconds in row["seconds"].items()}
+        values |= {"clients": len(weights.ids), "left_out": left_out[index], "round": values.pop("round")}  # now last
+        yield {name: float(v) for name, v in values.items() if isinstance(v, int | float) and math.isfinite(v)}
 
 
-@contextmanager
-def open_sinks(logs: Sequence[str], ledger: Ledger, folder: Path | None) -> Iterator[Sinks]:
-    """The sinks that were asked for, of the run in a ledger and its folder; without one it is never resumed."""
-    name = time.strftime("run-%Y%m%d-%H%M%S") if folder is None else folder.resolve().name
-    sinks = Sinks(logs, read_run(ledger, name), folder) if logs else Sinks((), LoggedRun(name, {}, ()), None)
-    try:
-        yield sinks
-    finally:
-        sinks.close()
+def client_labels(names: Sequence[str]) -> list[str]:
+    """Plain names of the clients; a number follows those that would be equal."""
+    plain = [plain_name(name) for name in names]
+    counts = Counter(plain)
+    return [name if counts[name] == 1 else f"{name}.{client}" for client, name in enumerate(plain)]
+
+
+def plain_name(text: str) -> str:
+    """At most 60 ASCII letters, digits, spaces and `_ . -`, which every tracker accepts."""
+    return re.sub(r"[^\w. -]", "_", text, flags=re.ASCII)[:60].strip(" .") or "_"

@@ -40,8 +40,6 @@ from fedmerit.flower.fence import FencedGrid
 from fedmerit.flower.records import alike_metrics, reason_of
 
 log = logging.getLogger("flwr")
-EXAMPLES = "num-examples"
-"""What Flower calls our fact `samples`."""
 OF_LABELS = ("labels", "coverage", "balance")
 
 Look = Callable[[Sequence[ArrayRecord]], Predictions]

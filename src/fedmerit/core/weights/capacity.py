@@ -85,14 +85,6 @@ class Capacity:
         values = (_mu(mask, single, pairs) for mask in range(2**m))
         return cls(tuple(0.0 if abs(value) < TOLERANCE else value for value in values))  # no -1e-17 by rounding
 
-    def moebius(self) -> Vector:
-        """m(T) with mu(S) = sum over T in S of m(T), indexed by mask."""
-        values = np.array(self.values)
-        for i in range(self.criteria):
-            with_i = np.array([mask for mask in range(len(values)) if mask >> i & 1])
-            values[with_i] -= values[with_i ^ 1 << i]
-        return values
-
     def shapley(self) -> Vector:
         """phi_i: the average gain criterion i brings to a coalition; sums to 1."""
         m = self.criteria

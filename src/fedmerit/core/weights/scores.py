@@ -367,19 +367,6 @@ PLAIN: Mapping[str, tuple[Callable[[], Score], str]] = {
 """The scores without options, by the names that configurations use: a row here, and a score can be named and kept."""
 
 
-def orness(weights: Sequence[float]) -> float:
-    """sum_i (m - i) w_i / (m - 1): 1 for max, 0 for min, 1/2 for the mean."""
-    m = len(weights)
-    if m < 2:
-        raise ConfigError("orness needs at least two weights")
-    return float(sum((m - i) * w for i, w in enumerate(weights, start=1)) / (m - 1))
-
-
-def dispersion(weights: Sequence[float]) -> float:
-    """-sum w ln w: 0 where one value decides alone, ln m where all count the same."""
-    return float(-sum(w * np.log(w) for w in weights if w > 0))
-
-
 def check_shares(values: Sequence[float], what: str) -> None:
     """Shares are finite, not negative and sum to 1."""
     array = np.array(values, dtype=float)

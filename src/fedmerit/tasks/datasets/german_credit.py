@@ -43,7 +43,6 @@ RISKS = ("2", "1")
 """Bad and good, as labels 0 and 1."""
 WOMEN = ("A92", "A95")
 TRAIN_SHARE = 0.8
-FEATURES = len(NUMBERS) + sum(len(known) for known in CODES.values())
 
 
 def read_german_credit(rows: Sequence[Sequence[str]]) -> tuple[Raw, Raw]:

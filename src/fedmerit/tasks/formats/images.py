@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, LookupError, ArithmeticError, MemoryError, struct.error)
-"""What Pillow raises where a picture is damaged."""
-
-
 def decode(data: bytes, source: str) -> Image:
     """The picture that the bytes of a JPEG or PNG file hold."""
     pillow = need("PIL.Image")

@@ -1,111 +1,78 @@
-"""Spreadsheets: the cells of an xlsx file's first sheet as texts, read with the standard library alone.
+"""Spreadsheets: the cells of an xlsx file's first sheet as texts, read with openpyxl.
 
-An xlsx file is a zip of XML parts. It may come from anybody, so what is unpacked is bounded, and parts that declare
-entities of their own are refused.
+A file may come from anybody: the bytes that are unpacked and the cells that are kept are limited.
 """
 
 from __future__ import annotations
 
 import io
-import re
+import warnings
 import zipfile
-from collections.abc import Iterator
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from datetime import datetime, time
 
-from fedmerit.config.reading import DAMAGED
 from fedmerit.errors import TableError
 
 MARK = b"PK\x03\x04"
-"""What the file of a spreadsheet begins with."""
-MOST_BYTES = 50_000_000
-"""Of a part, unpacked."""
-MOST_COLUMNS = 16_384
-"""As many as a sheet can have."""
-STRINGS, WORKBOOK, LINKS = "xl/sharedStrings.xml", "xl/workbook.xml", "xl/_rels/workbook.xml.rels"
-ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+"""The first bytes of an xlsx file, which is a zip archive."""
+MAX_PART_BYTES = 50_000_000
+MAX_ROWS, MAX_COLUMNS = 1_048_576, 16_384  # of a sheet in Excel
+MAX_CELLS = 10_000_000
 
 
 def read_sheet(content: bytes, source: str) -> list[tuple[int, tuple[str, ...]]]:
-    """The rows of the first sheet that are not empty: the number of each, and its cells, as many as the widest has.
+    """The rows of the first sheet that are not empty: each row's number and its cells, all padded to the widest row.
 
-    Numbers come as the file keeps them: of 50 % that is 0.5.
+    A formula has the value that was saved with it. Numbers are as the file stores them: 50 % is 0.5. Dates are in ISO
+    format.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as parts:
-            names = set(parts.namelist())
-            if WORKBOOK not in names:
-                raise TableError(f"{source} is no xlsx file (perhaps ods); save it as xlsx or as CSV")
-            strings = [_text(one) for one in _part(parts, STRINGS, source)] if STRINGS in names else []
-            rows = list(_rows(_part(parts, _first_sheet(parts, source), source), strings))
-    except (*DAMAGED, ElementTree.ParseError, LookupError, ValueError) as error:
-        raise TableError(f"{source} is not a readable xlsx file ({error}); save it again, or as CSV") from None
-    width = max((max(cells, default=-1) + 1 for _, cells in rows), default=0)
-    return [(number, tuple(cells.get(place, "") for place in range(width))) for number, cells in rows if cells]
+        rows = _rows(content, source)
+    except TableError:
+        raise
+    except ModuleNotFoundError:
+        raise TableError(
+            f"{source} is an xlsx file, which needs openpyxl: pip install 'fedmerit[data]', or save it as CSV"
+        ) from None
+    except Exception as error:  # openpyxl raises all kinds of exceptions on a damaged file
+        reason = f"{error.__cause__ or error or type(error).__name__}".partition("\n")[0]
+        raise TableError(f"{source} is not a readable xlsx file ({reason}); save it again, or as CSV") from None
+    width = max((len(cells) for _, cells in rows), default=0)
+    return [(number, (*cells, *[""] * (width - len(cells)))) for number, cells in rows]
 
 
-def _part(parts: zipfile.ZipFile, name: str, source: str) -> Element:
-    with parts.open(name) as file:
-        text = file.read(MOST_BYTES + 1)
-    if len(text) > MOST_BYTES:
-        raise TableError(f"{source} is too large: {name} has over {MOST_BYTES:,} bytes; save it as CSV")
-    if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-        raise TableError(f"{source} declares entities of its own, which no spreadsheet needs; save it as CSV")
-    return ElementTree.fromstring(text)
+def _rows(content: bytes, source: str) -> list[tuple[int, list[str]]]:
+    import openpyxl
+
+    with zipfile.ZipFile(io.BytesIO(content)) as parts:
+        if "[Content_Types].xml" not in parts.namelist():
+            raise TableError(f"{source} is not an xlsx file (perhaps ods); save it as xlsx or as CSV")
+        for part in parts.infolist():
+            if part.file_size > MAX_PART_BYTES:  # zipfile unpacks no more than this size
+                raise TableError(f"{source} is too large: {part.filename} has over {MAX_PART_BYTES:,} bytes; use CSV")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and extensions that do not matter for the values
+        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True, keep_links=False)
+        if not book.worksheets:
+            raise TableError(f"{source} has no sheet; save it again with a sheet, or as CSV")
+        sheet = book.worksheets[0]
+        sheet.reset_dimensions()  # some programs write wrong ones
+        rows: list[tuple[int, list[str]]] = []
+        width = 0
+        for number, row in enumerate(sheet.iter_rows(values_only=True), 1):
+            if number > MAX_ROWS or len(row) > MAX_COLUMNS:
+                raise ValueError(f"row {number:,} is beyond {MAX_ROWS:,} rows or {MAX_COLUMNS:,} columns")
+            cells = [_text(value) for value in row]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells:
+                rows.append((number, cells))
+                width = max(width, len(cells))
+            if len(rows) * width > MAX_CELLS:
+                raise TableError(f"{source} is too large: over {MAX_CELLS:,} cells; save it as CSV")
+    return rows
 
 
-def _first_sheet(parts: zipfile.ZipFile, source: str) -> str:
-    """The part that holds it: the workbook names it by a key, and the links say where that is."""
-    sheet = next((one for one in _part(parts, WORKBOOK, source).iter() if _tag(one) == "sheet"), None)
-    if sheet is None:
-        raise ValueError("it has no sheet")
-    targets = {link.get("Id"): link.get("Target", "") for link in _part(parts, LINKS, source)}
-    target = targets[sheet.get(ID)]
-    return target.removeprefix("/") if target.startswith("/") else f"xl/{target}"
-
-
-def _rows(sheet: Element, strings: list[str]) -> Iterator[tuple[int, dict[int, str]]]:
-    """Each row's number and its cells by column; cells and rows that say no place follow the one before."""
-    number = 0
-    for row in (one for one in sheet.iter() if _tag(one) == "row"):
-        number = int(row.get("r", number + 1))
-        cells: dict[int, str] = {}
-        place = -1
-        for cell in row:
-            place = _column(cell.get("r")) if cell.get("r") else place + 1
-            if place >= MOST_COLUMNS:
-                raise ValueError(f"row {number} has over {MOST_COLUMNS:,} columns")
-            if text := _value(cell, strings).strip():
-                cells[place] = text
-        yield number, cells
-
-
-def _value(cell: Element, strings: list[str]) -> str:
-    if cell.get("t") == "inlineStr":
-        return _text(cell)
-    value = next((one.text or "" for one in cell if _tag(one) == "v"), "")
-    return strings[int(value)] if cell.get("t") == "s" else value
-
-
-def _text(element: Element) -> str:
-    """All that is written in it, however it is formatted."""
-    return "".join(one.text or "" for one in element.iter() if _tag(one) == "t")
-
-
-def _column(place: str | None) -> int:
-    """B7 is in column 1.
-
-    >>> _column("A1"), _column("AB12")
-    (0, 27)
-    """
-    letters = re.match(r"[A-Z]{1,3}(?=\d)", place or "")
-    if letters is None:
-        raise ValueError(f"no cell is called {place!r}")
-    column = 0
-    for letter in letters[0]:
-        column = column * 26 + ord(letter) - ord("A") + 1
-    return column - 1
-
-
-def _tag(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
+def _text(value: object) -> str:
+    if isinstance(value, datetime) and value.time() == time.min:
+        return str(value.date())
+    return "" if value is None else str(int(value) if isinstance(value, bool) else value).strip()
