@@ -72,7 +72,11 @@ def test_the_example_of_a_study_is_valid() -> None:
     plan = load_plan(EXAMPLES / "study.toml")
     assert plan.against == "FedAvg"
     assert {row.name: plan.config(row, 3).train.epochs for row in plan.rows}["FedAvg, 2 epochs"] == 2
-    assert [row.null for row in plan.rows if row.recipe == plan.rows[0].recipe] == ["", "", "draw"]  # it has a floor
+    assert [row.null for row in plan.rows if row.recipe == plan.rows[0].recipe] == [
+        False,
+        False,
+        True,
+    ]  # a null row
 
 
 @pytest.mark.parametrize("name", ["study-flipped", "study-poisoned"])

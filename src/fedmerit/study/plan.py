@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import tomli_w
 from pydantic import Field, field_validator, model_validator
@@ -36,8 +36,8 @@ class Row(Section):
     task: dict[str, Any] = Field(
         {}, description="keys of [task] that differ from the base's: clients, server, kinds, attack ...; not the data"
     )
-    null: Literal["", "rounding", "draw"] = Field(
-        "", description="a null row: nothing changes but rounding, or the draw of clients and batches"
+    null: Annotated[bool, Field(strict=True)] = Field(
+        False, description="a null row: other clients and batches are drawn, the data and the first model stay the same"
     )
     tune: dict[str, Any] | None = Field(
         None, description="a grid: keys of [train] and [recipe], each with values to choose from before the row is run"
@@ -152,8 +152,7 @@ class Plan(Section):
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
         own = {} if row.recipe is None else {"recipe": row.recipe}
         changed = {key: values.get(key, {}) | part for key, part in (("train", row.train), ("task", row.task)) if part}
-        null = {"run": values.get("run", {}) | {"null": row.null}} if row.null else {}
-        return values | own | {"train": values.get("train", {})} | changed | null
+        return values | own | {"train": values.get("train", {})} | changed
 
 
 def _check_unique(what: str, values: Iterable[int | str]) -> None:
