@@ -48,7 +48,6 @@ from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
 from fedmerit.core.suspects import EVIDENCE
-from fedmerit.study.attack_plan import AttackPlan, Bounds
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.tuning import TuneConfig
 
@@ -234,13 +233,6 @@ def test_every_key_of_a_study_is_documented() -> None:
     assert sorted(named) == sorted(keys)
     assert f"`{list(TARGETS)}`" in page
     assert f"`{list(SHARES)}`" in page
-
-
-def test_every_key_of_an_attack_grid_is_documented() -> None:
-    page = chapter("docs/suspects.md", "Attack every recipe")
-    keys = {field.alias or key for key, field in AttackPlan.model_fields.items()}
-    assert keys == set(re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page)))) - {"bounds."}
-    assert {f"| `bounds.{key}` | `{field.default}` |" in page for key, field in Bounds.model_fields.items()} == {True}
 
 
 def test_every_kind_of_evidence_is_documented() -> None:

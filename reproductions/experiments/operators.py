@@ -40,7 +40,7 @@ NORMALISE = ("sum", "max", "minmax", "scale")
 SHARES_OF_CRITERIA = [1 / 2, 1 / 3, 1 / 6]
 """How much each criterion counts for operators that do not take it from the order."""
 OPERATORS = ("prioritized", "weighted mean", "OWA", "Choquet")
-FEDAVG, NULL, EQUAL = "FedAvg", "null (rounding)", "equal weights"
+FEDAVG, NULL, EQUAL = "FedAvg", "null", "equal weights"
 
 TASKS: Mapping[str, Mapping[str, Any]] = {
     "digits": {
@@ -105,7 +105,7 @@ def plan_of(name: str) -> Plan:
             recipe |= {"normalise": normalise, "score": score(operator, task["priority"])}
             recipe |= {"scales": task["scales"]} if normalise == "scale" else {}
             rows.append({"name": f"{operator}, {normalise}", "recipe": recipe})
-    rows.append({"name": NULL, "recipe": {"name": "fedavg"}, "null": "rounding"})
+    rows.append({"name": NULL, "recipe": {"name": "fedavg"}, "null": True})
     alike = {"priority": ["DS"], "normalise": "scale", "scales": {"DS": 1}}  # nobody counts for more than a row
     rows.append({"name": EQUAL, "recipe": {"name": "prioritized", **alike}})
     return make_plan(

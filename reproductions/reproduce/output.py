@@ -174,7 +174,7 @@ def row_settings(row: Row) -> str:
     '`{"name": "agnostic"}`, train `{"lr": 0.1}`'
     """
     own = [f", {section} `{json.dumps(keys)}`" for section, keys in (("train", row.train), ("task", row.task)) if keys]
-    return "".join([f"`{json.dumps(row.recipe)}`", *own, f", null by {row.null}" if row.null else ""])
+    return "".join([f"`{json.dumps(row.recipe)}`", *own, ", null" if row.null else ""])
 
 
 def _settings(reproduced: Reproduced) -> Iterator[str]:

@@ -18,7 +18,7 @@ SCALES: tuple[Scale, ...] = ("small", "medium", "paper")
 SEEDS = 5
 UNITS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86400, float("inf")))
 NULL = "null"
-"""What the name of a null row begins with."""
+"""The name of a null row."""
 WHOLE = ""
 """The name of a reproduction's only part, whose study lies in the folder itself."""
 
@@ -101,15 +101,15 @@ class Reproduction:
         lr: float | None = None,
         *,
         or_equal: bool = False,
-        null: str = "",
+        null: bool = False,
     ) -> dict[str, Plan]:
         """The plan of each part's study; `rows` restricts it to some rows and the baseline, `lr` replaces the rate.
 
-        `or_equal` counts devices at a target too; `null` adds a row that differs from the baseline by rounding or draw.
+        `or_equal` counts devices at a target too; `null` adds a row that repeats the baseline with another draw.
         """
         setting = self.setting(scale)
         chosen = self._chosen(rows, setting)
-        chosen += [{"name": f"{NULL} ({null})", "recipe": self.rows[0]["recipe"], "null": null}] if null else []
+        chosen += [{"name": NULL, "recipe": self.rows[0]["recipe"], "null": True}] if null else []
         return {
             part: make_plan(
                 {

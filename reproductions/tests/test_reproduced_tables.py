@@ -297,8 +297,8 @@ def test_names_of_rows_are_folded_between_words():
 
 
 def test_a_page_shows_what_a_row_has_of_its_own():
-    row = Row(name="AFL", recipe="agnostic", train={"lr": 0.1}, task={"clients": 9}, null="draw")
-    assert row_settings(row) == '`{"name": "agnostic"}`, train `{"lr": 0.1}`, task `{"clients": 9}`, null by draw'
+    row = Row(name="AFL", recipe="agnostic", train={"lr": 0.1}, task={"clients": 9}, null=True)
+    assert row_settings(row) == '`{"name": "agnostic"}`, train `{"lr": 0.1}`, task `{"clients": 9}`, null'
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):

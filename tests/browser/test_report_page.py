@@ -238,3 +238,8 @@ def test_what_the_cap_cut_is_told(browse: Browse, tmp_path: Path) -> None:
     table.get_by_role("button", name=f"client {cut.id}", exact=True).click()
     assert "cut by the cap to 24" in opened.text("explain-body")
     assert claim.text in opened.text("explain-body")
+
+
+def test_the_report_names_clients_that_stand_out(opened: Opened) -> None:
+    assert "at least 3 rounds" in opened.text("suspects-rule")
+    assert opened.text("suspects-list")

@@ -75,7 +75,7 @@ def test_what_is_kept_in_the_folder_is_the_same_study():
         ({"base": {"tsk": {}}}, "base: unknown key 'tsk' (did you mean 'task'?)"),
         ({"base": "none.toml"}, "no configuration file none.toml"),
         ({"base": 3}, "base"),
-        ({"seed": 3}, "unknown key 'seed' (did you mean 'seeds'?); valid here: base, baseline, name, or_equal, row"),
+        ({"seed": 3}, "unknown key 'seed' (did you mean 'seeds'?); valid here: attack, base, baseline, name"),
     ],
 )
 def test_a_mistake_is_named(change: dict[str, Any], message: str):

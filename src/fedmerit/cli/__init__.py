@@ -1,7 +1,6 @@
 """The command line: parse, call, print."""
 
 from fedmerit.cli import (
-    attacks,
     contributions,
     doctor,
     facts,
@@ -12,6 +11,7 @@ from fedmerit.cli import (
     privacy,
     runs,
     studies,
+    suspects,
     tuning,
     watch,
     weigh,
@@ -20,7 +20,6 @@ from fedmerit.cli.app import app, main
 
 __all__ = [
     "app",
-    "attacks",
     "contributions",
     "doctor",
     "facts",
@@ -32,6 +31,7 @@ __all__ = [
     "privacy",
     "runs",
     "studies",
+    "suspects",
     "tuning",
     "watch",
     "weigh",

@@ -100,9 +100,9 @@ def export(
 ) -> None:
     """Write a table or a figure of a study, a table of a run, or a run's model.
 
-    Of a study: compared, reached, saved, agreement, tuning as latex or markdown; compared, reached, metrics, curves,
-    needed, events, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
+    Of a study: compared, reached, saved, agreement, attacks, tuning as latex or markdown; compared, reached, metrics,
+    curves, needed, events, attacks, tuning as csv or parquet. Of a tuning: points. Of a run, as csv or parquet: rounds,
+    clients, weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card

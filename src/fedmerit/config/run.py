@@ -120,11 +120,6 @@ class RunConfig(Section):
     )
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
-    null: Literal["", "rounding", "draw"] = Field(
-        "",
-        description="for null rows of studies: the first model moved by one unit in the last place (`rounding`), or "
-        "other clients and batches with the same data and first model (`draw`)",
-    )
     workers: Count | None = Field(
         None, description="worker processes; default: one per core. With `device`: so many for each, default one"
     )

@@ -45,7 +45,7 @@ from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.now import telling
-from fedmerit.store.run_folder import BEST, HYPOTHESES, LEDGER, MODEL, PERSONAL
+from fedmerit.store.run_folder import BEST, DRAW_SEED, HYPOTHESES, LEDGER, MODEL, PERSONAL
 from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
 
@@ -97,7 +97,6 @@ def play_rounds(
         return  # it was killed between its last round and its end
     names = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
     objectives = [find_objective(name) for name in names]
-    seed = derive(settings.seed, "null") if settings.null == "draw" else settings.seed
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
         state, record = play(
@@ -105,7 +104,7 @@ def play_rounds(
             recipe,
             fleet,
             selection=selection,
-            seed=seed,
+            seed=settings.seed,
             evaluate=due,
             objectives=objectives,
             rounds=settings.rounds,
@@ -154,13 +153,12 @@ def play_into(
         Ledger.open(folder / LEDGER, write=True) as ledger,
         Sinks(log, ledger, folder) as sinks,
     ):
-        state = newest_state(folder, ledger, recipe, fleet.load) or first_state(
-            fleet, recipe, config.run.seed, ledger, nudged=config.run.null == "rounding"
-        )
+        state = newest_state(folder, ledger, recipe, fleet.load) or first_state(fleet, recipe, config.run.seed, ledger)
         stop, selection = make_stop(config.run.stop), make_selection(config.run)
+        draws = config.run.model_copy(update={"seed": int(ledger.meta().get(DRAW_SEED, config.run.seed))})
         sinks.log(ledger)
         validated = ledger.validated()
-        for after, record in play_rounds(fleet, recipe, selection, config.run, state, stop, validated, tell):
+        for after, record in play_rounds(fleet, recipe, selection, draws, state, stop, validated, tell):
             state = after
             one_model = recipe.one_model and recipe.privacy is None  # clients' test rows would choose the best
             _keep(folder, ledger, fleet, state, record, best=one_model)
@@ -220,14 +218,10 @@ def make_selection(settings: RunConfig) -> Selection:
     return Available(uniform, there.hours, clock)
 
 
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger, *, nudged: bool = False) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it.
-
-    `nudged`: each weight one unit in the last place larger, to show how far rounding alone moves a result.
-    """
+def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
+    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
     server, parts = fleet.server, dict[str, Model]()
     model = server.first_model(derive(seed, "model"))
-    model = np.nextafter(model, np.float32(np.inf)) if nudged else model
     if server.centre is not None:
         bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
         make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)

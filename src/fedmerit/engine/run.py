@@ -131,11 +131,18 @@ def federate(
 
 
 def run_config(
-    config: Config, out: Path, on_record: OnRecord | None = None, load: Load = make_task, log: Sequence[str] = ()
+    config: Config,
+    out: Path,
+    on_record: OnRecord | None = None,
+    load: Load = make_task,
+    log: Sequence[str] = (),
+    *,
+    draw_seed: int | None = None,
 ) -> Run:
     """Run a configuration into a new folder: config.toml, ledger.db, model.safetensors, best.safetensors.
 
-    `log` names sinks that get every round beside it, as in `federate`.
+    `log` names sinks that get every round, as in `federate`. `draw_seed` replaces `run.seed` in the rounds: other
+    clients and batches are drawn, while the data and the first model stay the same.
 
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1", "run.workers=1"])
@@ -151,7 +158,8 @@ def run_config(
     check_late(config, recipe, task.server())
     check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     with resumable(out, "start again"):
-        make_folder(out, config, task.federation.names, part_to_json(recipe), device_of(task.learner))
+        names, device = task.federation.names, device_of(task.learner)
+        make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed)
     return _run_locally(out, config, recipe, task, on_record, log)
 
 

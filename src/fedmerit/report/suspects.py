@@ -63,11 +63,11 @@ def _planted(ledger: Ledger, suspects: list[Suspect]) -> dict[str, Any] | None:
     attackers = planted_attackers(ledger.meta(), len(ledger.names()))
     if not attackers.members:
         return None
-    detection = detect(suspects, attackers, answered_rounds(ledger))
+    precision, recall = detect(suspects, attackers, answered_rounds(ledger))
     return {
         "clients": sorted(attackers.members),
-        "precision": None if math.isnan(detection.precision) else detection.precision,
-        "recall": None if math.isnan(detection.recall) else detection.recall,
+        "precision": None if math.isnan(precision) else precision,
+        "recall": None if math.isnan(recall) else recall,
     }
 
 

@@ -41,6 +41,8 @@ KERNELS = "kernels"
 """The key of the ledger under which the instruction set stands that torch, and `learn.kernels`, choose kernels by."""
 DEVICE = "device"
 """The key of the ledger under which the kind and make of device stands that clients train on; absent: the CPU."""
+DRAW_SEED = "draw_seed"
+"""The key of the ledger for the seed of selection and batches, where it is not `run.seed`."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
 FREE_KEYS = {"run.workers", "run.memory", "run.device_memory"}  # they change where the work is done, not what comes out
@@ -55,11 +57,19 @@ def check_new(out: Path) -> None:
         )
 
 
-def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: str, device: str = "") -> None:
+def make_folder(
+    out: Path,
+    config: Config | str,
+    names: Sequence[str],
+    recipe: str,
+    device: str = "",
+    *,
+    draw_seed: int | None = None,
+) -> None:
     """A folder with configuration and empty ledger; it appears whole or not at all.
 
     A run of a task that is made in Python has no configuration file, but settings as JSON. `device` is where clients
-    train, where it is known, as their learner describes it.
+    train, where it is known, as their learner describes it. `draw_seed` replaces `run.seed` in the rounds.
     """
     check_new(out)
     try:
@@ -72,7 +82,9 @@ def make_folder(out: Path, config: Config | str, names: Sequence[str], recipe: s
             (part / CONFIG).write_text(dump_config(config), encoding="utf-8")
         settings = {"settings": config} if isinstance(config, str) else {"config": config.model_dump_json()}
         meta = recipe_meta(recipe, config if isinstance(config, Config) else None) | settings
-        Ledger.create(part / LEDGER, names, meta | ({DEVICE: device} if device else {})).close()
+        meta |= {DEVICE: device} if device else {}
+        meta |= {} if draw_seed is None else {DRAW_SEED: str(draw_seed)}
+        Ledger.create(part / LEDGER, names, meta).close()
         part.chmod(0o777 & ~_umask())
         part.rename(out)
     except BaseException:

@@ -24,6 +24,7 @@ from fedmerit.fleet.testing import TEST_ROWS
 from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger
+from fedmerit.study.attack_metrics import attack_success
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import Task
 
@@ -119,12 +120,14 @@ def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
 class CorrectRows:
     """Which test rows, in the order of the clients, a model gets right; `test_set` is the SHA-256 of these rows.
 
-    `best` are those that the best model of the same run gets right; None where it was not kept.
+    `best` are those that the best model of the same run gets right; None where it was not kept. `success` is the share
+    of the rows that attackers aim at for which the model predicts their label; NaN without such attackers.
     """
 
     correct: NDArray[np.bool_]
     test_set: str
     best: NDArray[np.bool_] | None = None
+    success: float = math.nan
 
     @property
     def of_best(self) -> CorrectRows | None:
@@ -170,7 +173,8 @@ def find_correct(task: Task, model: Model, best: Model | None = None) -> Correct
     final = _correct_rows(task, model)
     same = best is not None and np.array_equal(best, model)
     of_best = final if same or best is None else _correct_rows(task, best)
-    return CorrectRows(final, _digest(task.federation.test), None if best is None else of_best)
+    digest, success = _digest(task.federation.test), attack_success(task, model)
+    return CorrectRows(final, digest, None if best is None else of_best, success)
 
 
 def _correct_rows(task: Task, model: Model) -> NDArray[np.bool_]:
@@ -185,7 +189,8 @@ def write_correct(path: Path, rows: CorrectRows) -> None:
     path.parent.mkdir(exist_ok=True)
     file = io.BytesIO()
     best: dict[str, Any] = {} if rows.best is None else {"best": np.packbits(rows.best)}
-    np.savez(file, bits=np.packbits(rows.correct), number=len(rows.correct), rows=rows.test_set, **best)
+    success: dict[str, Any] = {} if math.isnan(rows.success) else {"success": rows.success}
+    np.savez(file, bits=np.packbits(rows.correct), number=len(rows.correct), rows=rows.test_set, **best, **success)
     write_new_file(path, file.getvalue())
 
 
@@ -198,7 +203,8 @@ def read_correct(path: Path) -> CorrectRows | None:
                 for name in ("bits", "best")
                 if name in file
             }
-            return CorrectRows(bits["bits"], str(file["rows"]), bits.get("best"))
+            success = float(file["success"]) if "success" in file else math.nan
+            return CorrectRows(bits["bits"], str(file["rows"]), bits.get("best"), success)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:

@@ -34,16 +34,18 @@ from fedmerit.study.worker import Ended, Played
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
-STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "tuning")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "attacks", "tuning")
 
 
 POINTS = "points"
 """The table of a tuning."""
 
 WITHOUT = {
-    "saved": "it has one row",
+    "reached": "it has no targets",
+    "saved": "it has one row or no targets",
     "agreement": "no row beside the baseline has a common model",
     "tuning": "no row names a grid",
+    "attacks": "no row has attackers",
 }
 """Why a table of a study may not be there."""
 
@@ -149,8 +151,12 @@ def ending(study: Study) -> Iterator[RenderableType]:
 
 
 def _notes(study: Study) -> Iterator[tuple[str, str, str, int]]:
-    """Each kind of event once per row, with its first text and the number of runs in which it occurs."""
-    shown = study.events[~study.events["kind"].isin(QUIET)]
+    """Each kind of event once per row, with its first text and the number of runs in which it occurs.
+
+    Rows that repeat another one under an attack are left out: they would say the same again.
+    """
+    repeated = study.attacks.loc[study.attacks["row"] != study.attacks["recipe"], "row"]
+    shown = study.events[~study.events["kind"].isin(QUIET) & ~study.events["row"].isin(repeated)]
     for (row, kind), events in shown.groupby(["row", "kind"], sort=False):
         first = events.iloc[0]
         yield str(row), str(kind), f"round {first['round']}: {first['text']}", int(events["seed"].nunique())
@@ -167,6 +173,7 @@ def as_json(study: Study) -> str:
             "compared": _records(study.compared),
             "reached": _records(study.reached),
             "metrics": _records(study.metrics),
+            "attacks": _records(study.attacks),
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
             "tuning_seeds": study.plan.tune.seeds if study.tunings else [],

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import tomli_w
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from fedmerit.config.attack import AttackConfig, Attacks
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, Section, flatten, make_config, override, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
@@ -36,8 +37,8 @@ class Row(Section):
     task: dict[str, Any] = Field(
         {}, description="keys of [task] that differ from the base's: clients, server, kinds, attack ...; not the data"
     )
-    null: Literal["", "rounding", "draw"] = Field(
-        "", description="a null row: nothing changes but rounding, or the draw of clients and batches"
+    null: Annotated[bool, Field(strict=True)] = Field(
+        False, description="a null row: other clients and batches are drawn, the data and the first model stay the same"
     )
     tune: dict[str, Any] | None = Field(
         None, description="a grid: keys of [train] and [recipe], each with values to choose from before the row is run"
@@ -103,8 +104,25 @@ class Plan(Section):
     base: dict[str, Any] = Field(
         {}, description="what all rows share, as in a configuration: [base.task] ..., or the path of one"
     )
+    attacks: Attacks = Field(
+        (),
+        alias="attack",
+        description="attacks, with the keys of [task.attack]; each row is also run under each of them",
+    )
     tune: TuneConfig = Field(TuneConfig(), description="how rows with a grid are tuned, see [tune]")
     rows: tuple[Row, ...] = Field(alias="row", description="the rows, see [[row]]")
+
+    @field_validator("rows")
+    @classmethod
+    def _cross(cls, rows: tuple[Row, ...], info: ValidationInfo) -> tuple[Row, ...]:
+        """Add every row under every attack; rows under one attack are adjacent, so that they share loaded data."""
+        attacks: Sequence[AttackConfig] = info.data.get("attacks", ())
+        tasks = {"base": info.data.get("base", {}).get("task", {}), **{f"row {row.name!r}": row.task for row in rows}}
+        if attacks and (both := [where for where, task in tasks.items() if "attack" in task]):
+            raise ConfigError(
+                f"{both[0]} sets task.attack, and [[attack]] sets it for every row; leave one of the two out"
+            )
+        return (*rows, *(_attacked(row, attack) for attack in attacks for row in rows))
 
     @model_validator(mode="after")
     def _check_plan(self) -> Self:
@@ -152,8 +170,23 @@ class Plan(Section):
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
         own = {} if row.recipe is None else {"recipe": row.recipe}
         changed = {key: values.get(key, {}) | part for key, part in (("train", row.train), ("task", row.task)) if part}
-        null = {"run": values.get("run", {}) | {"null": row.null}} if row.null else {}
-        return values | own | {"train": values.get("train", {})} | changed | null
+        return values | own | {"train": values.get("train", {})} | changed
+
+
+def _attacked(row: Row, attack: AttackConfig) -> Row:
+    """The row under an attack, called `fedavg (scale 20%)`."""
+    task = row.task | {"attack": attack.model_dump(mode="json", exclude_unset=True)}
+    return row.model_copy(update={"name": f"{row.name} ({attack_label([attack])})", "task": task})
+
+
+def attack_label(attacks: Iterable[AttackConfig]) -> str:
+    """The kind, the settings that are not the default, and the share of each attack: `scale strength=3 20%`."""
+    parts = []
+    for attack in attacks:
+        changed = attack.model_dump(exclude={"kind", "share"}, exclude_defaults=True)
+        changed |= changed.pop("facts", {})
+        parts.append(" ".join([attack.kind, *(f"{k}={v:g}" for k, v in changed.items()), f"{100 * attack.share:g}%"]))
+    return " + ".join(parts)
 
 
 def _check_unique(what: str, values: Iterable[int | str]) -> None:
@@ -225,5 +258,6 @@ def make_plan(values: Mapping[str, Any], folder: Path = Path(), overrides: Seque
 
 
 def dump_plan(plan: Plan) -> str:
-    """The study as TOML: the keys that were given, with the base's values in place of its path."""
-    return tomli_w.dumps(plan.model_dump(mode="json", exclude_unset=True, exclude_none=True, by_alias=True))
+    """The study as TOML: the keys that were given, with the base's values in place of its path, and all rows."""
+    values = plan.model_dump(mode="json", exclude={"attacks"}, exclude_unset=True, exclude_none=True, by_alias=True)
+    return tomli_w.dumps(values)

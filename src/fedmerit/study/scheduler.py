@@ -97,7 +97,8 @@ class Workers:
         """Start or resume a run in an idle worker."""
         worker = self._idle()
         worker.member, worker.cores = member, cores
-        worker.send(RunJob(config, member.folder, member.correct if member.has_common_model else None, tuple(log)))
+        correct = member.correct if member.has_common_model else None
+        worker.send(RunJob(config, member.folder, correct, member.draw_seed, tuple(log)))
 
     def check(self, rows: Mapping[str, Config], ahead: Sequence[Config] = ()) -> None:
         """Refuse a row that the data cannot serve, before the first run starts; meanwhile other workers load theirs.

@@ -18,6 +18,8 @@ from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
+from fedmerit.study.attack_metrics import read_attack_metrics
+from fedmerit.study.attacks import attack_frame
 from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
 from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Workers, run_all
@@ -114,7 +116,8 @@ def _tunings_to_do(plan: Plan, out: Path) -> dict[Path, Tuning]:
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    Its frames are `compared`, `metrics`, `reached`, `curves`, `needed`, `events` and `tuning` (docs/study.md).
+    Its frames are `compared`, `metrics`, `reached`, `curves`, `needed`, `events`, `attacks` and `tuning`
+    (docs/study.md).
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
     `failed` those that failed in this call of `compare`, with the reason.
@@ -184,6 +187,7 @@ class Study:
 
         `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
         baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
+        Runs with attackers have the metrics of `fedmerit.study.attack_metrics`.
         """
         lines = (
             {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
@@ -240,6 +244,11 @@ class Study:
         return rounds[["row", "target", "share", "sd"]].assign(**seeds).reset_index(drop=True)
 
     @cached_property
+    def attacks(self) -> Frame:
+        """A line per row with attackers: its accuracy, the accuracy lost to the attack, the attackers' success."""
+        return attack_frame(self.plan, self.metrics)
+
+    @cached_property
     def events(self) -> Frame:
         """A line per run and event: who was left out and why, notes on the weights."""
         frames = [_events(run).assign(row=run.row, seed=run.seed) for run in self.runs if run.begun]
@@ -254,7 +263,12 @@ class Study:
         for run in self.runs:
             if run.begun:
                 with open_ledger(run.folder) as ledger:
-                    yield run, read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
+                    read = read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
+                    if run.config.task.attack:
+                        correct = read_correct(run.correct)
+                        success = math.nan if correct is None else correct.success
+                        read.values.update(read_attack_metrics(ledger, run.config, success))
+                    yield run, read
 
     @cached_property
     def best_agreement(self) -> Frame:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedmerit.config.recipes import make_recipe
 from fedmerit.config.schema import Config, load_config, read_toml, validate
+from fedmerit.core.seeds import derive
 from fedmerit.errors import FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.model_files import read_model
@@ -25,7 +26,8 @@ TUNING, TUNE, BEST = "tuning", "tune.toml", "best.toml"
 class Member:
     """One run of a study or a tuning: its row or point, seed, configuration and folder.
 
-    `correct` is the file with the test rows that its final model gets right.
+    `correct` is the file with the test rows that its final model gets right. A run of a null row has a `draw_seed`,
+    which replaces `run.seed` in its rounds.
     """
 
     row: str
@@ -33,6 +35,7 @@ class Member:
     config: Config
     folder: Path
     correct: Path
+    draw_seed: int | None = None
 
     def __str__(self) -> str:
         return f"{self.row}, seed {self.seed}"
@@ -69,11 +72,13 @@ class Member:
 def members(plan: Plan, folder: Path) -> list[Member]:
     """All runs: the rows of the first seed, then those of the next, so that rows can be compared early."""
     best = {row.name: best_config(plan.tuning(row), tuning_folder(folder, row)) for row in plan.tuned}
-    return [
-        _member(row.name, row.slug, seed, _seeded(best.get(row.name), seed) or plan.config(row, seed), folder)
-        for seed in plan.seeds
-        for row in plan.rows
-    ]
+    runs = []
+    for seed in plan.seeds:
+        for row in plan.rows:
+            config = _seeded(best.get(row.name), seed) or plan.config(row, seed)
+            member = _member(row.name, row.slug, seed, config, folder)
+            runs.append(replace(member, draw_seed=derive(seed, "null")) if row.null else member)
+    return runs
 
 
 def tuning_folder(folder: Path, row: Row) -> Path:
@@ -153,7 +158,10 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
                 f"{folder} holds another study: it has {old!s}, which the new plan lacks; a study may grow by rows "
                 "and seeds but not shrink; choose another --out"
             )
-        if (old.begun or old.row not in tuned) and (changes := differences(old.config, new.config)):
+        changes = differences(old.config, new.config) if old.begun or old.row not in tuned else []
+        if old.draw_seed != new.draw_seed:
+            changes.append(f"null {old.draw_seed is not None} then, {new.draw_seed is not None} now")
+        if changes:
             raise FolderError(
                 f"{folder} holds another study: row {old.row!r} has {'; '.join(changes)}; choose another --out"
             )

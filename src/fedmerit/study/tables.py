@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from fedmerit.store.frames import Frame
+from fedmerit.study.attacks import attack_tables
 from fedmerit.study.cells import effect_cells, number_text
 from fedmerit.study.metrics import better
 from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
@@ -124,9 +125,10 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "compared": lambda study: iter((summary_table(study), other_table(study), *audit_table(study))),
     "reached": reached_tables,
-    "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 else []),
+    "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 and study.plan.targets else []),
     "agreement": agreement_table,
     "tuning": lambda study: tuning_table(study.plan, study.tunings),
+    "attacks": lambda study: attack_tables(study.plan.name, study.attacks),
 }
 """Tables by name, in the order of the screen."""
 

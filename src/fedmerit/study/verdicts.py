@@ -56,7 +56,7 @@ def metrics_of_runs(metrics: Frame, plan: Plan) -> Iterator[Metric]:
     finished = metrics[metrics["finished"]]
     audits = [name for name in metrics.columns if name.startswith(("gap ", "audit "))]
     for name in [*METRICS, *audits]:
-        yield Metric(name, _by_row(finished, name, plan))
+        yield Metric(name, by_row(finished, name, plan))
 
 
 def rounds_metrics(reached: Frame, plan: Plan) -> Iterator[Metric]:
@@ -74,10 +74,10 @@ def rounds_metrics(reached: Frame, plan: Plan) -> Iterator[Metric]:
 
 def _rounds_metric(watched: Frame, target: float, share: float, plan: Plan) -> Metric:
     lines = watched[(watched["target"] == target) & (watched["share"] == share)]
-    return Metric(ROUNDS, _by_row(lines, "restricted", plan), target, share, _by_row(lines, "missed", plan))
+    return Metric(ROUNDS, by_row(lines, "restricted", plan), target, share, by_row(lines, "missed", plan))
 
 
-def _by_row(frame: Frame, column: str, plan: Plan) -> dict[str, Vector]:
+def by_row(frame: Frame, column: str, plan: Plan) -> dict[str, Vector]:
     """A column as one value per row and seed; NaN where there is none."""
     known = {(row, seed): float(value) for row, seed, value in frame[["row", "seed", column]].itertuples(index=False)}
     return {row.name: np.array([known.get((row.name, seed), math.nan) for seed in plan.seeds]) for row in plan.rows}

@@ -42,12 +42,13 @@ class RunJob:
     """A job: start or resume a run and finish it.
 
     `correct` is the file for the test rows that the final and the best model get right; None where clients share none.
-    `log` names the sinks that get its rounds.
+    `draw_seed` is that of a null row, else None. `log` names the sinks that get its rounds.
     """
 
     config: Config
     folder: Path
     correct: Path | None
+    draw_seed: int | None = None
     log: tuple[str, ...] = ()
 
 
@@ -168,7 +169,7 @@ def _run(job: RunJob, connection: Connection, stop: threading.Event, load: TaskL
     if begun:
         run = resume(job.folder, config, report, load, job.log)
     else:
-        run = run_config(config, job.folder, report, load, job.log)
+        run = run_config(config, job.folder, report, load, job.log, draw_seed=job.draw_seed)
     run.ledger.close()
     if job.correct is not None and not job.correct.exists():
         best = read_model(job.folder / BEST)

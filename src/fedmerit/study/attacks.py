@@ -1,0 +1,86 @@
+"""Rows of a study that differ by an attack: what each attack costs each recipe, and the worst case."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedmerit.store.frames import Frame, Line, make_frame
+from fedmerit.study.attack_metrics import METRICS
+from fedmerit.study.cells import number_text
+from fedmerit.study.plan import Plan, Row, attack_label
+from fedmerit.study.statistics import LEVEL, paired
+from fedmerit.study.text_table import TextTable
+from fedmerit.study.verdicts import by_row
+
+COLUMNS = ("row", "recipe", "attack", "share", "seeds", "accuracy", "without", "lost", "low", "high", *METRICS)
+
+
+def attack_frame(plan: Plan, metrics: Frame) -> Frame:
+    """A line per row with attackers, over its finished seeds.
+
+    `recipe` is the row with the same settings and no attackers, `without` its accuracy, and `lost` the mean of the
+    paired differences with the interval from `low` to `high`; NaN where the study has no such row.
+    """
+    attacks = {row.name: plan.config(row, plan.seeds[0]).task.attack for row in plan.rows}
+    recipes: dict[str, str] = {}
+    for row in sorted(plan.rows, key=lambda row: bool(attacks[row.name])):  # rows without attackers first
+        recipes.setdefault(_settings(row), row.name)
+    finished = metrics[metrics["finished"]].reindex(columns=["row", "seed", "accuracy", *METRICS])
+    accuracy = by_row(finished, "accuracy", plan)
+    means = finished.drop(columns="seed").groupby("row").mean().reindex(list(attacks))
+    lines: list[Line] = []
+    for row in (row for row in plan.rows if attacks[row.name]):
+        recipe = recipes[_settings(row)]
+        without, lost = (
+            (math.nan, paired([]))
+            if attacks[recipe]
+            else (means.loc[recipe, "accuracy"], paired(accuracy[recipe] - accuracy[row.name]))
+        )
+        about: Line = {"row": row.name, "recipe": recipe, "attack": attack_label(attacks[row.name])}
+        about |= {"share": sum(attack.share for attack in attacks[row.name]), "without": without}
+        about |= {"seeds": int((finished["row"] == row.name).sum())}
+        about |= {"lost": lost.difference, "low": lost.low, "high": lost.high}
+        lines.append(about | means.loc[row.name].to_dict())
+    return make_frame(lines, COLUMNS)
+
+
+def attack_tables(name: str, attacks: Frame) -> Iterator[TextTable]:
+    """Tables of `Study.attacks`: the worst case of each recipe where it has several attacks, then every attack."""
+    lines: list[dict[str, Any]] = attacks.to_dict("records")
+    if not lines:
+        return
+    groups: dict[tuple[float, str], list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault((line["share"], line["recipe"]), []).append(line)
+    if len(groups) < len(lines):
+        header = ("row", "attackers", "no attack", "worst", "lost", f"{LEVEL:.0%} interval", "under")
+        worst = tuple(_worst(group) for group in groups.values())
+        yield TextTable(f"{name}: lowest accuracy over the attacks, mean over the seeds", header, worst)
+    digits = {"accuracy": 4, "lost": 4} | dict.fromkeys(METRICS, 3)
+    names = ("row", *(key.removeprefix("attack ") for key in digits))
+    rows = tuple((line["row"], *(number_text(line[key], digits[key]) for key in digits)) for line in lines)
+    below = (
+        "lost: accuracy, against the same settings without attackers; success: test rows that get the label the "
+        "attackers want",
+        "weight, clients: the attackers' share of the weight and of the clients that answered; precision, recall: of "
+        "the suspects",
+    )
+    yield TextTable(f"{name}: rows with attackers, mean over the seeds", names, rows, below)
+
+
+def _worst(lines: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The cells of the attack that leaves a recipe the lowest accuracy; an attack without a finished run is not it."""
+    line = min(lines, key=lambda line: (math.isnan(line["accuracy"]), line["accuracy"]))
+    interval = "" if math.isnan(line["low"]) else f"[{line['low']:.4f}, {line['high']:.4f}]"
+    numbers = [number_text(line[key], 4) for key in ("without", "accuracy", "lost")]
+    return line["recipe"], f"{100 * line['share']:g}%", *numbers, interval, line["attack"]
+
+
+def _settings(row: Row) -> str:
+    """What a row sets except for its name and its attackers."""
+    values = row.model_dump(mode="json", exclude={"name"})
+    values["task"].pop("attack", None)
+    return json.dumps(values, sort_keys=True)
