@@ -55,8 +55,8 @@ def reproduce(
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
     or_equal: Annotated[bool, typer.Option(help="Count devices at a target, not only above it.")] = False,
     null: Annotated[
-        str, typer.Option(help="Add a null row: rounding (one unit in the last place), or draw (clients and batches).")
-    ] = "",
+        bool, typer.Option("--null", help="Add a null row: the baseline with other clients and batches drawn.")
+    ] = False,
     tune_rate: Annotated[
         bool, typer.Option("--tune-rate", help="First search the learning rate on the baseline, as the paper did.")
     ] = False,
@@ -82,7 +82,7 @@ def reproduce(
         check_new_file(page, "another --page")
     options = [f"--scale {scale}", f"--seeds {seeds}", *(f"--rows '{row}'" for row in rows or [])]
     options += [f"--rounds {rounds}"] * (rounds is not None)
-    options += ["--or-equal"] * or_equal + [f"--null {null}"] * bool(null) + ["--tune-rate"] * tune_rate
+    options += ["--or-equal"] * or_equal + ["--null"] * null + ["--tune-rate"] * tune_rate
     command = f"{PROGRAM} {name} {' '.join(options)} --out {out}"
     lr, rate = None, ""
     if tune_rate:
