@@ -1,59 +1,55 @@
-"""Check: the door of a round; nothing that came from a client is trusted."""
+"""Checks of replies and of criterion values: nothing that came from a client is trusted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedmerit.core.criteria.table import Criterion
 from fedmerit.core.facts import SAMPLES, SECONDS, Fact, find_fact
+from fedmerit.core.history import History
 from fedmerit.core.showing import printable
-from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Replies, Vector
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
 
-Known: TypeAlias = Mapping[str, Mapping[ClientId, float]]
-"""Facts of the server's own, by name and client; they need no check."""
+if TYPE_CHECKING:
+    from fedmerit.core.criteria.criterion import Criterion
+    from fedmerit.core.host import Limits
+    from fedmerit.core.state import View
 
 SHORTEST_TRIP = 1e-3
 """Seconds that a model and an update are on their way at least."""
 
-Limits: TypeAlias = Mapping[str, float]
-"""The most that a client may claim, by fact: what the federation knows beyond the facts' own ranges."""
-
 
 def check(
-    index: int,
-    replies: Replies,
-    required_facts: Sequence[str],
-    length: int,
-    *,
-    known: Known = NOTHING,
-    limits: Limits = NOTHING,
+    replies: Replies, required_facts: Sequence[str], view: View, failed: Mapping[ClientId, str] = EMPTY
 ) -> tuple[Cohort, dict[ClientId, str]]:
-    """The clients that can be scored, and for every other one the reason why it is left out of the round.
+    """The clients that can be scored, and for every other one the reason why it is dropped.
 
-    An update must be finite and as long as the model (`length`), vectors beside it finite; each fact in its range.
+    An update must be finite and as long as the model, vectors that came with it finite; each fact must be in its range.
+    `failed` are clients that dropped out before they trained.
     """
-    left_out = {client: printable(reason) for client, reason in replies.failed.items()}
+    host, length = view.host, len(view.model)
+    dropped = {client: printable(reason) for client, reason in {**replies.failed, **failed}.items()}
     wanted = [fact for fact in map(find_fact, required_facts) if fact.source == "client"]
     for client, facts, norm in zip(replies.ids, replies.facts, replies.updates.norms, strict=True):
-        reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, wanted, limits)
+        reason = _wrong_update(norm, replies.updates.length, length) or _wrong_facts(facts, wanted, host.limits)
         if reason:
-            left_out[client] = reason
-    for name, rows in replies.extras.items():
+            dropped[client] = reason
+    for name, rows in replies.vectors.items():
         for client, norm in zip(replies.ids, rows.norms, strict=True):
             if not math.isfinite(norm):
-                left_out.setdefault(client, f"{name} holds NaN, infinity or values too large to square")
-    places = np.array([place for place, client in enumerate(replies.ids) if client not in left_out], dtype=np.intp)
+                dropped.setdefault(client, f"{name} holds NaN, infinity or values too large to square")
+    places = np.array([place for place, client in enumerate(replies.ids) if client not in dropped], dtype=np.intp)
     kept = [replies.facts[place] for place in places]
     columns = {fact.name: np.array([facts[fact.name] for facts in kept], dtype=np.float64) for fact in wanted}
     ids = tuple(replies.ids[place] for place in places)
+    known = dict(replies.server_facts)
+    known |= {name: host.server_facts[name](replies) for name in required_facts if name in host.server_facts}
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
-    extras = {name: rows.keep(places) for name, rows in replies.extras.items()}
-    return Cohort(index, ids, replies.updates.keep(places), columns, extras), left_out
+    vectors = {name: rows.keep(places) for name, rows in replies.vectors.items()}
+    return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors), dropped
 
 
 def measure_links(replies: Replies) -> dict[ClientId, float]:
@@ -72,23 +68,23 @@ def measure_links(replies: Replies) -> dict[ClientId, float]:
 def check_criteria(
     criteria: Sequence[Criterion], cohort: Cohort, history: History
 ) -> tuple[Cohort, dict[ClientId, str]]:
-    """The clients that every criterion has a number for; who makes one overflow is left out, and the round goes on.
+    """The clients that every criterion has a number for; who makes one overflow is dropped, and the round goes on.
 
     A criterion that has a number for none of several clients is a mistake of its own, which weighing them tells.
     """
-    left_out: dict[ClientId, str] = {}
+    dropped: dict[ClientId, str] = {}
     for criterion in criteria if cohort.ids else ():
         values = _values(criterion, cohort, history)
         wrong = ~(np.isfinite(values) & (values >= 0))
         if values.shape != (len(cohort.ids),) or (wrong.all() and len(wrong) != 1):
             continue
         for place in np.flatnonzero(wrong):
-            told = f"criterion {criterion.name} has no number >= 0 for it: {values[place]:g}"
-            left_out.setdefault(cohort.ids[place], printable(told))
-    if not left_out:
-        return cohort, left_out
-    places = [place for place, client in enumerate(cohort.ids) if client not in left_out]
-    return cohort.keep(np.array(places, dtype=np.intp)), left_out
+            text = f"criterion {criterion.name} has no number >= 0 for it: {values[place]:g}"
+            dropped.setdefault(cohort.ids[place], printable(text))
+    if not dropped:
+        return cohort, dropped
+    places = [place for place, client in enumerate(cohort.ids) if client not in dropped]
+    return cohort.keep(np.array(places, dtype=np.intp)), dropped
 
 
 def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
@@ -103,24 +99,24 @@ def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
             return np.concatenate([_values(criterion, cohort.keep(places[[at]]), history) for at in places])
 
 
-def nobody_trained(cohort: Cohort, left_out: Mapping[ClientId, str]) -> tuple[Note, ...]:
-    """The note on a round in which all who came were left out; none on any other.
+def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str]) -> tuple[Note, ...]:
+    """The note on a round in which all who came were dropped; none on any other.
 
     >>> from fedmerit.core.updates import Updates
     >>> nobody = Cohort(1, (), Updates(np.empty((0, 2), np.float32)), {})
     >>> nobody_trained(nobody, {4: "no training samples"})[0].text
-    'all 1 clients of the round were left out and nothing was learned; client 4: no training samples'
+    'all 1 clients of the round were dropped and nothing was learned; client 4: no training samples'
     """
-    if cohort.ids or not left_out:
+    if cohort.ids or not dropped:
         return ()
-    text = f"all {len(left_out)} clients of the round were left out and nothing was learned; {first_reason(left_out)}"
+    text = f"all {len(dropped)} clients of the round were dropped and nothing was learned; {first_reason(dropped)}"
     return (Note("nobody", "all", text),)
 
 
-def first_reason(left_out: Mapping[ClientId, str]) -> str:
-    """The first client that was left out, and why."""
-    client = min(left_out)
-    return f"client {client}: {left_out[client]}"
+def first_reason(dropped: Mapping[ClientId, str]) -> str:
+    """The first client that was dropped, and why."""
+    client = min(dropped)
+    return f"client {client}: {dropped[client]}"
 
 
 def _wrong_update(norm: float, received: int, length: int) -> str | None:

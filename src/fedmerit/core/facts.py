@@ -16,17 +16,17 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fedmerit.core.types import NOTHING, Samples
+from fedmerit.core.types import EMPTY, Samples
 from fedmerit.errors import DataError, UnknownName
 
 Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
-OWN = "fact:"
+CLIENT_FACT = "fact:"
 """Begins the name of a fact that only the client itself knows: its age, battery, job."""
 VALIDATED = "validated:"
 CONTRIBUTION = "contribution:"
-IS = " is "
+IS_WORD = " is "
 BOOLEAN = {"true": 1.0, "false": 0.0}
 """Words of clients' own facts that are numbers, too."""
 WITHOUT = ":without"
@@ -39,8 +39,7 @@ SPEED, DONE = "speed", "done"
 """A column of [facts]: rows per second, for run.budget_seconds; and the epochs that a client did within it."""
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
-CLIP, ALIGNMENT, LENGTH, COMPANY, RESULTS = "clip", "alignment", "length", "Company", "results"
-STALENESS = "staleness"
+CLIP, NORM, STALENESS, EXCLUDED = "clip", "norm", "staleness", "excluded"
 MOST_SAMPLES = 1e9
 """The most rows that a client may claim where the federation does not state fewer."""
 
@@ -140,11 +139,10 @@ _ALL = (
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
     Fact(STALENESS, "rounds since the one that the update answers; 0: this one, see run.wait.late", source="server"),
     Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
-    Fact(ANCHOR, "the training rows that the server grants the client, see `recipe.claims`", source="server"),
-    Fact(CLIP, "what recipe.clip left of the update's length; 1: all of it", high=1, source="server"),
-    Fact(LENGTH, "Euclidean length of the update as it came, where earlier rounds' count", source="server"),
-    Fact(RESULTS, "how far results that the client reports fit the server's rows", high=1, source="server"),
-    Fact(ALIGNMENT, "cosine of the update and the server's own, 0 where it is negative", high=1, source="server"),
+    Fact(ANCHOR, "training rows that count for an anchored cap: at most twice the median", source="server"),
+    Fact(CLIP, "what is left of the update's norm after clipping; 1: all of it", high=1, source="server"),
+    Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
+    Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS, ENERGY, DONE)
@@ -162,21 +160,21 @@ def find_fact(name: str) -> Fact:
     if name.startswith(ATTRIBUTE):
         attribute = name.removeprefix(ATTRIBUTE)
         return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
-    if name.startswith(OWN):
-        text = name.removeprefix(OWN)
-        return Fact(name, f"{text}, as the client says", _own_value(text), high=1 if IS in text else None)
+    if name.startswith(CLIENT_FACT):
+        text = name.removeprefix(CLIENT_FACT)
+        return Fact(name, f"{text}, as the client says", _own_value(text), high=1 if IS_WORD in text else None)
     if name.startswith(VALIDATED):
         return Fact(name, "what the server measured of the client's model", high=1, source="server")
     if name.startswith(CONTRIBUTION):
         return Fact(name, "what the server found the client's update to add to the round's model", source="server")
     if name.startswith(CLAIMED):
-        return Fact(name, "what clients said where other values counted, see `recipe.claims`", source="server")
+        return Fact(name, "what clients claimed where other values counted, see the stage `claims`", source="server")
     return FACTS.get(name) or Fact(name, "a number that clients report by themselves")
 
 
 def _own_value(text: str) -> Callable[[Samples], float]:
     """A number of the client's own; of a word (`job is nurse`), 1 where it is that one, else 0."""
-    name, asked, word = text.partition(IS)
+    name, asked, word = text.partition(IS_WORD)
 
     def value(rows: Samples) -> float:
         if name not in rows.own:
@@ -188,7 +186,9 @@ def _own_value(text: str) -> Callable[[Samples], float]:
         if isinstance(found, str) and found.lower() in BOOLEAN:
             return BOOLEAN[found.lower()]
         if isinstance(found, str):
-            raise DataError(f"the fact {name!r} of the clients' own is a word, {found!r}; write {OWN}{name} is {found}")
+            raise DataError(
+                f"the fact {name!r} of the clients' own is a word, {found!r}; write {CLIENT_FACT}{name} is {found}"
+            )
         return float(found)
 
     return value
@@ -212,7 +212,7 @@ def _share_of(attribute: str) -> Callable[[Samples], float]:
     return lambda rows: attribute_share(rows, attribute)
 
 
-def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, float] = NOTHING) -> dict[str, float]:
+def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, float] = EMPTY) -> dict[str, float]:
     """The facts asked for, measured on a client's rows; `of_training` are those that its training brought.
 
     >>> import numpy as np

@@ -1,6 +1,7 @@
-"""Fleet: what a round asks of the clients, wherever they are, and the server's own part as one value.
+"""Host: what a round may use of the server and the clients, wherever they are, as one value.
 
-The protocols are small: what needs only the clients' judgement of models takes `Judges`, not a whole `Fleet`.
+A `Fleet` reaches the clients; `ServerSetup` is what the server itself has: names, learner, rows. `Host.of` puts both
+together for a run. The protocols are small: a part that only needs answers about models asks for `Judges`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.check import Limits
+from fedmerit.core.check import measure_links
+from fedmerit.core.facts import LINK, SITE
 from fedmerit.core.learner import (
     ControlledLearner,
     LayeredLearner,
@@ -24,13 +26,16 @@ from fedmerit.core.learner import (
     OnePassLearner,
     PanelLearner,
     ProbabilisticLearner,
+    PulledLearner,
     ScheduledLearner,
 )
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective, Predictions
+from fedmerit.core.parts import NO_WORDS, Words
+from fedmerit.core.release import Release, no_account
 from fedmerit.core.server.centring import Centre, SummingClients
 from fedmerit.core.server.controls import Control
-from fedmerit.core.targets import has_probabilities, target_of
+from fedmerit.core.targets import has_losses, has_probabilities, target_of
 from fedmerit.core.types import (
     AskedRows,
     ClientId,
@@ -46,14 +51,18 @@ from fedmerit.core.types import (
 from fedmerit.errors import ConfigError
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
-"""Ask models about the server's own rows."""
+"""Ask models about the server's rows."""
 Train: TypeAlias = Callable[[Model, int], Model]
-"""Train a model on the server's own rows, with this seed."""
+"""Train a model on the server's rows, with this seed."""
+Limits: TypeAlias = Mapping[str, float]
+"""The most that a client may claim, by fact: what the federation knows beyond the facts' own ranges."""
+ServerFact: TypeAlias = Callable[[Replies], Mapping[ClientId, float]]
+"""A fact that the server knows of the clients of a round."""
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    """The server's own part: who the clients are, how they learn, rows of its own, and what clients may claim.
+class ServerSetup:
+    """What the server has: the clients' names, how they learn, rows of its own, and what clients may claim.
 
     names    what people call the clients; client i is the i-th
     rows     rows to score models on; None where the server has none
@@ -61,12 +70,12 @@ class Server:
     centre   how inputs are centred before round 1, see `core.centring`; None where they are left as they are
     faster   another way to ask models about `rows` with the same answers, for example on several cores
     notes    what was done to the data before the run, for the ledger
-    sites    the site of each client, by which `cap_group` bounds what several hold together; empty: unknown
+    sites    the site of each client, which the limit `site-cap` reads; empty: unknown
     links    the simulated connection of each client, megabytes per second; empty: measured
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
-    >>> server = Server(task.federation.names, task.learner, limits={"labels": 10})
+    >>> server = ServerSetup(task.federation.names, task.learner, limits={"labels": 10})
     >>> len(server.first_model(seed=0)) == sum(server.layers())
     True
     """
@@ -97,7 +106,7 @@ class Server:
 
     @property
     def control(self) -> Control | None:
-        """What the server sends and keeps for clients beside the model; most learners need nothing."""
+        """What the server keeps for clients in addition to the model (SCAFFOLD, FedDyn); most learners need nothing."""
         return self.learner.control if isinstance(self.learner, ControlledLearner) else None
 
     def rate(self, index: int, rounds: int | None) -> float | None:
@@ -108,8 +117,8 @@ class Server:
         """Each client's site as a number, in the order in which sites first occur."""
         if len(self.sites) != len(self.names):
             raise ConfigError(
-                f"recipe.cap_group needs the site of each of {len(self.names)} clients, and {len(self.sites)} are "
-                "known; set task.sites, for example {north = [0, 1], south = [2]}, or give Federation its `sites`"
+                f"site-cap needs the site of each of {len(self.names)} clients ({len(self.sites)} are known); set "
+                "task.sites, for example {north = [0, 1], south = [2]}, or give Federation its `sites`"
             )
         numbers = {site: float(number) for number, site in enumerate(dict.fromkeys(self.sites))}
         return {client: numbers[site] for client, site in enumerate(self.sites)}
@@ -200,10 +209,20 @@ class PersonalClients(Protocol):
         """Each client tests its personal model on its rows; who has none, this one."""
 
 
-class Fleet(Judges, PersonalClients, SummingClients, Protocol):
-    """The clients, wherever they are. A client that fails is named in the replies; it never ends the round.
+class Clients(Judges, PersonalClients, SummingClients, Protocol):
+    """All that a round asks of the clients. A client that fails is named in the replies; it never ends the round."""
 
-    `run_on` plays a configuration on any fleet.
+    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
+        """Deliver a download to each client, let it train, and collect updates and the facts asked for."""
+
+    def audit(
+        self, model: Model, objectives: Sequence[Objective], *, personal: bool
+    ) -> Mapping[ClientId, Mapping[str, float]]:
+        """Objectives of the model, or of each personal one, on each client's test rows; NaN where unknown."""
+
+
+class Fleet(Clients, Protocol):
+    """The clients, wherever they are, with the server that they belong to; `run_on` runs a configuration on any.
 
     >>> from fedmerit import load_task
     >>> from fedmerit.fleet.local import LocalFleet
@@ -214,19 +233,87 @@ class Fleet(Judges, PersonalClients, SummingClients, Protocol):
     """
 
     @property
-    def server(self) -> Server:
-        """The server's own part."""
-
-    def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
-        """Deliver a download to each client, let it train, and collect updates and the facts asked for."""
-
-    def audit(
-        self, model: Model, objectives: Sequence[Objective], *, personal: bool
-    ) -> Mapping[ClientId, Mapping[str, float]]:
-        """Objectives of the model, or of each personal one, on each client's test rows; NaN where unknown."""
+    def server(self) -> ServerSetup:
+        """What the server has."""
 
     def save(self, run: Path, index: int) -> None:
         """Before a round is booked: put into the run's folder what clients kept in it, where that is ours to do."""
 
     def load(self, run: Path, index: int) -> bool:
         """On a resume: give clients what they had after a round; False where that cannot be had."""
+
+
+def one_layer(length: int) -> Sequence[int]:
+    """The model as one layer, for learners that do not know their layers."""
+    return (length,)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a round may use; a Flower strategy makes one that gives fewer words.
+
+    clients         train, test, keep personal models
+    names           client i is the i-th
+    gives           words for `core.parts.check_words`
+    limits          the most that a client may claim, by fact
+    predict         asks models about the server's rows; `predict_many` may be quicker for a great many models
+    train           trains a model on the server's rows
+    layers          the lengths of the layers of a model with so many entries
+    trainable       entries before the centring at the end of the model, which no round moves; None: all
+    client_lr       the clients' learning rate in a round; None: as their learner is set up
+    first_model     draws a model with a seed
+    server_facts    facts that the server knows itself: `site`, `link`
+    book            writes a release to the account, and syncs it, before it returns
+    """
+
+    clients: Clients
+    names: tuple[str, ...]
+    gives: Words = NO_WORDS
+    limits: Limits = field(default_factory=dict)
+    predict: Predict | None = None
+    predict_many: Predict | None = None
+    train: Train | None = None
+    layers: Callable[[int], Sequence[int]] = one_layer
+    trainable: int | None = None
+    client_lr: Callable[[int], float | None] = lambda index: None
+    first_model: Callable[[int], Model] | None = None
+    server_facts: Mapping[str, ServerFact] = field(default_factory=dict)
+    book: Callable[[Release], None] = no_account
+
+    @classmethod
+    def of(cls, fleet: Fleet, rounds: int | None = None, book: Callable[[Release], None] = no_account) -> Host:
+        """The host of a run of so many rounds on a fleet."""
+        server = fleet.server
+        links = dict(enumerate(server.links))
+        return cls(
+            fleet,
+            server.names,
+            server_words(server) | CLIENT_WORDS,
+            server.limits,
+            server.predict,
+            server.predict_many,
+            server.train,
+            server.layers,
+            None if server.centre is None else sum(server.layers()),
+            lambda index: server.rate(index, rounds),
+            server.first_model,
+            {SITE: lambda replies: server.site_numbers(), LINK: lambda replies: links or measure_links(replies)},
+            book,
+        )
+
+
+CLIENT_WORDS: Words = frozenset({"evaluation", "personal storage"})
+"""What all our fleets give."""
+
+
+def server_words(server: ServerSetup) -> Words:
+    """What a server's rows and learner give."""
+    learner, has_rows = server.learner, server.rows is not None and len(server.rows) > 0
+    found = {
+        "server rows": has_rows,
+        "server training": has_rows,
+        "losses": has_losses(learner),
+        "pulled training": isinstance(learner, PulledLearner),
+        "control vectors": server.control is not None,
+    }
+    return frozenset(word for word, given in found.items() if given)

@@ -138,31 +138,6 @@ class ByGroup:
         return GROUPED[self.measure](predictions, groups)
 
 
-@dataclass(frozen=True, slots=True)
-class Gated:
-    """An objective that counts only for models of some accuracy: a constant model looks fair [FedVal]."""
-
-    objective: Objective
-    least: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.least <= 1:
-            raise ConfigError(f"a gate is an accuracy in 0..1; got {self.least}")
-
-    @property
-    def name(self) -> str:
-        """As the objective's: the gate is a setting of it."""
-        return self.objective.name
-
-    def __call__(self, predictions: Predictions) -> Vector:
-        """0 below the gate."""
-        return self.shut(self.objective(predictions), accuracy(predictions))
-
-    def shut(self, values: Vector, accuracies: Vector) -> Vector:
-        """The values of models that are accurate enough, 0 for the others; what is unknown stays so."""
-        return np.where(np.isnan(values) | (accuracies >= self.least), values, 0.0)
-
-
 def accuracy(predictions: Predictions) -> Vector:
     """Share of rows that are right; of numbers, to within the tolerance; of labels, all of them."""
     return np.asarray(_right(predictions).mean(axis=1))

@@ -12,12 +12,12 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.criteria.table import spelt_out
-from fedmerit.core.facts import IS, OWN
-from fedmerit.core.types import Matrix, Normalise, Vector
-from fedmerit.core.weights.scales import Scales, bounds_of
+from fedmerit.core.criteria.table import display_name
+from fedmerit.core.facts import CLIENT_FACT, IS_WORD
+from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.weights.normalise import Normalise, normalised
 from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
-from fedmerit.core.weights.weigh import normalised, shares
+from fedmerit.core.weights.weigh import shares
 
 NEAR = 1e-9
 """Weights nearer than this are the same."""
@@ -31,7 +31,6 @@ class Rule:
     """How a table of raw criteria became weights: the score of normalised rows, as shares.
 
     fallback    what weights follow where every score is 0: the samples, all alike, or all 0 to keep the model
-    scales      the bounds of criteria, where they are normalised by `scale`
 
     >>> Rule(("DS",), Prioritized(), "sum").weights(np.array([[30.0], [10.0]])).tolist()
     [0.75, 0.25]
@@ -41,12 +40,10 @@ class Rule:
     score: Score
     normalise: Normalise = "sum"
     fallback: tuple[float, ...] | None = None
-    scales: Scales = ()
 
     def table(self, raw: Matrix) -> Matrix:
         """The normalised values."""
-        bounds = bounds_of(self.scales, self.priority) if self.normalise == "scale" else None
-        return normalised(raw, self.normalise, bounds)
+        return normalised(raw, self.normalise, self.priority)
 
     def scores(self, raw: Matrix) -> Vector:
         """The score of each client."""
@@ -74,7 +71,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CriterionReason:
     """One criterion of a client: its value, how that stands among the clients, and the weight without it.
 
     alike   the client's weight if every client had its value: what is left when the criterion tells nobody apart
@@ -91,7 +88,7 @@ class Part:
     @property
     def words(self) -> str:
         """The criterion's name, spelt out."""
-        return spelt_out(self.name)
+        return display_name(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +115,7 @@ class Reason:
     kept: float
     place: int
     clients: int
-    parts: tuple[Part, ...]
+    parts: tuple[CriterionReason, ...]
     decided: str | None
     score: float
     total: float
@@ -153,11 +150,11 @@ class Reason:
         told = f"because {because}" + (f", although {although}" if although else "")
         return f"{got}, {'; '.join(filter(None, (told, rest)))}."
 
-    def _pull(self, part: Part) -> float:
+    def _pull(self, part: CriterionReason) -> float:
         """How far a criterion moved the weight away from an equal share; below 0 where it moved it towards one."""
         return float(np.sign(self.weight - self.equal)) * (self.weight - part.alike)
 
-    def _is_odd(self, part: Part) -> bool:
+    def _is_odd(self, part: CriterionReason) -> bool:
         """Whether a value stands at the end that its pull is not from: the lowest of all that raised the weight.
 
         It may, where others lose more by the criterion; as a cause it would puzzle a reader. What decided is told.
@@ -166,7 +163,7 @@ class Reason:
             return False
         return part.standing.endswith("lowest" if self.weight > part.alike else "highest")
 
-    def _clause(self, part: Part) -> str:
+    def _clause(self, part: CriterionReason) -> str:
         first = ", which counts first," if self.ordered and part.name == self.parts[0].name else ""
         value = number(part.value)
         if is_word(part.name):
@@ -191,7 +188,7 @@ class Reason:
         if self.decided is not None and not self.zero:
             alike = next(part.alike for part in self.parts if part.name == self.decided)
             would = f"it would be {percent(alike)}{self._before}"
-            told.append(f"{capital(spelt_out(self.decided))} decided: if all had its value, {would}.")
+            told.append(f"{capital(display_name(self.decided))} decided: if all had its value, {would}.")
         told.append(f"Score: {self.arithmetic}.")
         if abs(self.kept - self.weight) > NEAR:
             cut = f"was cut by the cap to {percent(self.kept)}"
@@ -242,7 +239,7 @@ def explain(
     most = int(pulls.argmax()) if pulls.max() > NEAR else int(np.abs(moved).argmax())
     gates = gates or {}
     parts = tuple(
-        Part(
+        CriterionReason(
             name,
             float(raw[place, i]),
             float(table[place, i]),
@@ -290,7 +287,7 @@ def changes_of(
         order = (first, *(name for name in rule.priority if name != first))
         columns = [rule.priority.index(str(name)) for name in order]
         other = replace(rule, priority=tuple(map(str, order)))
-        changes.append(Change(f"with {spelt_out(str(first))} first", float(other.weights(raw[:, columns])[place])))
+        changes.append(Change(f"with {display_name(str(first))} first", float(other.weights(raw[:, columns])[place])))
     if gates:
         opened = raw.copy()
         for name, gate in gates.items():
@@ -316,14 +313,14 @@ def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change
     words = (
         f"with {more}, as the median of the others"
         if more
-        else (f"with its {spelt_out(name)} at {number(middle)}, the median of the others")
+        else (f"with its {display_name(name)} at {number(middle)}, the median of the others")
     )
     return [Change(words, float(rule.weights(changed)[place]))]
 
 
 def is_word(name: str) -> bool:
     """Whether a criterion is a word that a client's own fact is or is not: 1 or 0."""
-    return name.startswith(OWN) and IS in name
+    return name.startswith(CLIENT_FACT) and IS_WORD in name
 
 
 def worded(name: str, value: float, *, verb: str = "is") -> str:
@@ -332,7 +329,7 @@ def worded(name: str, value: float, *, verb: str = "is") -> str:
     >>> worded("fact:job is nurse", 1), worded("fact:job is nurse", 0, verb="were")
     ('job is nurse', 'job were not nurse')
     """
-    of, _, word = name.removeprefix(OWN).partition(IS)
+    of, _, word = name.removeprefix(CLIENT_FACT).partition(IS_WORD)
     return f"{of} {verb} {'' if value else 'not '}{word}"
 
 

@@ -9,122 +9,45 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from types import FunctionType, MappingProxyType
+from types import FunctionType
 from typing import Any
 
-from fedmerit.core.criteria.client_fact import OwnFact
-from fedmerit.core.criteria.consistency import Consistency
-from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import (
-    Agreement,
-    Alignment,
-    Common,
-    Conduct,
-    Distinct,
-    Nearness,
-    NormShare,
-    Typical,
-    Usual,
-)
-from fedmerit.core.criteria.similarity import Company
-from fedmerit.core.criteria.table import (
-    Agnostic,
-    Attribute,
-    Computation,
-    Family,
-    LossPower,
-    Measured,
-    Staleness,
-    Validated,
-    find_criterion,
-)
-from fedmerit.core.models.attention import ByAttention
-from fedmerit.core.models.clusters import Hypotheses
-from fedmerit.core.models.grouping import ByCosine, OneGroup
-from fedmerit.core.models.local import Beside
-from fedmerit.core.models.rewards import Acceptance, Nothing, TopShare, Whole
-from fedmerit.core.models.splits import Splits
-from fedmerit.core.objectives import ByGroup, Gated, Overall, Recall
+from fedmerit.core.criteria.client_fact import ClientFact
+from fedmerit.core.criteria.computation import Computation
+from fedmerit.core.criteria.criterion import FunctionCriterion
+from fedmerit.core.criteria.table import Attribute, find_criterion
+from fedmerit.core.history import History
+from fedmerit.core.objectives import ByGroup, Overall, Recall
+from fedmerit.core.parts import PARTS, load_parts
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.search.search import Fixed, Weighting
-from fedmerit.core.search.step_search import BoldestFirst
-from fedmerit.core.server.adaptive_clip import AdaptiveClip
-from fedmerit.core.server.aggregators import (
-    NNM,
-    Bucketing,
-    CoordinateMedian,
-    Early,
-    GeometricMedian,
-    Mean,
-    MultiKrum,
-    TrimmedMean,
-)
-from fedmerit.core.server.optimizers import Adagrad, Adam, Extrapolated, HeavyBall, Momentum, Plain, Yogi
-from fedmerit.core.server.private_centring import CentreNoise
-from fedmerit.core.server.private_search import SearchNoise
-from fedmerit.core.server.private_sum import Privacy
-from fedmerit.core.stages.claims import Claims
-from fedmerit.core.stages.clip import Clip
-from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.search.search import Weighting
+from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, SearchNoise
+from fedmerit.core.server.server import Server
+from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.core.weights.capacity import Capacity
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import OWA, PLAIN, Choquet, Linear, Power, QuantifierOWA, WeightedMean
+from fedmerit.core.weights.scores import Linear, Power
 from fedmerit.errors import DataError
 
 KIND = "is"
 """The key that names a part's class."""
-
-PARTS: Mapping[str, type] = MappingProxyType(
-    {
-        part.__name__: part
-        for part in (
-            *(
-                Recipe,
-                Weighting,
-                Fixed,
-                Backtracking,
-                BoldestFirst,
-                OneGroup,
-                ByCosine,
-                ByAttention,
-                Splits,
-                Beside,
-                Hypotheses,
-                Whole,
-                Nothing,
-                TopShare,
-                Acceptance,
-            ),
-            *(Claims, Consistency, Contribution, Reputation, Privacy, AdaptiveClip, SearchNoise, CentreNoise),
-            *(Plain, Momentum, HeavyBall, Adam, Yogi, Adagrad, Extrapolated),
-            *(Mean, CoordinateMedian, TrimmedMean, GeometricMedian, MultiKrum, NNM, Bucketing, Early, Clip),
-            *(Alignment, Agreement, Distinct, Nearness, Typical, NormShare, Usual, Common, Conduct, Company),
-            *(
-                Attribute,
-                OwnFact,
-                Computation,
-                Validated,
-                LossPower,
-                Agnostic,
-                Staleness,
-                Overall,
-                ByGroup,
-                Gated,
-                Recall,
-            ),
-            *(WeightedMean, OWA, QuantifierOWA, Power, Linear, Choquet, Capacity, Ranked),
-            *(kind for kind, _ in PLAIN.values() if isinstance(kind, type)),
-        )
-    }
+VALUES = (
+    *(Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, Recall),
+    *(Capacity, Power, Linear, AdaptiveClip, SearchNoise, CentreNoise),
 )
-"""The closed table of parts that a text may name."""
+"""Values that parts hold, in addition to the registered parts."""
+
+
+def known_parts() -> Mapping[str, type]:
+    """The closed table of parts that a text may name, by class."""
+    load_parts()
+    registered = (kind for table in PARTS.values() for kind in table.values())
+    return {kind.__name__: kind for kind in (*VALUES, *registered)}
 
 
 def part_to_json(part: Any) -> str:
     """A recipe, or any part of one, as JSON text.
 
+    >>> from fedmerit.core.weights.scores import WeightedMean
     >>> part_to_json(WeightedMean((0.5, 0.5)))
     '{"is": "WeightedMean", "weights": [0.5, 0.5]}'
     """
@@ -164,11 +87,11 @@ def _is_own(value: Any) -> bool:
     return isinstance(value, dict) and ":" in str(value.get(KIND))
 
 
-def _stand_in(value: dict[str, Any]) -> Measured:
+def _stand_in(value: dict[str, Any]) -> FunctionCriterion:
     def values(cohort: Cohort, history: History) -> Vector:
         raise DataError(f"the criterion {value['name']!r} is a user's own and cannot be made from its text")
 
-    return Measured(str(value["name"]), Family.TARGET, "", values, degree=True)
+    return FunctionCriterion(str(value["name"]), Family.TARGET, "", values, degree=True)
 
 
 def part_text(text: str) -> str:
@@ -190,7 +113,7 @@ def part_text(text: str) -> str:
 def judged_by(text: str | None) -> str:
     """By what the search of a recipe that is kept as JSON judges candidates: `accuracy` or `loss`.
 
-    >>> judged_by('{"is": "Recipe", "search": {"is": "BoldestFirst", "by": "loss"}}')
+    >>> judged_by('{"is": "Recipe", "search": {"is": "StepSearch", "by": "loss"}}')
     'loss'
     """
     try:
@@ -202,15 +125,21 @@ def judged_by(text: str | None) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Measured) and value == _named(value.name):
+    if isinstance(value, FunctionCriterion) and value == _named(value.name):
         return {KIND: "criterion", "name": value.name}
-    if is_dataclass(value) and PARTS.get(type(value).__name__) is type(value):
+    if is_dataclass(value) and known_parts().get(type(value).__name__) is type(value):
         return {KIND: type(value).__name__} | {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    made = value.values if isinstance(value, Measured) else value if isinstance(value, FunctionType) else type(value)
+    made = (
+        value.values
+        if isinstance(value, FunctionCriterion)
+        else value
+        if isinstance(value, FunctionType)
+        else type(value)
+    )
     named = {"name": value.name} if isinstance(getattr(value, "name", None), str) else {}
     return {KIND: f"{made.__module__}:{made.__qualname__}", "repr": repr(value)} | named
 
@@ -234,7 +163,7 @@ def _shown(value: Any) -> str:
 
 
 def _part(value: Any) -> Any:
-    if isinstance(value, Measured):
+    if isinstance(value, FunctionCriterion):
         return value
     if isinstance(value, list):
         return tuple(_part(one) for one in value)
@@ -245,6 +174,6 @@ def _part(value: Any) -> Any:
         settings["family"] = Family(settings["family"])
     if value[KIND] == "criterion":
         return find_criterion(settings["name"])
-    if value[KIND] not in PARTS:
+    if value[KIND] not in known_parts():
         raise DataError(f"the part {value[KIND]!r} is a user's own and cannot be made from its text")
-    return PARTS[value[KIND]](**settings)
+    return known_parts()[value[KIND]](**settings)

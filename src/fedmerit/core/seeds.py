@@ -1,7 +1,11 @@
-"""Random draws: each derived from (run seed, purpose, round, client), never from a shared stream."""
+"""Random draws: each derived from (run seed, purpose, round, client), never from a shared stream.
+
+A purpose is part of the bits: renaming a class does not rename its purpose.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -14,15 +18,35 @@ def derive(seed: int, purpose: str, *place: int) -> int:
 
 
 def train_seed(seed: int, index: int, client: int) -> int:
-    """What a client is sent to train with: it tells nothing of the run's seed, nor of others' draws."""
+    """The seed that a client is sent to train with: it reveals neither the run's seed nor other clients' draws."""
     return derive(seed, "train", index, client)
 
 
 def attack_seed(seed: int, index: int, client: int) -> int:
-    """What a client that is set to attack draws from."""
+    """The seed of a client that simulates an attack."""
     return derive(seed, "attack", index, client)
 
 
 def generator(seed: int, purpose: str, *place: int) -> np.random.Generator:
     """numpy's generator for one purpose at one place."""
     return np.random.default_rng(derive(seed, purpose, *place))
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The draws of one round.
+
+    >>> Draws(run_seed=7, index=2).seed("aggregate") == derive(7, "aggregate", 2)
+    True
+    """
+
+    run_seed: int
+    index: int
+
+    def seed(self, purpose: str) -> int:
+        """A seed for one purpose in this round."""
+        return derive(self.run_seed, purpose, self.index)
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """numpy's generator for one purpose in this round."""
+        return generator(self.run_seed, purpose, self.index)

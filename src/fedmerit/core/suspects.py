@@ -12,13 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from fedmerit.core.facts import CLAIMED, SAMPLES, VALIDATED
-from fedmerit.core.state import Record
 from fedmerit.core.types import ClientId, Vector
+
+if TYPE_CHECKING:
+    from fedmerit.core.state import Record
 
 EvidenceKind: TypeAlias = Literal[
     "zero", "short", "long", "against", "twin", "score", "inconsistent", "refused", "claim", "noted"
@@ -33,8 +35,11 @@ OF_NOTES: Mapping[str, EvidenceKind] = {"inconsistent": "inconsistent", "claim-c
 LEAST_ROUNDS, LEAST_SHARE = 3, 0.5
 LEAST_COHORT = 4
 """Clients of a round, without whom nobody can stand out."""
-ZERO, SHORT, LONG = 1e-6, 0.3, 3.0
-"""Lengths of an update, as multiples of the round's median, below or above which it is odd."""
+ZERO, MIN_NORM_RATIO, MAX_NORM_RATIO = 1e-6, 0.1, 8.0
+"""Norms of an update, as multiples of the median, below or above which it is an outlier.
+
+The one set of thresholds: `NormInlier` reads them too. Clients with one label have very short updates.
+"""
 AGAINST, DEVIATIONS = -0.2, 2.5
 """A cosine with the others below the first, and so many median absolute deviations below the round's median, is odd."""
 LOW_SCORE = 0.5
@@ -133,9 +138,9 @@ class Watch:
 def seen_of(record: Record) -> RoundSeen:
     """What a round's record says of its clients."""
     unknown = np.full(len(record.ids), np.nan)
-    seen = record.observations
+    seen = record.diagnostics
     norms, cosines = (unknown, unknown) if seen is None else (seen.norms, seen.cosines)
-    refused = {client: reason for client, reason in record.left_out.items() if is_refusal(reason)}
+    refused = {client: reason for client, reason in record.dropped.items() if is_refusal(reason)}
     said = (*record.notes, *(record.weights.notes if record.weights else ()))
     notes = tuple((note.client, str(note.kind), note.text) for note in said if note.client is not None)
     return RoundSeen(record.index, record.ids, norms, cosines, record.facts, refused, notes)
@@ -211,10 +216,10 @@ def _lengths(seen: RoundSeen) -> Iterator[Evidence]:
     for client, ratio in zip(seen.ids, (seen.norms / middle).tolist(), strict=True):
         if ratio < ZERO:
             yield Evidence(seen.index, client, "zero", "its update was zero: it brought nothing")
-        elif ratio < SHORT:
+        elif ratio < MIN_NORM_RATIO:
             text = f"its update was {ratio:.2g} times as long as the median update"
             yield Evidence(seen.index, client, "short", text)
-        elif ratio > LONG:
+        elif ratio > MAX_NORM_RATIO:
             text = f"its update was {ratio:.2g} times as long as the median update"
             yield Evidence(seen.index, client, "long", text)
 

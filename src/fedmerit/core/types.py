@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -24,7 +24,6 @@ Model: TypeAlias = NDArray[np.float32]
 
 Kind = TypeVar("Kind", bound=np.generic)
 
-Normalise: TypeAlias = Literal["sum", "max", "minmax", "scale", "none"]
 
 Personal: TypeAlias = Literal["keep", "reset"]
 """What becomes of a client's personal model when it trains: it is kept as trained, or reset to where it started."""
@@ -35,8 +34,14 @@ SplitName: TypeAlias = Literal["validation", "test"]
 AskedRows: TypeAlias = SplitName | Literal["training"]
 """Which of their rows clients can test models on; those that they train on are for choosing among models."""
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
+EMPTY: Mapping[Any, Any] = MappingProxyType({})
 """An empty mapping that nobody can write to: the default of optional mappings."""
+
+Own: TypeAlias = Mapping[str, Any]
+"""The state of one part between rounds: nested mappings of arrays, numbers and texts; EMPTY before its first round."""
+
+Rows: TypeAlias = NDArray[np.float32]
+"""One vector as long as the model (d,), or several (k, d)."""
 
 
 class Family(StrEnum):
@@ -84,30 +89,42 @@ def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
 
 
 @dataclass(frozen=True, slots=True)
-class Download:
-    """What a client receives before it trains: a model to start from; epochs and learning rate if not the task's.
+class Plan:
+    """The work of one client in a round; what is None is as the client's learner is set up.
 
-    With a `budget`, in seconds, it trains as many epochs as it can.
-
-    With `personal` that model is only for a client that has none of its own: others continue from theirs. Afterwards
-    the personal model is the trained one (`keep`) or still the one it started from (`reset`), to which a reward is
-    added. `extras` are named vectors as long as the model, for learners that use them (control variates).
-
-    With `beside` the client also trains a model of its own, pulled to this one by so much, and keeps it to itself.
+    With `budget_seconds` it trains as many epochs as it can in this time, at least one.
     """
 
-    model: Model
-    personal: Personal | None = None
     epochs: int | None = None
-    extras: Mapping[str, Model] = field(default_factory=dict)
+    budget_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How clients train in a round: the shared model, a personal one, or a local one that the shared one pulls.
+
+    personal    None: the model that was sent; `keep`, `reset`: the client's personal model, see `Personal`
+    pull        how strongly the shared model pulls a local one (Ditto); None: there is no local model
+    """
+
+    personal: Personal | None = None
+    pull: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """What a client receives before it trains: a model to start from, its plan, and vectors for control variates."""
+
+    model: Model
+    plan: Plan = Plan()
     lr: float | None = None
-    budget: float | None = None
-    beside: float | None = None
+    training: Training = Training()
+    vectors: Mapping[str, Model] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
         """Bytes on the wire."""
-        return self.model.nbytes + sum(vector.nbytes for vector in self.extras.values())
+        return self.model.nbytes + sum(vector.nbytes for vector in self.vectors.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +162,11 @@ class Verdict:
 class Replies:
     """What came back from the clients, unchecked; row i of `updates` and `facts[i]` belong to `ids[i]`.
 
-    `seconds` is what each client took by the server's clock. `extras` are named vectors beside the update, a row per
-    client, from learners that send them. `started` is the earlier round of those whose answer to it came in this one.
+    seconds         how long each client took by the server's clock
+    vectors         named vectors in addition to the update, a row per client, from learners that send them
+    started         the earlier round of each client whose answer to it came in this one
+    server_facts    facts that the server knows of them: epochs it asked for, staleness, times by its clock
+    notes           about single clients; those of clients that are dropped do not count
     """
 
     ids: tuple[ClientId, ...]
@@ -156,48 +176,35 @@ class Replies:
     seconds: Mapping[ClientId, float] = field(default_factory=dict)
     bytes_down: int = 0
     bytes_up: int = 0
-    extras: Mapping[str, Updates] = field(default_factory=dict)
+    vectors: Mapping[str, Updates] = field(default_factory=dict)
     started: Mapping[ClientId, int] = field(default_factory=dict)
+    server_facts: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """The clients of one round that passed the check, in id order; updates, facts and extras row by row."""
+    """The clients of one round that passed the check, in id order; updates, facts and vectors row by row."""
 
     index: int
     ids: tuple[ClientId, ...]
     updates: Updates
     facts: Mapping[str, Vector]
-    extras: Mapping[str, Updates] = field(default_factory=dict)
+    vectors: Mapping[str, Updates] = field(default_factory=dict)
 
     def keep(self, places: NDArray[np.intp]) -> Cohort:
-        """The clients at these places alone."""
+        """Only the clients at these places."""
         return Cohort(
             self.index,
             tuple(self.ids[place] for place in places),
             self.updates.keep(places),
             {name: column[places] for name, column in self.facts.items()},
-            {name: rows.keep(places) for name, rows in self.extras.items()},
+            {name: rows.keep(places) for name, rows in self.vectors.items()},
         )
 
-
-RECENT = 9
-"""How many of a client's latest facts the server remembers."""
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What the server remembers of earlier rounds: in how many each client took part, and the losses it reported.
-
-    Of the facts that a recipe remembers: `first` is what the client claimed at first sight, `recent` what counted in
-    the last `RECENT` rounds that it took part in, the newest last; both by fact and client.
-    """
-
-    rounds: int = 0
-    participations: Mapping[ClientId, int] = field(default_factory=dict)
-    losses: Mapping[ClientId, float] = field(default_factory=dict)
-    first: Mapping[str, Mapping[ClientId, float]] = field(default_factory=dict)
-    recent: Mapping[str, Mapping[ClientId, tuple[float, ...]]] = field(default_factory=dict)
+    def with_facts(self, facts: Mapping[str, Vector]) -> Cohort:
+        """The cohort with more facts, or other values of some."""
+        return replace(self, facts={**self.facts, **facts}) if facts else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +235,38 @@ class Evaluation:
         """Accuracy per client; NaN where there is no test row."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.correct / self.sizes, dtype=np.float64)
+
+
+NoteKind: TypeAlias = Literal[
+    "empty-criterion",
+    "flat-criterion",
+    "idle-priority",
+    "zero-scores",
+    "zero-weights",
+    "no-search",
+    "undefined-objective",
+    "sampled",
+    "nobody",
+    "initial",
+    "stopped",
+    "cap",
+    "claim-cut",
+    "claim-changed",
+    "inconsistent",
+    "excluded",
+    "clipped",
+    "scaled",
+    "privacy-void",
+    "stranger",
+    "stale",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that the user should know about the weights of a round, about one client or about all."""
+
+    kind: NoteKind
+    subject: str
+    text: str
+    client: ClientId | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
@@ -340,3 +341,34 @@ def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         blocks = (slice(start, start + SQUARED) for start in range(0, len(one), SQUARED))
         return float(sum(float(np.dot(one[block], two[block])) for block in blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """Of each client of a round, in client order: the norm of its update, and how far it agrees with the others.
+
+    `cosines` are those with the sum of the others' directions: cos(u_i, sum over j != i of u_j / |u_j|). Every client
+    has one voice in that sum, however long its update. NaN for an update of zeros, and where there are no others.
+    """
+
+    norms: Vector
+    cosines: Vector
+
+
+def diagnose(updates: Updates) -> Diagnostics:
+    """Two passes over the updates: sums of directions, then products with them.
+
+    >>> seen = diagnose(Updates(np.array([[2, 0], [1, 0], [-5, 0]], np.float32)))
+    >>> seen.norms.tolist(), seen.cosines.tolist()
+    ([2.0, 1.0, 5.0], [nan, nan, -1.0])
+    """
+    norms = updates.norms
+    known = norms > 0
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=known)
+    directions = updates.combine(inverse)
+    along = updates.dots(directions) * inverse
+    others = along - known  # u_i / |u_i| times the sum of the others' directions
+    lengths = np.sqrt(np.maximum(float(np.dot(directions, directions)) - 2 * along + known, 0.0))
+    defined = known & (lengths > 1e-6 * max(len(norms), 1))
+    cosines = np.divide(others, lengths, out=np.full_like(norms, np.nan), where=defined)
+    return Diagnostics(norms, np.clip(cosines, -1, 1))

@@ -1,55 +1,72 @@
-"""Lateness: how long a server waits for clients, clients late in a simulation, what a late update is worth."""
+"""Late answers: how long a round waits, clients that are late in a simulation, and what a late update is worth.
+
+In a simulation late updates are kept in the state until they arrive, so a resumed run still has them: one vector as
+long as the model for each late client. On Flower they are messages on their way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
+from fedmerit.core.collect.collect import (
+    LATE_WHY,
+    LateAnswers,
+    Selection,
+    client_facts,
+    select,
+    with_server_facts,
+    words_of_late,
+)
 from fedmerit.core.facts import STALENESS
+from fedmerit.core.history import History
+from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
-from fedmerit.core.types import ClientId, Cohort, Family, History, Vector
-from fedmerit.errors import ConfigError
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Family, Model, Own, Plan, Replies, Vector
+from fedmerit.core.updates import Updates
 
-LateAnswers: TypeAlias = Literal["drop", "use"]
-"""What becomes of an answer that comes after its round: it is dropped, or used in the round in which it comes."""
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
+
 ROUNDING = 1e-9
 """0.7 * 10 is a little more than 7."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for all, but after `seconds` only for `at_least` this share of those that the round needs.
+    """Wait for all clients that a round needs, but after `seconds` only for this minimum fraction of them.
 
-    A round needs all whom it asked. With `over` it asked so many times as many as it needs [Bonawitz 2019],
-    and goes on at once when the first of them, as many as it needs, have answered.
+    A round needs all clients that it asked. With `overselect` it asked that many times as many as it needs
+    [Bonawitz 2019], and continues as soon as the number that it needs has answered.
 
-    >>> wait = Wait(at_least=0.8, seconds=60)
+    >>> wait = Wait(min_fraction=0.8, seconds=60)
     >>> wait.is_over(8, 10, 59), wait.is_over(8, 10, 60), wait.is_over(7, 10, 600)
     (False, True, False)
-    >>> Wait(at_least=0.8, seconds=60, over=1.3).is_over(10, 13, 5)
+    >>> Wait(min_fraction=0.8, seconds=60, overselect=1.3).is_over(10, 13, 5)
     True
     """
 
-    at_least: float
+    min_fraction: float
     seconds: float
-    over: float = 1.0
+    overselect: float = 1.0
     late: LateAnswers = "drop"
 
     def needed(self, asked: int) -> int:
         """How many answers end a round at once: all, or with over-selection the first so many."""
-        return max(1, floor(asked / self.over + ROUNDING))
+        return max(1, floor(asked / self.overselect + ROUNDING))
 
     def enough(self, asked: int) -> int:
         """How many answers a round can go on with after the deadline: at least one."""
-        return max(1, ceil(self.at_least * self.needed(asked) - ROUNDING))
+        return max(1, ceil(self.min_fraction * self.needed(asked) - ROUNDING))
 
     def is_over(self, answered: int, asked: int, seconds: float) -> bool:
         """Whether a round goes on without the others."""
-        whole = self.over > 1 and answered >= self.needed(asked)
+        whole = self.overselect > 1 and answered >= self.needed(asked)
         return whole or (seconds >= self.seconds and answered >= self.enough(asked))
 
     def ends(self, arrivals: Sequence[float]) -> float:
@@ -62,28 +79,113 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
-    """Simulated: a client answers after `usual` seconds, and with the chance `share` by Exp(1) times `seconds` later.
+class PendingUpdate:
+    """An answer on its way: to a round, at the server after this many more seconds.
 
-    Each draw derives from the run's seed, the round and the client. Who is late in one round is back in the next,
-    unless late answers are used: then it is away until its answer comes.
+    clock   how long the client took by the server's clock
+    epochs  how many it was asked to train; None: as the task says
+    """
 
-    >>> sorted(Delays(0.5, 100.0, Wait(0.5, 10.0)).late(1, range(6), seed=0))
+    client: ClientId
+    started: int
+    seconds: float
+    clock: float
+    update: Model
+    facts: Mapping[str, float]
+    epochs: int | None = None
+
+    def as_own(self) -> Own:
+        """The answer as a part's state."""
+        numbers = {"started": self.started, "seconds": self.seconds, "clock": self.clock, "epochs": self.epochs or 0}
+        return {"update": self.update, **numbers, "facts": dict(self.facts)}
+
+    @classmethod
+    def from_own(cls, client: str, own: Own) -> PendingUpdate:
+        """The answer that a state keeps."""
+        started, seconds, clock, epochs = (own[name] for name in ("started", "seconds", "clock", "epochs"))
+        return cls(int(client), started, seconds, clock, own["update"], own.get("facts", EMPTY), epochs or None)
+
+
+@part("collect", "delayed")
+class Delayed:
+    """Simulate late clients: with probability `delayed` a client answers Exp(1) times `seconds` later than the others.
+
+    Each draw derives from the run's seed, the round and the client. A late answer is dropped, or it counts in the round
+    in which it comes; until then its client is busy and is not asked again.
+
+    >>> from fedmerit.core.collect.collect import Uniform
+    >>> sorted(Delayed(Uniform(), Wait(0.5, 10.0), delayed=0.5, seconds=100.0).late(1, range(6), seed=0))
     [3, 4, 5]
     """
 
-    share: float
-    seconds: float
-    wait: Wait
-    usual: float = 0.0
+    selection: Annotated[Selection, Doc("who takes part")]
+    wait: Annotated[Wait, Doc("how long a round waits")]
+    delayed: Annotated[float, Interval(gt=0, le=1), Doc("probability that a client is delayed in a round")] = 0.2
+    seconds: Annotated[float, Interval(gt=0), Doc("the mean delay")] = 120.0
+    base_seconds: Annotated[float, Interval(ge=0), Doc("after how long a client answers that is not delayed")] = 0.0
+    budget_seconds: Annotated[float | None, Interval(gt=0), Doc("as for `InTime`")] = None
+
+    why: ClassVar[Mapping[str, str]] = LATE_WHY
+
+    @property
+    def gives(self) -> Words:
+        """Answers in their round where the late ones are dropped, else the fact `staleness`."""
+        return words_of_late(self.wait.late)
+
+    def select(self, view: View, own: Own) -> Mapping[ClientId, Plan]:
+        """As the selection says; busy clients among them are not asked."""
+        return select(self.selection, self.budget_seconds, view)
+
+    def collect(
+        self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
+    ) -> tuple[Replies, Own]:
+        """The replies that came within the round, with those of earlier rounds that came now; late clients failed."""
+        index, seed, train = view.index, view.draws.run_seed, view.host.clients.train
+        waiting = [PendingUpdate.from_own(client, kept) for client, kept in own.get("pending", EMPTY).items()]
+        waiting.sort(key=lambda one: one.client)
+        busy = {one.client: f"late: still busy with round {one.started}" for one in waiting}
+        asked = {client: download for client, download in downloads.items() if client not in busy}
+        late = self.late(index, sorted(asked), seed)
+        away = {client: reason for client, reason in busy.items() if client in downloads} | late
+        if self.wait.late == "drop":
+            in_time = {client: download for client, download in asked.items() if client not in late}
+            replies = train(index, in_time, client_facts(facts), seed)
+            replies = replace(replies, failed={**replies.failed, **away}) if away else replies
+            return with_server_facts(replies, downloads, facts, index, EMPTY)[0], EMPTY
+        replies = train(index, asked, client_facts(facts), seed)
+        arrivals = self.arrivals(index, sorted(asked), seed)
+        ends = self.ends(list(arrivals.values()))
+        now_late = [
+            PendingUpdate(
+                client,
+                index,
+                max(arrivals[client] - ends, 0.0),
+                replies.seconds.get(client, 0.0),
+                np.array(replies.updates.row(place)),
+                {name: float(value) for name, value in reported.items() if isinstance(value, int | float)},
+                asked[client].plan.epochs,
+            )
+            for place, (client, reported) in enumerate(zip(replies.ids, replies.facts, strict=True))
+            if client in late
+        ]
+        arrived = [one for one in waiting if one.seconds <= ends]
+        still = [replace(one, seconds=one.seconds - ends) for one in waiting if one.seconds > ends]
+        replies = without_clients(replies, {one.client for one in now_late})
+        failed = {**replies.failed, **{client: why for client, why in away.items() if client not in replies.failed}}
+        failed = {client: why for client, why in failed.items() if client not in {one.client for one in arrived}}
+        replies = add_late(replace(replies, failed=failed), arrived)
+        epochs = {"epochs": {str(one.client): one.epochs for one in arrived if one.epochs}}
+        replies, _ = with_server_facts(replies, downloads, facts, index, epochs)
+        pending = {str(one.client): one.as_own() for one in (*still, *now_late)}
+        return replies, {"pending": pending} if pending else EMPTY
 
     def arrivals(self, index: int, clients: Sequence[ClientId], seed: int) -> dict[ClientId, float]:
         """When each client answers; who is not delayed, after the usual time."""
         times = {}
         for client in clients:
             random = generator(seed, "delay", index, client)
-            delay = float(random.exponential(self.seconds)) if random.random() < self.share else 0.0
-            times[client] = self.usual + delay
+            delay = float(random.exponential(self.seconds)) if random.random() < self.delayed else 0.0
+            times[client] = self.base_seconds + delay
         return times
 
     def ends(self, arrivals: Sequence[float]) -> float:
@@ -104,31 +206,63 @@ class Delays:
             order = sorted(
                 arrivals, key=lambda client: (arrivals[client], generator(seed, "order", index, client).random())
             )
-            told = f"not needed: {needed} of the {len(arrivals)} that were asked had answered after {ends:.1f} s"
-            late |= {client: told for client in order[needed:] if client not in late}
+            reason = f"not needed: {needed} of the {len(arrivals)} that were asked had answered after {ends:.1f} s"
+            late |= {client: reason for client in order[needed:] if client not in late}
         return late
 
 
-@dataclass(frozen=True, slots=True)
+def without_clients(replies: Replies, clients: set[ClientId]) -> Replies:
+    """The replies of the other clients."""
+    places = [place for place, client in enumerate(replies.ids) if client not in clients]
+    kept = np.array(places, dtype=np.intp)
+    return replace(
+        replies,
+        ids=tuple(replies.ids[place] for place in places),
+        updates=replies.updates.keep(kept),
+        facts=tuple(replies.facts[place] for place in places),
+        bytes_up=len(places) * replies.updates.length * 4,
+    )
+
+
+def add_late(replies: Replies, arrived: Sequence[PendingUpdate]) -> Replies:
+    """The replies with those that came late, in client order; the rows are copied where there are such."""
+    if not arrived:
+        return replies
+    rows = {client: replies.updates.row(place) for place, client in enumerate(replies.ids)}
+    facts: dict[ClientId, Mapping[str, float]] = dict(zip(replies.ids, replies.facts, strict=True))
+    for one in arrived:
+        rows[one.client], facts[one.client] = one.update, one.facts
+    ids = tuple(sorted(rows))
+    updates = Updates(np.stack([rows[client] for client in ids]))
+    return replace(
+        replies,
+        ids=ids,
+        updates=updates,
+        facts=tuple(facts[client] for client in ids),
+        seconds={**replies.seconds, **{one.client: one.clock for one in arrived}},
+        bytes_up=updates.nbytes,
+        started={one.client: one.started for one in arrived},
+    )
+
+
+@part("criterion", "Staleness")
 class Staleness:
     """(1 + s) ** -power, s the rounds since the one that the update answers: 1 for one in time [Xie 2019].
 
     >>> from fedmerit.core.updates import Updates
-    >>> came = Cohort(5, (0, 1), Updates(np.ones((2, 1), np.float32)), {"staleness": np.array([0.0, 3.0])})
-    >>> Staleness()(came, History()).tolist()
+    >>> cohort = Cohort(5, (0, 1), Updates(np.ones((2, 1), np.float32)), {"staleness": np.array([0.0, 3.0])})
+    >>> Staleness()(cohort, History()).tolist()
     [1.0, 0.5]
     """
 
-    power: float = 0.5
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = (STALENESS,)
-    degree: bool = True
-    name: str = "Staleness"
-    about: str = "freshness: 1 / sqrt(1 + rounds that the update is late), see run.wait.late; 1 for one in time"
+    power: Annotated[float, Interval(ge=0), Doc("how fast late updates are discounted")] = 0.5
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.power < np.inf:
-            raise ConfigError(f"the power by which stale updates are discounted is 0 or more; got {self.power}")
+    name: ClassVar[str] = "Staleness"
+    family: ClassVar[Family] = Family.TRUST
+    required_facts: ClassVar[tuple[str, ...]] = (STALENESS,)
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "freshness: 1 / sqrt(1 + rounds that the update is late), see run.wait.late; 1 if in time"
+    why: ClassVar[Mapping[str, str]] = {"fact staleness": 'late answers are dropped; set run.wait.late = "use"'}
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Older updates, smaller values."""

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from fedmerit.core.facts import OWN
-from fedmerit.core.types import Cohort, Family, History, Vector
+from fedmerit.core.facts import CLIENT_FACT
+from fedmerit.core.history import History
+from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Words
+from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import ConfigError
 
 FORMS = "fact:NAME, fact:less NAME, fact:NAME in LOW..HIGH, fact:NAME in LOW..HIGH by WIDTH, fact:NAME is WORD"
@@ -27,7 +30,7 @@ NAME = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFact:
+class ClientFact:
     """What clients say of themselves, as a criterion: the fourth family, targets of the provider [PMCFL, sec. 4.2].
 
     of          the fact, a column of [facts]
@@ -35,7 +38,7 @@ class OwnFact:
     word        the word that it should be: 1 or 0
     less        whether less of it is better: the least of the round / own
 
-    >>> OwnFact("age", inside=(20, 35), by=5).name, OwnFact("job", word="nurse").name
+    >>> ClientFact("age", inside=(20, 35), by=5).name, ClientFact("job", word="nurse").name
     ('fact:age in 20..35 by 5', 'fact:job is nurse')
     """
 
@@ -44,7 +47,7 @@ class OwnFact:
     by: float = 0.0
     word: str = ""
     less: bool = False
-    family: Family = Family.TARGET
+    family: ClassVar[Family] = Family.TARGET
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.of):
@@ -59,13 +62,22 @@ class OwnFact:
         """As priorities name it."""
         if self.inside is not None:
             low, high = self.inside
-            return f"{OWN}{self.of} in {low:g}..{high:g}" + (f" by {self.by:g}" if self.by else "")
-        return f"{OWN}{self.of} is {self.word}" if self.word else f"{OWN}{'less ' if self.less else ''}{self.of}"
+            return f"{CLIENT_FACT}{self.of} in {low:g}..{high:g}" + (f" by {self.by:g}" if self.by else "")
+        return (
+            f"{CLIENT_FACT}{self.of} is {self.word}"
+            if self.word
+            else f"{CLIENT_FACT}{'less ' if self.less else ''}{self.of}"
+        )
 
     @property
     def required_facts(self) -> tuple[str, ...]:
         """The number that clients report; of a word, whether it is theirs."""
-        return (self.name,) if self.word else (f"{OWN}{self.of}",)
+        return (self.name,) if self.word else (f"{CLIENT_FACT}{self.of}",)
+
+    @property
+    def gives(self) -> Words:
+        """All forms but `less`, which compares with the least of the round."""
+        return NO_WORDS if self.less else ACCOUNTED
 
     @property
     def degree(self) -> bool:
@@ -77,7 +89,7 @@ class OwnFact:
         """One line for lists and reports."""
         if self.inside is not None:
             edge = f", falling to 0 at {self.by:g} beyond" if self.by else ""
-            return f"{self.name.removeprefix(OWN)}: 1 inside the interval, 0 outside{edge}"
+            return f"{self.name.removeprefix(CLIENT_FACT)}: 1 inside the interval, 0 outside{edge}"
         if self.word:
             return f"{self.of} is {self.word}: 1 where the client says so, else 0"
         return f"less {self.of}: least of the round / own" if self.less else f"{self.of}: as the client says"
@@ -97,21 +109,21 @@ class OwnFact:
         return np.asarray(np.divide(least, values, out=np.ones(len(values)), where=values > 0))
 
 
-def parse_own_fact(name: str) -> OwnFact:
+def parse_client_fact(name: str) -> ClientFact:
     """The criterion that a name `fact:...` stands for.
 
-    >>> parse_own_fact("fact:age in 20..35").inside
+    >>> parse_client_fact("fact:age in 20..35").inside
     (20.0, 35.0)
     """
-    text = " ".join(name.removeprefix(OWN).split())
+    text = " ".join(name.removeprefix(CLIENT_FACT).split())
     if interval := INTERVAL.fullmatch(text):
         of, low, high, by = interval.groups()
-        return OwnFact(of, inside=(float(low), float(high)), by=float(by or 0))
+        return ClientFact(of, inside=(float(low), float(high)), by=float(by or 0))
     of, is_word, word = text.partition(" is ")
     if is_word:
-        return OwnFact(of, word=word)
+        return ClientFact(of, word=word)
     less = text.startswith("less ")
     of = text.removeprefix("less ") if less else text
     if not NAME.fullmatch(of):
         raise ConfigError(f"a criterion over a fact of a client's own is one of {FORMS}; got {name!r}")
-    return OwnFact(of, less=less)
+    return ClientFact(of, less=less)

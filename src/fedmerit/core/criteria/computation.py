@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmerit.core.facts import CLOCK, DONE, EPOCHS, LARGEST, SECONDS
-from fedmerit.core.types import Cohort, Family, History, Vector
+from fedmerit.core.history import History
+from fedmerit.core.types import Cohort, Family, Vector
 
 SHORTEST = 1e-9
 """Seconds; a clock may stand still between two looks at it."""

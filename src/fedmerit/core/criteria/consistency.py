@@ -9,18 +9,22 @@ neither many labels nor balanced ones. Updates in which this does not hold (no s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.facts import CLAIMED, LOSS, RESULTS, SAMPLES, SECONDS
-from fedmerit.core.types import NOTHING, Cohort, Family, History, Matrix, Vector
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.facts import CLAIMED, SAMPLES, SECONDS
+from fedmerit.core.history import History
+from fedmerit.core.parts import Doc, part
+from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.types import Cohort, Family, Matrix, Note, Vector
 from fedmerit.errors import ConfigError
 
-Evidence: TypeAlias = Literal["labels", "balance", "noise", "results", "seconds"]
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
+
+Evidence: TypeAlias = Literal["labels", "balance", "noise", "seconds"]
 
 ZERO_SUM = 1e-3
 """Biases whose sum is a larger part of their absolute sum are not those of a softmax layer."""
@@ -34,7 +38,7 @@ SUSPECT = 0.5
 """Below this a note names the evidence."""
 
 
-@dataclass(frozen=True, slots=True)
+@part("criterion", "Consistency")
 class Consistency:
     """How far a client's claims agree with its update: 1 where nothing speaks against them, towards 0 where much does.
 
@@ -45,31 +49,30 @@ class Consistency:
                 moved up, p by how much each was
     noise       of a client that claims more than twice the median rows: min(1, 0.75 d / its distance from the mean of
                 the updates), d the median distance: many rows, little noise
-    results     where the server has rows: min(1, 2 / z), z how many standard errors the results that the client
-                reports are from those of any mix of the server's classes (`core.results`). The loss of the received
-                model counts at once; what it says of a search's candidates comes after the weights, and counts when
-                it takes part the next time
     seconds     min(1, 2 t / t'), t its seconds per row, t' their median among the larger half of the clients; clocks
-                differ from run to run, so bits do too, and it is not asked for by default
+                differ from run to run, so bits do too, and it is not part of the default
 
-    `evidence` says which. A low value is a reason to look, not a proof: see docs/trust.md for how often honest clients
-    get one.
+    A low value is a reason to look, not a proof: docs/trust.md says how often honest clients get one.
 
     >>> Consistency().required_facts
     ('samples', 'labels', 'coverage', 'balance')
     """
 
-    evidence: tuple[Evidence, ...] = ("labels", "balance", "noise", "results")
-    family: Family = Family.TRUST
-    degree: bool = True
-    name: str = "Consistency"
-    about: str = (
-        "consistency: how far claims agree with the update, its biases and noise, and results with the server's rows"
+    evidence: Annotated[tuple[Evidence, ...], Doc("which claims are compared with the update")] = (
+        "labels",
+        "balance",
+        "noise",
     )
+
+    name: ClassVar[str] = "Consistency"
+    family: ClassVar[Family] = Family.TRUST
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "consistency: how far claims agree with the update, with its biases and its noise"
+    phase: ClassVar[Phase] = "measure"
 
     def __post_init__(self) -> None:
         if not self.evidence or not set(self.evidence) <= EVIDENCE.keys():
-            raise ConfigError(f"evidence is one or more of {', '.join(EVIDENCE)}; got {list(self.evidence)}")
+            raise ConfigError(f"evidence is one or more of {', '.join(EVIDENCE)} (got {list(self.evidence)})")
 
     @property
     def required_facts(self) -> tuple[str, ...]:
@@ -77,13 +80,11 @@ class Consistency:
         return (SAMPLES, "labels", "coverage", "balance", *((SECONDS,) if "seconds" in self.evidence else ()))
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """0..1, the least of the evidence."""
-        if self.name in cohort.facts:
-            return cohort.facts[self.name]
-        return self.observe(cohort, history)[0]
+        """0..1, as it was measured."""
+        return cohort.facts[self.name]
 
-    def observe(self, cohort: Cohort, history: History) -> tuple[Vector, tuple[Note, ...]]:
-        """The values, and a note for each client that some evidence speaks against."""
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The least of the evidence, and a note for each client that some evidence speaks against."""
         found = {name: EVIDENCE[name](cohort) for name in self.evidence}
         notes = [
             _note(name, client, cohort, place)
@@ -91,12 +92,10 @@ class Consistency:
             for place, client in enumerate(cohort.ids)
             if values[place] < SUSPECT
         ]
-        past = history.recent.get(RESULTS, NOTHING) if "results" in self.evidence else NOTHING
-        before = np.array([past[client][-1] if client in past else 1.0 for client in cohort.ids])
-        return np.min(np.stack([*found.values(), before]), axis=0), tuple(notes)
+        return Measured({self.name: np.min(np.stack([*found.values()]), axis=0)}, tuple(notes))
 
 
-def said(cohort: Cohort, name: str) -> Vector:
+def claimed_values(cohort: Cohort, name: str) -> Vector:
     """What clients claimed of a fact, whatever of it counts."""
     return cohort.facts.get(f"{CLAIMED}{name}", cohort.facts[name])
 
@@ -106,9 +105,9 @@ def output_biases(cohort: Cohort) -> Matrix | None:
 
     How many there are is what most clients say: the median of labels / coverage.
     """
-    coverage = said(cohort, "coverage")
-    told = said(cohort, "labels")[coverage > 0] / coverage[coverage > 0]
-    classes = int(np.rint(np.median(told))) if len(told) else 0
+    coverage = claimed_values(cohort, "coverage")
+    classes_claimed = claimed_values(cohort, "labels")[coverage > 0] / coverage[coverage > 0]
+    classes = int(np.rint(np.median(classes_claimed))) if len(classes_claimed) else 0
     if not 2 <= classes <= cohort.updates.length:
         return None
     biases = np.stack([cohort.updates.row(place)[-classes:] for place in range(len(cohort.ids))]).astype(np.float64)
@@ -120,7 +119,7 @@ def output_biases(cohort: Cohort) -> Matrix | None:
 
 def label_evidence(cohort: Cohort) -> Vector:
     """Classes that moved up against the labels claimed."""
-    biases, labels = output_biases(cohort), said(cohort, "labels")
+    biases, labels = output_biases(cohort), claimed_values(cohort, "labels")
     if biases is None:
         return np.ones(len(labels))
     pushed = (biases > 0).sum(axis=1)
@@ -130,7 +129,7 @@ def label_evidence(cohort: Cohort) -> Vector:
 
 def balance_evidence(cohort: Cohort) -> Vector:
     """The effective number of classes that moved up against the balance claimed."""
-    biases, balance = output_biases(cohort), said(cohort, "balance")
+    biases, balance = output_biases(cohort), claimed_values(cohort, "balance")
     if biases is None:
         return np.ones(len(balance))
     up = np.clip(biases, 0.0, None)
@@ -142,7 +141,7 @@ def balance_evidence(cohort: Cohort) -> Vector:
 
 def noise_evidence(cohort: Cohort) -> Vector:
     """The distance from the mean update, for who claims many rows."""
-    number, samples = len(cohort.ids), said(cohort, SAMPLES)
+    number, samples = len(cohort.ids), claimed_values(cohort, SAMPLES)
     if number < 3:
         return np.ones(number)
     mean = cohort.updates.combine(np.full(number, 1 / number))
@@ -151,14 +150,9 @@ def noise_evidence(cohort: Cohort) -> Vector:
     return np.asarray(np.where(samples > 2 * np.median(samples), np.minimum(1.0, near), 1.0))
 
 
-def result_evidence(cohort: Cohort) -> Vector:
-    """What the server's rows say to the results that clients reported with this round's updates."""
-    return cohort.facts.get(RESULTS, np.ones(len(cohort.ids)))
-
-
 def seconds_evidence(cohort: Cohort) -> Vector:
     """Seconds per row, against the median of the clients with many rows, whose overhead counts least."""
-    samples, seconds = said(cohort, SAMPLES), said(cohort, SECONDS)
+    samples, seconds = claimed_values(cohort, SAMPLES), claimed_values(cohort, SECONDS)
     rates = seconds / samples
     usual = np.median(rates[samples >= np.median(samples)])
     return np.asarray(np.minimum(1.0, 2 * rates / usual)) if usual > 0 else np.ones(len(rates))
@@ -169,24 +163,21 @@ EVIDENCE: Mapping[str, Callable[[Cohort], Vector]] = MappingProxyType(
         "labels": label_evidence,
         "balance": balance_evidence,
         "noise": noise_evidence,
-        "results": result_evidence,
         "seconds": seconds_evidence,
     }
 )
 """What claims can be held against."""
 
-WORDS: Mapping[str, str] = MappingProxyType(
+CLAIM_TEXTS: Mapping[str, str] = MappingProxyType(
     {
         "labels": "claims {labels:g} labels, and its update moves the output bias of another number of classes up",
         "balance": "claims a balance of {balance:.2g}, and its update moves the output bias of few classes up",
         "noise": "claims {samples:g} rows, and its update is far from the mean, as of few rows",
-        "results": "reports a loss of {loss:.3g}, which no mix of the classes of the server's rows has",
         "seconds": "claims {samples:g} rows, and trained much faster per row than others",
     }
 )
 
 
 def _note(evidence: str, client: int, cohort: Cohort, place: int) -> Note:
-    names = (SAMPLES, "labels", "balance", *((LOSS,) if LOSS in cohort.facts else ()))
-    claims = {name: said(cohort, name)[place] for name in names}
-    return Note("inconsistent", f"{client}: {evidence}", WORDS[evidence].format(**claims), client)
+    claims = {name: claimed_values(cohort, name)[place] for name in (SAMPLES, "labels", "balance")}
+    return Note("inconsistent", f"{client}: {evidence}", CLAIM_TEXTS[evidence].format(**claims), client)

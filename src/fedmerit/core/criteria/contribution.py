@@ -7,26 +7,31 @@ alone would make, model + sum of samples_k / samples(S) * update_k over S; v of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import CONTRIBUTION, SAMPLES
+from fedmerit.core.history import History
 from fedmerit.core.objectives import Objective, Predictions, check_rising, find_objective
-from fedmerit.core.types import Cohort, Family, History, Model, Vector
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.parts import NO_WORDS, Doc, Words, part
+from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.types import Cohort, Family, Model, Note, Vector
 from fedmerit.errors import ConfigError, UnknownName
+
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
 
 Method: TypeAlias = Literal["shapley", "banzhaf", "leave-one-out", "cosine"]
 Coalitions: TypeAlias = NDArray[np.bool_]
 """(m, n): who of n clients is in each of m coalitions."""
-Ask: TypeAlias = Callable[[Iterable[Model]], Predictions]
+AskModels: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Models are asked about the server's rows."""
-Worth: TypeAlias = Callable[[Coalitions], Vector]
-"""What each coalition is worth."""
+ValueFunction: TypeAlias = Callable[[Coalitions], Vector]
+"""The value of each coalition."""
 
 METHODS: tuple[Method, ...] = get_args(Method)
 MOST_EXACT = 12
@@ -36,21 +41,21 @@ AT_A_TIME = 64
 NO_ROWS = "contributions are measured on rows of the server, and it has none; set task.server = 1000"
 
 
-class Worths:
+class CoalitionValues:
     """v(S) of a round's coalitions; no coalition is asked about twice, whatever is asked of it.
 
     All the models of some coalitions come out of one product with the updates.
     """
 
-    def __init__(self, cohort: Cohort, model: Model, predict: Ask | None) -> None:
+    def __init__(self, cohort: Cohort, model: Model, predict: AskModels | None) -> None:
         self._updates, self._samples, self._model, self._predict = cohort.updates, cohort.facts[SAMPLES], model, predict
         self._known: dict[str, dict[bytes, float]] = {}
 
-    def by(self, objective: Objective) -> Worth:
+    def by(self, objective: Objective) -> ValueFunction:
         """What coalitions are worth by an objective."""
         known = self._known.setdefault(objective.name, {})
 
-        def worth(coalitions: Coalitions) -> Vector:
+        def value(coalitions: Coalitions) -> Vector:
             keys = [row.tobytes() for row in coalitions]
             new = list({key: row for key, row in zip(keys, coalitions, strict=True) if key not in known}.items())
             for start in range(0, len(new), AT_A_TIME):
@@ -59,7 +64,7 @@ class Worths:
                 known.update(zip(asked, values.tolist(), strict=True))
             return np.array([known[key] for key in keys])
 
-        return worth
+        return value
 
     def _ask(self, coalitions: Coalitions) -> Predictions:
         if self._predict is None:
@@ -70,7 +75,7 @@ class Worths:
         return self._predict(self._model + self._updates.combine(weights))
 
 
-@dataclass(frozen=True, slots=True)
+@part("criterion", "contribution")
 class Contribution:
     """What the client's update added to the round's model, by one of the `METHODS`; 0 where it took something away.
 
@@ -80,27 +85,36 @@ class Contribution:
     leave-one-out   v(all) - v(all but the client)
     cosine          the cosine of its update and the aggregate [CGSV]; needs no rows
 
-    The fact of its name keeps the sign. With `truncate` an order is left once v is that near to v(all) [TMC-Shapley].
+    The fact of its name keeps the sign. As an entry of a recipe's `stages` it is measured and recorded only.
 
     >>> Contribution("shapley").name, Contribution("banzhaf", find_objective("parity:sex")).name
     ('contribution:shapley', 'contribution:banzhaf:parity:sex')
     """
 
-    method: Method = "shapley"
-    objective: Objective = find_objective("accuracy")  # noqa: RUF009  a frozen value
-    orders: int = 64
-    truncate: float = 0.0
-    family: Family = Family.TARGET
-    degree: bool = True
+    method: Annotated[Method, Doc("how what a client adds is measured")] = "shapley"
+    objective: Annotated[Objective, Doc("what models are valued by")] = find_objective("accuracy")
+    orders: Annotated[int, Interval(ge=4), Doc("orders that are drawn for more than 12 clients, in pairs")] = 64
+    truncate: Annotated[
+        float, Interval(ge=0, lt=1), Doc("an order ends once its value is this near to that of all (TMC-Shapley)")
+    ] = 0.0
+
+    family: ClassVar[Family] = Family.TARGET
+    degree: ClassVar[bool] = True
+    phase: ClassVar[Phase] = "measure"
+    why: ClassVar[Mapping[str, str]] = {
+        "server rows": "set task.server = 1000, or use `cosine`",
+        "shared model": "Shapley, Banzhaf and leave-one-out need a shared model; with personal models use `cosine`",
+    }
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UnknownName("contribution", self.method, METHODS)
         check_rising(self.objective)
-        if self.orders < 4 or self.orders % 2:
-            raise ConfigError(f"orders are drawn in pairs, two pairs or more; got {self.orders}")
-        if not 0 <= self.truncate < 1:
-            raise ConfigError(f"truncate is a difference of the objective, 0 up to below 1; got {self.truncate}")
+        if self.orders % 2:
+            raise ConfigError(f"`orders` of contribution are drawn in pairs, so an even number (got {self.orders})")
+
+    @property
+    def needs(self) -> Words:
+        """Rows and one model, but for `cosine`."""
+        return NO_WORDS if self.method == "cosine" else frozenset({"server rows", "shared model"})
 
     @property
     def name(self) -> str:
@@ -123,21 +137,26 @@ class Contribution:
         """As the server measured it, 0 where the update did harm."""
         return np.maximum(cohort.facts[self.name], 0.0)
 
-    def measure(self, cohort: Cohort, worths: Worths, seed: int) -> tuple[Vector, tuple[Note, ...]]:
-        """What each client of the cohort added, with its sign; and what to say of a sampled value."""
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """What each client of the cohort added, with its sign; a note where it is sampled."""
+        values, notes = self.values(cohort, view.coalition_values(cohort), view.draws.seed("contribution"))
+        return Measured({self.name: values}, notes)
+
+    def values(self, cohort: Cohort, values_of: CoalitionValues, seed: int) -> tuple[Vector, tuple[Note, ...]]:
+        """What each client added to the coalitions' values."""
         number, samples = len(cohort.ids), cohort.facts[SAMPLES]
         if self.method == "cosine":
             return cohort.updates.cosines_to(cohort.updates.combine(samples / samples.sum())), ()
-        worth = worths.by(self.objective)
+        value = values_of.by(self.objective)
         if self.method == "leave-one-out":
-            return leave_one_out(worth, number), ()
+            return leave_one_out(value, number), ()
         if number <= MOST_EXACT:
-            return (shapley if self.method == "shapley" else banzhaf)(worth, number), ()
+            return (shapley if self.method == "shapley" else banzhaf)(value, number), ()
         if self.method == "banzhaf":
             raise ConfigError(
                 f"banzhaf asks about all coalitions, of {MOST_EXACT} clients at most; a round has {number}: use shapley"
             )
-        values, errors = sampled_shapley(worth, number, self.orders, self.truncate, seed)
+        values, errors = sampled_shapley(value, number, self.orders, self.truncate, seed)
         text = f"{self.name} by {self.orders} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
         return values, (Note("sampled", self.name, text),)
 
@@ -154,17 +173,17 @@ def find_contribution(name: str) -> Contribution:
     return Contribution(method, find_objective(objective or "accuracy"))
 
 
-def leave_one_out(worth: Worth, number: int) -> Vector:
+def leave_one_out(value: ValueFunction, number: int) -> Vector:
     """v(N) - v(N without k).
 
     >>> leave_one_out(lambda who: who @ np.array([1.0, 2.0]), 2).tolist()
     [1.0, 2.0]
     """
-    everybody, *without = worth(np.vstack([np.ones(number, bool), ~np.eye(number, dtype=bool)]))
+    everybody, *without = value(np.vstack([np.ones(number, bool), ~np.eye(number, dtype=bool)]))
     return np.asarray(everybody - np.array(without))
 
 
-def shapley(worth: Worth, number: int) -> Vector:
+def shapley(value: ValueFunction, number: int) -> Vector:
     """sum over S without k of |S|! (n - |S| - 1)! / n! * (v(S + k) - v(S)), over all 2^n coalitions.
 
     >>> shapley(lambda who: (who.sum(axis=1) > 1).astype(float), 3).round(9).tolist()  # any two win
@@ -172,23 +191,23 @@ def shapley(worth: Worth, number: int) -> Vector:
     """
     sizes = np.arange(number)
     shares = np.array([1 / (number * math.comb(number - 1, int(size))) for size in sizes])
-    return _marginal(worth, number, shares)
+    return _marginal(value, number, shares)
 
 
-def banzhaf(worth: Worth, number: int) -> Vector:
+def banzhaf(value: ValueFunction, number: int) -> Vector:
     """sum over S without k of (v(S + k) - v(S)) / 2^(n - 1).
 
     >>> banzhaf(lambda who: who.all(axis=1).astype(float), 2).tolist()
     [0.5, 0.5]
     """
-    return _marginal(worth, number, np.full(number, 0.5 ** (number - 1)))
+    return _marginal(value, number, np.full(number, 0.5 ** (number - 1)))
 
 
-def _marginal(worth: Worth, number: int, shares: Vector) -> Vector:
+def _marginal(value: ValueFunction, number: int, shares: Vector) -> Vector:
     """What each client adds to every coalition of the others, which counts by its size."""
     codes = np.arange(1 << number)
     coalitions = (codes[:, np.newaxis] >> np.arange(number)) & 1 == 1
-    values, sizes = worth(coalitions), coalitions.sum(axis=1)
+    values, sizes = value(coalitions), coalitions.sum(axis=1)
     found = np.empty(number)
     for client in range(number):
         without = codes[~coalitions[:, client]]
@@ -196,7 +215,9 @@ def _marginal(worth: Worth, number: int, shares: Vector) -> Vector:
     return found
 
 
-def sampled_shapley(worth: Worth, number: int, orders: int, truncate: float, seed: int) -> tuple[Vector, Vector]:
+def sampled_shapley(
+    value: ValueFunction, number: int, orders: int, truncate: float, seed: int
+) -> tuple[Vector, Vector]:
     """The mean of what clients add over drawn orders and these reversed, and its standard error over the pairs.
 
     All orders grow together, a client at a time, so that models are asked about in batches; one that is within
@@ -209,7 +230,7 @@ def sampled_shapley(worth: Worth, number: int, orders: int, truncate: float, see
     random = np.random.default_rng(seed)
     drawn = [random.permutation(number) for _ in range(orders // 2)]
     queue = np.array([order for one in drawn for order in (one, one[::-1])])
-    nobody, everybody = worth(np.array([[False] * number, [True] * number]))
+    nobody, everybody = value(np.array([[False] * number, [True] * number]))
     inside, before = np.zeros((orders, number), bool), np.full(orders, nobody)
     added, growing = np.zeros((orders, number)), np.arange(orders)
     for client in queue.T:
@@ -218,7 +239,7 @@ def sampled_shapley(worth: Worth, number: int, orders: int, truncate: float, see
         if not len(growing):
             break
         inside[growing, client[growing]] = True
-        now = worth(inside[growing])
+        now = value(inside[growing])
         added[growing, client[growing]] = now - before[growing]
         before[growing] = now
     pairs = added.reshape(orders // 2, 2, number).mean(axis=1)

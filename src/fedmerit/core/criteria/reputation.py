@@ -2,58 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
-from fedmerit.core.types import NOTHING, Cohort, Family, History, Vector
-from fedmerit.core.weights.weigh import Note
-from fedmerit.errors import ConfigError
+from fedmerit.core.criteria.criterion import Criterion
+from fedmerit.core.history import History
+from fedmerit.core.parts import Doc, part
+from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.types import EMPTY, Cohort, Family, Vector
 
 if TYPE_CHECKING:
-    from fedmerit.core.criteria.table import Criterion
+    from fedmerit.core.state import View
 
 REPUTATION = "reputation:"
 
 
-@dataclass(frozen=True, slots=True)
+@part("criterion", "reputation")
 class Reputation:
     """r <- r + a (v - r), v the criterion's value in each round that the client took part in; r ** power counts.
 
     a = (1 - d) / (1 - d ** (n + 2)), d = 2 ** (-1 / half_life), after n earlier rounds: the mean of all values and the
-    start, where a value counts half as much after `half_life` more rounds. One good round does not make a name, one bad
-    round does not lose it. A new client starts in the middle: at the median reputation of the round's clients that are
-    known, or at the median of the values where none is. r is a fact of the round, kept in the history and in the
-    ledger, so that a resumed run has it.
+    start, where a value counts half as much after `half_life` more rounds. One good round does not make a reputation,
+    one bad round does not lose it. A new client starts at the median reputation of the round's known clients, or at the
+    median of the values where none is known. r is a fact of the round, kept in the ledger, so a resumed run has it.
 
-    half_life   in rounds that the client took part in
-    power       above 1 a name that is a little worse counts for much less
-    least       a name below this share of the mean of the round's names counts nothing [RFFL]
-
-    >>> from fedmerit.core.criteria.table import CB
+    >>> from fedmerit import CB
     >>> Reputation(CB, half_life=5).name
     'reputation:CB'
     """
 
-    of: Criterion
-    half_life: float = 10.0
-    power: float = 1.0
-    least: float = 0.0
-    family: Family = Family.TRUST
+    of: Annotated[Criterion, Doc("the criterion")]
+    half_life: Annotated[float, Interval(gt=0), Doc("rounds after which a value counts half")] = 10.0
+    power: Annotated[float, Interval(gt=0), Doc("above 1 a slightly worse reputation counts for much less")] = 1.0
+    least: Annotated[
+        float, Interval(ge=0, lt=1), Doc("a reputation below this share of the round's mean counts 0 (RFFL)")
+    ] = 0.0
 
-    def __post_init__(self) -> None:
-        if not 0 < self.half_life < np.inf:
-            raise ConfigError(f"half_life is a number of rounds, above 0; got {self.half_life}")
-        if not 0 < self.power < np.inf:
-            raise ConfigError(f"power is an exponent of the reputation, above 0; got {self.power}")
-        if not 0 <= self.least < 1:
-            raise ConfigError(f"least is a share of the mean reputation, 0 up to below 1; got {self.least}")
+    family: ClassVar[Family] = Family.TRUST
+    phase: ClassVar[Phase] = "measure"
 
     @property
     def name(self) -> str:
         """`reputation:CB` for the criterion CB."""
         return f"{REPUTATION}{self.of.name}"
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        """The criterion, where the server measures it."""
+        return (self.of,)
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """Its own values."""
+        return (self.name,)
 
     @property
     def required_facts(self) -> tuple[str, ...]:
@@ -72,18 +75,21 @@ class Reputation:
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """The running mean after this round, to its power; 0 where it is below the least."""
-        kept = cohort.facts[self.name] if self.name in cohort.facts else self.observe(cohort, history)[0]
+        kept = cohort.facts[self.name]
         if self.least:
             kept = np.where(kept < self.least * kept.mean(), 0.0, kept)
         return kept if self.power == 1 else np.asarray(kept**self.power)
 
-    def observe(self, cohort: Cohort, history: History) -> tuple[Vector, tuple[Note, ...]]:
-        """The running mean after this round, to be remembered."""
-        values = self.of(cohort, history)
-        recent = history.recent.get(self.name, NOTHING)
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The running mean after this round."""
+        return Measured({self.name: self.after(self.of(cohort, view.history), cohort, view.history)})
+
+    def after(self, values: Vector, cohort: Cohort, history: History) -> Vector:
+        """The running means of the cohort's clients after a round with these values."""
+        recent = history.recent.get(self.name, EMPTY)
         before = np.array([recent[client][-1] if client in recent else np.nan for client in cohort.ids])
         middle = np.median(values if np.isnan(before).all() else before[~np.isnan(before)])
         earlier = np.array([history.participations.get(client, 0) for client in cohort.ids])
         keep = 2.0 ** (-1.0 / self.half_life)
         start = np.where(np.isnan(before), middle, before)
-        return start + (1 - keep) / (1 - keep ** (earlier + 2)) * (values - start), ()
+        return np.asarray(start + (1 - keep) / (1 - keep ** (earlier + 2)) * (values - start))

@@ -1,253 +1,164 @@
-"""Robust criteria: what an update looks like beside the others', or beside the server's own.
+"""Robust criteria: what an update looks like next to the other clients' updates.
 
-All are degrees in 0..1 that the server computes itself, so no client can claim them. Their yardstick is a median of the
+All are degrees in 0..1 that the server computes itself, so no client can claim them. They compare with a median of the
 round: fewer than half of the clients cannot move it beyond what the others sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.criteria.reputation import REPUTATION
-from fedmerit.core.facts import ALIGNMENT
-from fedmerit.core.server.aggregators import CoordinateMedian, check_share, krum_scores
-from fedmerit.core.stages.norms import usual_length
-from fedmerit.core.types import NOTHING, Cohort, Family, History, Matrix, Vector
+from fedmerit.core.history import History
+from fedmerit.core.parts import part
+from fedmerit.core.server.aggregators import CoordinateMedian
+from fedmerit.core.server.server import Batch
+from fedmerit.core.stages.stages import median_norm
+from fedmerit.core.suspects import MAX_NORM_RATIO, MIN_NORM_RATIO
+from fedmerit.core.types import EMPTY, Cohort, Family, Matrix, Vector
 from fedmerit.core.updates import cosines_of
 
-SHORTEST, LONGEST = 0.1, 8.0
-"""Updates of usual length have so many times the median length: clients of one label have very short ones."""
 SAME = 1e-6
-"""Directions that are nearer to each other differ by rounding alone."""
-LEFT_ALONE, FEW, TOGETHER, DOUBTED = 0.03, 0.7, 0.02, 0.7
-"""What a client leaves alone, which share of the clients are few, what two share, and a bad name; see `Common`.
+"""Directions that are nearer to each other differ by rounding only."""
+UNMOVED, RARE_SHARE, OVERLAP, MIN_REPUTATION = 0.03, 0.7, 0.02, 0.7
+"""Of `RareCoordinateOverlap`: what counts as not moved, which share of the clients is few, how much overlap, and the
+reputation below which a client does not count.
 
 Chosen on seeds 101 to 103: honest clients of digits, Adult, FEMNIST and MNIST were above 0.02 in under 1 % of cases.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """max(0, cos(update_k, update of the server)), the server's own trained on its rows from the same model [FLTrust].
+@part("criterion", "NormInlier")
+class NormInlier:
+    """1 for an update whose norm is 0.1 to 8 times the median norm and that no other client sent too; else 0.
 
-    FLTrust also gives each update the length of the server's; `Clip` bounds lengths here.
-
-    >>> Alignment().required_facts
-    ('alignment',)
+    The median is that of all clients' last norms where a part remembers them, else of the round.
+    `Reputation(NormInlier())` says how often a client was an outlier.
     """
 
-    name: str = "Alignment"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = (ALIGNMENT,)
-    degree: bool = True
-    about: str = "alignment: cosine of the update and the server's own on its rows, 0 where it is negative (FLTrust)"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """As the server measured it."""
-        return cohort.facts[ALIGNMENT]
-
-
-@dataclass(frozen=True, slots=True)
-class Nearness:
-    """min(1, median of s / s_k), s_k the mean squared distance of update k to the nearest others [Krum].
-
-    These are the others that with the client are 1 - `share` of the cohort: n - f - 1 of them for share = f / n.
-    """
-
-    share: float = 0.4
-    name: str = "Nearness"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "nearness: median / own mean squared distance to the nearest other updates, at most 1 (Krum)"
-
-    def __post_init__(self) -> None:
-        check_share(self.share)
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 for all that are as near to others as the median, less for those that stand apart."""
-        number = len(cohort.ids)
-        return _beside_median(krum_scores(cohort.updates.squared_distances, np.full(number, 1 / number), self.share))
-
-
-@dataclass(frozen=True, slots=True)
-class Typical:
-    """min(1, median of d / d_k), d_k = ||update_k - coordinate-wise median of all updates||_2 [Yin 2018]."""
-
-    name: str = "Typical"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "typicality: median / own distance to the coordinate-wise median of the updates, at most 1"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 for the half that is nearest to the median."""
-        updates = cohort.updates
-
-        def distances() -> Vector:
-            return updates.distances(CoordinateMedian()(updates, np.ones(len(updates))))
-
-        return _beside_median(updates.once("to_median", distances))
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """max(0, median over the others j of cos(update_k, update_j)): half of the others agree at least that much.
-
-    Attackers that are fewer than half find no majority for each other, however alike they are. 1 for a client alone.
-    """
-
-    name: str = "Agreement"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "agreement: median cosine of the update and the other updates, 0 where it is negative"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """By directions alone: lengths do not count."""
-        if len(cohort.ids) < 2:
-            return np.ones(len(cohort.ids))
-        return np.asarray(np.clip(np.median(_cosines_to_others(cohort), axis=1), 0.0, 1.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Distinct:
-    """min(1, d_k / median of d), d_k the distance of the update's direction to that of the nearest other update.
-
-    Clients that learn from rows of their own differ. Copies have 0, as have updates of zeros; attackers that want the
-    same are nearer to each other than honest clients are [FoolsGold]. 1 for all where half of them are copies.
-    """
-
-    name: str = "Distinct"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "distinctness: own distance to the nearest other update, by direction / its median, at most 1"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 for the half that stands most alone."""
-        if len(cohort.ids) < 2:
-            return np.ones(len(cohort.ids))
-        nearest = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort).max(axis=1), 0.0))
-        nearest[nearest < SAME] = 0.0
-        nearest[cohort.updates.norms == 0] = 0.0
-        return _of_median(nearest)
-
-
-@dataclass(frozen=True, slots=True)
-class NormShare:
-    """min(l_k / M, M / l_k), l_k = ||update_k||_2 and M the median of those that are not 0.
-
-    An update ten times too long has 0.1, as one ten times too short; one that is zero has 0.
-    """
-
-    name: str = "NormShare"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "usual length: of the update / median length, or the inverse where it is longer; a zero update has 0"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 for the median length."""
-        norms = cohort.updates.norms
-        moved = norms > 0
-        usual = np.median(norms[moved]) if moved.any() else 1.0
-        return np.asarray(np.minimum(norms, usual) / np.maximum(norms, usual))
-
-
-@dataclass(frozen=True, slots=True)
-class Usual:
-    """1 for an update of 0.1 to 8 times the usual length that is nobody's copy; else 0.
-
-    The usual length is the median of all clients' last ones, where the recipe remembers them; else of the round's.
-    Honest clients are seldom out of it (docs/suspects.md); `Reputation(Usual())` says how often a client was.
-    """
-
-    name: str = "Usual"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "usual: 1 for an update of 0.1 to 8 times the usual length that is no copy of another, else 0"
+    name: ClassVar[str] = "NormInlier"
+    family: ClassVar[Family] = Family.TRUST
+    required_facts: ClassVar[tuple[str, ...]] = ()
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "norm inlier: 1 for an update of 0.1 to 8 times the median norm that is no copy, else 0"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """1 or 0."""
-        norms = cohort.updates.norms
-        usual = usual_length(cohort, history) or 1.0
-        fits = (norms >= SHORTEST * usual) & (norms <= LONGEST * usual) & (copies(cohort) == 0)
+        norms, median = cohort.updates.norms, median_norm(cohort, history) or 1.0
+        fits = (norms >= MIN_NORM_RATIO * median) & (norms <= MAX_NORM_RATIO * median) & (copies(cohort) == 0)
         return np.asarray(fits.astype(np.float64))
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
-    """0 for clients that share with another what most leave alone; else 1. A backdoor's trigger is such a thing.
+@part("criterion", "RareCoordinateOverlap")
+class RareCoordinateOverlap:
+    """0 for clients that share rare coordinates with another client, else 1. A backdoor's trigger is such an overlap.
 
-    A client leaves a coordinate c alone where |u_c| <= 0.03 ||u|| / sqrt(d); R are the coordinates that at most 70 % of
-    the clients move. <u_i, u_j>_R / (||u_i|| ||u_j||), the product over R alone, is how much two updates share there,
-    and a client has 0 where that is above 0.02 with one other. Honest clients with rare rows move rare coordinates
-    too, but each its own. Who moves less than half as many coordinates as the median client has no say in what most
-    move, nor has who got a bad name by it (`Reputation(Common())`). Where more than half of the others would have 0,
-    they are the usual case, and have 1.
+    A client does not move a coordinate c where |u_c| <= 0.03 ||u|| / sqrt(d); R are the coordinates that at most 70 %
+    of the clients move. <u_i, u_j>_R / (||u_i|| ||u_j||), the product over R only, is how much two updates share
+    there, and a client has 0 where that is above 0.02 with one other. Honest clients with rare rows move rare
+    coordinates too, but each its own. A client that moves less than half as many coordinates as the median client does
+    not count when rare coordinates are found, nor does one with a bad reputation by this criterion. Where more than
+    half of the trusted clients would have 0, overlap is the normal case, and they have 1.
 
     >>> from fedmerit.core.updates import Updates
     >>> rows = np.eye(6, 8, dtype=np.float32) / 4 + np.array([1, 1, 1, 1, 1, 1, 0, 0], dtype=np.float32)
     >>> rows[:2, 6:] = 1  # two of six clients learn a trigger
-    >>> Common()(Cohort(1, tuple(range(6)), Updates(rows), {}), History()).tolist()
+    >>> RareCoordinateOverlap()(Cohort(1, tuple(range(6)), Updates(rows), {}), History()).tolist()
     [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
     """
 
-    name: str = "Common"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "common: 0 for updates that move, together with another, what most updates leave alone, else 1"
+    name: ClassVar[str] = "RareCoordinateOverlap"
+    family: ClassVar[Family] = Family.TRUST
+    required_facts: ClassVar[tuple[str, ...]] = ()
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "rare overlap: 0 for updates that move, as another client's, what most do not move, else 1"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """1 or 0."""
         if not cohort.ids:
             return np.ones(0)
-        past = history.recent.get(f"{REPUTATION}{self.name}", NOTHING)
-        trusted = np.array([past.get(client, (1.0,))[-1] > DOUBTED for client in cohort.ids])
-        rare = _rare_parts(cohort, trusted) > TOGETHER
+        past = history.recent.get(f"{REPUTATION}{self.name}", EMPTY)
+        trusted = np.array([past.get(client, (1.0,))[-1] > MIN_REPUTATION for client in cohort.ids])
+        rare = _rare_overlaps(cohort, trusted) > OVERLAP
         many = 2 * (rare & trusted).sum() > trusted.sum()
         return np.asarray((~rare | (trusted & many)).astype(np.float64))
 
 
-@dataclass(frozen=True, slots=True)
-class Conduct:
-    """min(1, a_k / median of a) * Distinct_k ** 3 * NormShare_k * Typical_k, a the `Agreement`.
+@part("criterion", "Plausibility")
+class Plausibility:
+    """min(1, a_k / median of a) * d_k ** 3 * n_k * m_k: how far an update is one among the others.
 
-    How far an update is one among the others: it agrees with them as much as most do, is nobody's copy, and is neither
-    longer nor farther from the middle than usual. One round says little of a client whose rows are unlike the others';
-    `Reputation(Conduct())` says more.
+    a_k     max(0, median over the other clients j of cos(update_k, update_j)): half of them agree at least that much
+    d_k     min(1, distance to the nearest other direction / its median): copies and zeros have 0 [FoolsGold]
+    n_k     min(l_k / M, M / l_k), l_k the norm of the update and M the median of those that are not 0
+    m_k     min(1, median of e / e_k), e_k the distance to the coordinate-wise median of the updates [Yin 2018]
+
+    One round says little of a client whose rows are unlike the others'; `Reputation(Plausibility())` says more.
     """
 
-    name: str = "Conduct"
-    family: Family = Family.TRUST
-    required_facts: tuple[str, ...] = ()
-    degree: bool = True
-    about: str = "conduct: agreement / its median, times distinctness cubed, usual length and typicality"
+    name: ClassVar[str] = "Plausibility"
+    family: ClassVar[Family] = Family.TRUST
+    required_facts: ClassVar[tuple[str, ...]] = ()
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "plausibility: agreement with the other updates, no copy, a usual norm, near their median"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """1 for an update that stands out in nothing."""
-        agreement = _of_median(Agreement()(cohort, history))
-        alone = Distinct()(cohort, history) ** 3
-        return np.asarray(agreement * alone * NormShare()(cohort, history) * Typical()(cohort, history))
+        agreement = _of_median(_agreement(cohort))
+        return np.asarray(agreement * _distinctness(cohort) ** 3 * _norm_ratio(cohort) * _median_proximity(cohort))
 
 
-def _rare_parts(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:
-    """The largest part that each update has in common with another in coordinates that few move, see `Common`."""
+def _agreement(cohort: Cohort) -> Vector:
+    """max(0, median cosine with the other updates); 1 for a client alone."""
+    if len(cohort.ids) < 2:
+        return np.ones(len(cohort.ids))
+    return np.asarray(np.clip(np.median(_cosines_to_others(cohort), axis=1), 0.0, 1.0))
+
+
+def _distinctness(cohort: Cohort) -> Vector:
+    """min(1, d_k / median of d), d_k the distance of the update's direction to the nearest other; copies have 0."""
+    if len(cohort.ids) < 2:
+        return np.ones(len(cohort.ids))
+    nearest = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort).max(axis=1), 0.0))
+    nearest[nearest < SAME] = 0.0
+    nearest[cohort.updates.norms == 0] = 0.0
+    return _of_median(nearest)
+
+
+def _norm_ratio(cohort: Cohort) -> Vector:
+    """The smaller of norm / median norm and its inverse; a zero update has 0."""
+    norms = cohort.updates.norms
+    moved = norms > 0
+    median = np.median(norms[moved]) if moved.any() else 1.0
+    return np.asarray(np.minimum(norms, median) / np.maximum(norms, median))
+
+
+def _median_proximity(cohort: Cohort) -> Vector:
+    """min(1, median / own distance to the coordinate-wise median of the updates)."""
+    updates = cohort.updates
+
+    def distances() -> Vector:
+        return updates.distances(CoordinateMedian()(Batch(updates), np.ones(len(updates))))
+
+    values = updates.once("to_median", distances)
+    middle = float(np.median(values))
+    return np.asarray(np.divide(middle, values, out=np.ones(len(values)), where=values > middle))
+
+
+def _rare_overlaps(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:
+    """The largest overlap of each update with another one in coordinates that few clients move."""
     updates, norms, number = cohort.updates, cohort.updates.norms, len(cohort.ids)
-    voices = trusted & (norms > 0)
-    if voices.sum() < 3:
+    counting = trusted & (norms > 0)
+    if counting.sum() < 3:
         return np.zeros(number)
-    least = (LEFT_ALONE * norms / np.sqrt(updates.length)).astype(np.float32)[:, np.newaxis]
+    least = (UNMOVED * norms / np.sqrt(updates.length)).astype(np.float32)[:, np.newaxis]
     moved = updates.row_sums(lambda block: np.abs(block) > least)
-    voices &= moved >= np.median(moved[voices]) / 2
-    most = FEW * voices.sum()
-    found = updates.shared(lambda block: (np.abs(block[voices]) > least[voices]).sum(axis=0) <= most)
+    counting &= moved >= np.median(moved[counting]) / 2
+    most = RARE_SHARE * counting.sum()
+    found = updates.shared(lambda block: (np.abs(block[counting]) > least[counting]).sum(axis=0) <= most)
     scale = np.outer(norms, norms)
     parts = np.divide(found, scale, out=np.zeros_like(found), where=scale > 0)
     np.fill_diagonal(parts, 0.0)
@@ -255,7 +166,7 @@ def _rare_parts(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:
 
 
 def copies(cohort: Cohort) -> Vector:
-    """How many others sent an update of the same direction; 0 for updates of zeros."""
+    """The number of other clients that sent an update of the same direction; 0 for updates of zeros."""
     if len(cohort.ids) < 2:
         return np.zeros(len(cohort.ids))
     apart = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort), 0.0))
@@ -272,9 +183,3 @@ def _of_median(values: Vector) -> Vector:
     """min(1, value / median): 1 from the median on; for all where it is 0."""
     middle = float(np.median(values))
     return np.asarray(np.divide(values, middle, out=np.ones(len(values)), where=values < middle))
-
-
-def _beside_median(values: Vector) -> Vector:
-    """min(1, median / value): 1 up to the median, then less."""
-    middle = float(np.median(values))
-    return np.asarray(np.divide(middle, values, out=np.ones(len(values)), where=values > middle))

@@ -1,4 +1,4 @@
-"""Company: whom a client's updates go with over the rounds; a block of clients that is of another kind is set apart.
+"""Similarity filter: exclude clients whose updates, over all rounds, form a block that differs from the others.
 
 One round says little: among ten clients of a round attackers may be the majority, and honest clients with other rows
 differ too. Here the cosines of every pair of clients are averaged over all rounds in which both took part, and all
@@ -8,21 +8,27 @@ clients that came so far are split into two blocks. Honest clients differ by deg
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import scipy
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Common, Usual, copies
-from fedmerit.core.models.grouping import PairDistances
-from fedmerit.core.types import NOTHING, ClientId, Cohort, Family, History, Matrix, Vector
+from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
+from fedmerit.core.facts import EXCLUDED
+from fedmerit.core.history import History, PairDistances
+from fedmerit.core.parts import PAIRS, Doc, part
+from fedmerit.core.stages.stages import Measured, Phase, UpdateNorms
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Family, Matrix, Note, Vector
 from fedmerit.core.updates import cosines_of, distances_of
-from fedmerit.core.weights.weigh import Note
-from fedmerit.errors import ConfigError
 
-FEWEST = 6
-"""Clients that must have come before blocks are told by likeness: among fewer, two explain much by chance."""
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
+
+MIN_CLIENTS = 6
+"""Clients that must have come before blocks are compared: among fewer, two explain much by chance."""
 OPPOSED, OPPOSED_COSINE = 0.9, 0.1
 """Blocks are opposed where their cosine is below minus this part of the cosine within them, and below minus this."""
 SEEN, CLOSER, OTHERS = 0.35, 1.5, 1 / 3
@@ -30,11 +36,12 @@ SEEN, CLOSER, OTHERS = 0.35, 1.5, 1 / 3
 SHARP, BEYOND, CERTAIN = 0.5, 0.2, 0.97
 """The smaller block is of another kind where so much is explained; more where the others are alike."""
 SWEEPS = 20
-BY_USUAL, BY_COMMON = Reputation(Usual()), Reputation(Common())
-LEAST_USUAL, LEAST_COMMON = 0.5, 0.7
-"""Who has at most so good a name is set apart: what is not usual happens to honest clients, the other hardly ever."""
-UNUSUAL = "its updates were copies, zeros, or of unusual length in half of its rounds"
-HIDDEN = "its updates moved, as another's did, what those of most left alone"
+BY_NORM, BY_OVERLAP = Reputation(NormInlier()), Reputation(RareCoordinateOverlap())
+MIN_NORM_REPUTATION, MIN_OVERLAP_REPUTATION = 0.5, 0.7
+"""Clients with at most this reputation are excluded: honest clients have outlying norms at times, overlaps hardly ever.
+"""
+OUTLIER = "its updates were copies, zeros, or had outlying norms in half of its rounds"
+TRIGGER = "its updates moved, as another client's did, coordinates that most clients do not move"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,35 +150,36 @@ def _ratio(sums: Vector, counts: Vector) -> Vector:
     return np.asarray(np.divide(sums, counts, out=np.full(len(sums), -1.0), where=counts > 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Company:
-    """0 for clients that are set apart, 1 for all others; k clients that send the same update share one voice, 1 / k.
+@part("criterion", "SimilarityFilter")
+class SimilarityFilter:
+    """0 for clients that are excluded as outliers, 1 for all others; k clients with the same update get 1 / k each.
 
-    A client is set apart where its reputation by `of` is at most one half (its updates are copies, or of unusual
-    length, in half of its rounds), or by `common` at most 0.7 (they move, as another's, what most leave alone: a
+    A client is excluded where its reputation by `of` is at most one half (its updates are copies, or have outlying
+    norms, in half of its rounds), or by `common` at most 0.7 (they share rare coordinates with another client's: a
     backdoor's trigger); or where it is in a block of the clients so far, split by the mean cosines of all pairs, that
-    goes against the others (sign flips), is far closer to each other than they are (a backdoor, after FoolsGold), or
-    is sharply of another kind (flipped labels). Among fewer than `fewest` clients only the first of these counts. Where
-    nobody stands out all have 1, and the weights are those of the other criteria. The ledger keeps the cosines, and a
-    resumed run has them.
+    opposes the others (sign flips), is far closer to each other than they are (a backdoor, after FoolsGold), or is
+    sharply different (flipped labels). Among fewer than `min_clients` clients only opposed blocks are excluded. Where
+    nobody stands out all have 1, and the weights are those of the other criteria.
 
-    >>> Company().required_facts
+    >>> SimilarityFilter().required_facts
     ()
     """
 
-    of: Reputation = BY_USUAL
-    common: Reputation = BY_COMMON
-    fewest: int = FEWEST
-    family: Family = Family.TRUST
-    degree: bool = True
-    name: str = "Company"
-    about: str = "company: 0 for blocks of clients whose updates, over all rounds, are of another kind than the others'"
+    of: Annotated[Reputation, Doc("reputation for inlying norms")] = BY_NORM
+    common: Annotated[Reputation, Doc("reputation for no rare overlap")] = BY_OVERLAP
+    min_clients: Annotated[int, Interval(ge=4), Doc("clients so far from which on blocks are compared")] = MIN_CLIENTS
 
-    def __post_init__(self) -> None:
-        if self.fewest < 4:
-            raise ConfigError(
-                f"fewest are the clients among which blocks are told by likeness, 4 or more; got {self.fewest}"
-            )
+    name: ClassVar[str] = "SimilarityFilter"
+    family: ClassVar[Family] = Family.TRUST
+    degree: ClassVar[bool] = True
+    about: ClassVar[str] = "similarity filter: 0 for clients whose updates, over all rounds, are outliers or a block"
+    phase: ClassVar[Phase] = "measure"
+    remembers: ClassVar[tuple[str, ...]] = (PAIRS,)
+
+    @property
+    def stages(self) -> tuple[Any, ...]:
+        """Norms first, then the two reputations."""
+        return (UpdateNorms(), self.of, self.common)
 
     @property
     def required_facts(self) -> tuple[str, ...]:
@@ -179,20 +187,19 @@ class Company:
         return (*self.of.required_facts, *self.common.required_facts)
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """As it was observed; by the updates of this round alone where nobody did."""
-        if self.name in cohort.facts:
-            return cohort.facts[self.name]
-        return self.observe(cohort, history, met_in(PairDistances(), cohort))[0]
+        """As it was measured."""
+        return cohort.facts[self.name]
 
-    def observe(self, cohort: Cohort, history: History, pairs: PairDistances) -> tuple[Vector, tuple[Note, ...]]:
-        """The values, and a note for each client that is set apart; `pairs` are all rounds with this one."""
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The values, the fact `excluded`, and a note for each excluded client."""
+        history, pairs = view.history, add_round(view.history.pairs, cohort)
         values = 1.0 / (1 + copies(cohort))
-        reasons = _named(cohort, self.of(cohort, history), LEAST_USUAL, UNUSUAL)
-        past = history.recent.get(self.of.name, NOTHING)
-        doubted = {client for client, kept in past.items() if kept[-1] <= LEAST_USUAL} - set(cohort.ids)
+        reasons = _below(cohort, self.of(cohort, history), MIN_NORM_REPUTATION, OUTLIER)
+        past = history.recent.get(self.of.name, EMPTY)
+        doubted = {client for client, kept in past.items() if kept[-1] <= MIN_NORM_REPUTATION} - set(cohort.ids)
         judged = np.array([client not in doubted and client not in reasons for client in pairs.ids], dtype=bool)
         met = (pairs.counts > 0) & ~np.eye(len(pairs.ids), dtype=bool) & np.outer(judged, judged)
-        reasons |= _named(cohort, self.common(cohort, history), LEAST_COMMON, HIDDEN)
+        reasons |= _below(cohort, self.common(cohort, history), MIN_OVERLAP_REPUTATION, TRIGGER)
         places = np.flatnonzero(met.any(axis=1))
         found = self._split(pairs, met, places)
         if found is not None:
@@ -200,9 +207,10 @@ class Company:
             names = {pairs.ids[place] for place in places[block]}
             text = f"over the rounds its updates and those of {len(names) - 1} of {len(places)} clients {why}"
             reasons |= {client: text for client in cohort.ids if client in names}
-        values[[client in reasons for client in cohort.ids]] = 0.0
-        notes = [Note("set-apart", f"{client}: company", f"weighs 0: {why}", client) for client, why in reasons.items()]
-        return values, tuple(notes)
+        excluded = np.array([client in reasons for client in cohort.ids], dtype=bool)
+        values[excluded] = 0.0
+        notes = [Note("excluded", f"{one}: similarity", f"has weight 0: {why}", one) for one, why in reasons.items()]
+        return Measured({self.name: values, EXCLUDED: excluded.astype(np.float64)}, tuple(notes))
 
     def _split(
         self, pairs: PairDistances, met: NDArray[np.bool_], places: NDArray[np.intp]
@@ -212,19 +220,19 @@ class Company:
         found = split(1.0 - np.divide(sums, counts, out=np.ones_like(sums), where=known), known)
         if found is None:
             return None
-        return found.apart if len(places) >= self.fewest else found.opposed
+        return found.apart if len(places) >= self.min_clients else found.opposed
 
 
-def _named(cohort: Cohort, names: Vector, least: float, why: str) -> dict[ClientId, str]:
-    """The clients with at most so good a name, and why."""
-    return {client: why for client, name in zip(cohort.ids, names, strict=True) if name <= least}
+def _below(cohort: Cohort, reputations: Vector, least: float, why: str) -> dict[ClientId, str]:
+    """The clients whose reputation is at most `least`, and why."""
+    return {client: why for client, value in zip(cohort.ids, reputations, strict=True) if value <= least}
 
 
-def met_in(pairs: PairDistances, cohort: Cohort) -> PairDistances:
+def add_round(pairs: PairDistances, cohort: Cohort) -> PairDistances:
     """The pairs with the round of this cohort."""
-    return pairs.after(cohort.ids, distances_in(cohort))
+    return pairs.after(cohort.ids, cosine_distances(cohort))
 
 
-def distances_in(cohort: Cohort) -> Matrix:
+def cosine_distances(cohort: Cohort) -> Matrix:
     """1 - cos of the updates of every pair of the round's clients; 1 where one of them is zero."""
     return distances_of(cosines_of(cohort.updates.products))

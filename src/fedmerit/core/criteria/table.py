@@ -1,143 +1,39 @@
-"""Criteria: one value per client and round, finite, not negative, higher is better.
+"""The table of criteria that configurations can name, and the families that `find_criterion` makes.
 
-A criterion is one decorated function, or one small frozen value where it has settings. `CRITERIA` is the table of those
-that configuration can name; `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and
-`reputation:CRITERION` are families that `find_criterion` makes.
+`attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `reputation:CRITERION` are families.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 
-from fedmerit.core.collect.late import Staleness as Staleness
-from fedmerit.core.criteria.client_fact import parse_own_fact
-from fedmerit.core.criteria.computation import BUDGET_COMPUTATION as BUDGET_COMPUTATION
-from fedmerit.core.criteria.computation import COMPUTATION as COMPUTATION
-from fedmerit.core.criteria.computation import REPORTED_COMPUTATION as REPORTED_COMPUTATION
-from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION as SIMULATED_COMPUTATION
-from fedmerit.core.criteria.computation import Computation as Computation
+from fedmerit.core.collect.late import Staleness
+from fedmerit.core.criteria.alignment import Alignment
+from fedmerit.core.criteria.client_fact import parse_client_fact
+from fedmerit.core.criteria.computation import (
+    BUDGET_COMPUTATION,
+    COMPUTATION,
+    REPORTED_COMPUTATION,
+    SIMULATED_COMPUTATION,
+)
 from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.contribution import find_contribution
+from fedmerit.core.criteria.criterion import Criterion, criterion, reported
+from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.robust import (
-    Agreement,
-    Alignment,
-    Common,
-    Conduct,
-    Distinct,
-    Nearness,
-    NormShare,
-    Typical,
-    Usual,
-)
-from fedmerit.core.criteria.similarity import Company
-from fedmerit.core.facts import (
-    ATTRIBUTE,
-    CONTRIBUTION,
-    ENERGY,
-    LARGEST,
-    LINK,
-    LOSS,
-    OWN,
-    SAMPLES,
-    SECONDS,
-    VALIDATED,
-    WITHOUT,
-)
-from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, Gated, Objective, check_rising, find_objective
-from fedmerit.core.types import Cohort, History, Vector
-from fedmerit.core.types import Family as Family
+from fedmerit.core.criteria.robust import NormInlier, Plausibility, RareCoordinateOverlap
+from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.validated import Validated
+from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, ENERGY, LINK, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.history import History
+from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, find_objective
+from fedmerit.core.parts import ACCOUNTED, Words
+from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import ConfigError, UnknownName, UserError
-
-VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
-"""The fact by which gates open: the accuracy of the client's model on the server's rows."""
-NO_GAIN = 1e-6
-"""A score that is higher by no more is the same score, rounded another way."""
-
-
-class Criterion(Protocol):
-    """A named column of the table of a round.
-
-    name            what people and configuration call it
-    family          what it speaks about
-    required_facts  the facts that it reads, by name: of clients, or of the server (`clock`, `epochs`)
-    degree          whether raw values lie in 0..1 by themselves, as `normalise = "none"` requires
-    about           one line for lists and reports: the name spelt out, a colon, and what it is
-
-    >>> from fedmerit.core.criteria.table import DS
-    >>> DS.name, DS.required_facts
-    ('DS', ('samples',))
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def family(self) -> Family: ...  # noqa: D102
-    @property
-    def required_facts(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def degree(self) -> bool: ...  # noqa: D102
-    @property
-    def about(self) -> str: ...  # noqa: D102
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """One raw value per client of the cohort, in the order of `cohort.ids`."""
-
-
-Values: TypeAlias = Callable[[Cohort, History], Vector]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Measured:
-    """A criterion made of a function; `criterion` and `reported` make them.
-
-    >>> CB, CB.about, CB.required_facts
-    (CB, 'class balance: rarest class / commonest class', ('balance',))
-    """
-
-    name: str
-    family: Family
-    about: str
-    values: Values
-    required_facts: tuple[str, ...] = ()
-    degree: bool = False
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """What the function gives."""
-        return np.asarray(self.values(cohort, history), dtype=np.float64)
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def criterion(
-    name: str, family: Family, about: str, *, facts: Sequence[str] = (), degree: bool = False
-) -> Callable[[Values], Measured]:
-    """A criterion made of a function of the cohort and the history.
-
-    name    what people and configuration call it
-    family  what it speaks about
-    about   one line for lists and reports
-    facts   the facts that it reads, by name; none: the server knows enough
-    degree  whether its values lie in 0..1 by themselves
-
-    >>> @criterion("Square", Family.DATA, "samples squared", facts=["samples"])
-    ... def square(cohort, history):
-    ...     return cohort.facts["samples"] ** 2
-    >>> square.name
-    'Square'
-    """
-    return lambda values: Measured(name, family, about, values, tuple(facts), degree)
-
-
-def reported(name: str, family: Family, fact: str, about: str, *, degree: bool = False) -> Measured:
-    """A criterion that is a fact, as the client reported it."""
-    return Measured(name, family, about, lambda cohort, history: cohort.facts[fact], (fact,), degree)
-
 
 DS = reported("DS", Family.DATA, SAMPLES, "dataset size: number of training rows")
 LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct labels")
@@ -153,6 +49,7 @@ Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixe
     Family.MODEL,
     "model nearness: 1 / sqrt(norm of the update + 1), near to the received model is better; computed by the server",
     degree=True,
+    gives=ACCOUNTED,
 )
 def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
     """1 / sqrt(||update||_2 + 1), with the + 1 inside the root [PMCFL, MW]."""
@@ -175,6 +72,7 @@ def Connection(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     Family.TRUST,
     "participation: rounds taken part in / rounds so far; counted by the server",
     degree=True,
+    gives=ACCOUNTED,
 )
 def PARTICIPATION(cohort: Cohort, history: History) -> Vector:  # noqa: N802
     """phi_i = rounds that the client took part in so far, this one included / rounds so far [M2F, eq. 9]."""
@@ -200,8 +98,10 @@ class Attribute:
     """
 
     of: str
-    family: Family = Family.TARGET
-    degree: bool = True
+
+    family: ClassVar[Family] = Family.TARGET
+    degree: ClassVar[bool] = True
+    gives: ClassVar[Words] = ACCOUNTED
 
     @property
     def name(self) -> str:
@@ -223,107 +123,6 @@ class Attribute:
         return cohort.facts[self.name]
 
 
-@dataclass(frozen=True, slots=True)
-class Validated:
-    """What the server measured of the client's model, merged with the global one, on rows of its own [FedVal].
-
-    The fact of its name is what was measured. A gate, where the objective has one, is applied here: so the ledger
-    keeps both what a model scored and what it counted.
-    With `marginal` only what the client adds counts: max(0, s(merged model) - s(global model)), and 0 where that is
-    rounding. A zero update adds 0.
-
-    >>> from fedmerit.core.objectives import find_objective
-    >>> Validated(find_objective("parity:sex")).name
-    'validated:parity:sex'
-    """
-
-    objective: Objective
-    family: Family = Family.TARGET
-    degree: bool = True
-    marginal: bool = False
-
-    def __post_init__(self) -> None:
-        check_rising(self.objective)
-
-    @property
-    def name(self) -> str:
-        """`validated:parity:sex` for the objective `parity:sex`."""
-        return f"{VALIDATED}{self.objective.name}"
-
-    @property
-    def required_facts(self) -> tuple[str, ...]:
-        """The fact of the same name; where the gain counts, what the model has without the client; the gate's."""
-        gain = (self.without,) if self.marginal else ()
-        gate = () if self.gate is None else (VALIDATED_ACCURACY,)
-        return tuple(dict.fromkeys((self.name, *gain, *gate)))
-
-    @property
-    def gate(self) -> Gated | None:
-        """The gate before its objective; None where there is none."""
-        return self.objective if isinstance(self.objective, Gated) else None
-
-    @property
-    def without(self) -> str:
-        """The fact that says what the model has without the client."""
-        return f"{self.name}{WITHOUT}"
-
-    @property
-    def about(self) -> str:
-        """One line for lists and reports."""
-        objective = self.objective.name
-        return f"{objective} at the server: of the client's model, merged with the global one, on the server's rows"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """0..1, higher is better."""
-        values = cohort.facts[self.name]
-        if self.gate is not None:
-            values = self.gate.shut(values, cohort.facts[VALIDATED_ACCURACY])
-        if not self.marginal:
-            return values
-        gain = values - cohort.facts[self.without]
-        return np.asarray(np.where(gain > NO_GAIN, gain, 0.0))
-
-
-@dataclass(frozen=True, slots=True)
-class LossPower:
-    """F_k ** q, F the loss of the received model on the client's rows: q-FFL's weights [q-FFL]; q = 0: all alike."""
-
-    q: float = 1.0
-    family: Family = Family.MODEL
-    required_facts: tuple[str, ...] = (LOSS,)
-    degree: bool = False
-    name: str = "LossPower"
-    about: str = "loss: of the received model on the client's rows, to a power; who fares badly counts more (q-FFL)"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.q < np.inf:
-            raise ConfigError(f"q is a power of the loss, 0 or more; got {self.q}")
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """Larger losses, larger values."""
-        with np.errstate(over="ignore"):
-            return np.minimum(cohort.facts[LOSS] ** self.q, LARGEST)
-
-
-@dataclass(frozen=True, slots=True)
-class Agnostic:
-    """exp(eta * sum of the client's losses so far): the worst client is raised round by round [AFL]."""
-
-    eta: float = 0.1
-    family: Family = Family.MODEL
-    required_facts: tuple[str, ...] = (LOSS,)
-    degree: bool = True
-    name: str = "Agnostic"
-    about: str = "losses so far: exp of their sum; the client that fares worst is raised round by round (agnostic FL)"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """In proportion to the largest of the round, which keeps it finite."""
-        with np.errstate(over="ignore"):
-            so_far = np.array([history.losses.get(client, 0.0) for client in cohort.ids]) + cohort.facts[LOSS]
-            so_far = np.minimum(so_far, LARGEST)
-            return np.asarray(np.exp(self.eta * (so_far - so_far.max())))
-
-
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
     *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
@@ -331,8 +130,7 @@ _ALL: tuple[Criterion, ...] = (
     *(Connection, Energy),
     Staleness(),
     Consistency(),
-    *(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), NormShare(), Usual(), Common(), Conduct()),
-    Company(),
+    *(Alignment(), NormInlier(), RareCoordinateOverlap(), Plausibility(), SimilarityFilter()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 
@@ -341,8 +139,8 @@ def find_criterion(name: str) -> Criterion:
     """The criterion of that name, or one of a family, such as `attribute:NAME` or `validated:OBJECTIVE`."""
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
-    if name.startswith(OWN):
-        return parse_own_fact(name)
+    if name.startswith(CLIENT_FACT):
+        return parse_client_fact(name)
     if name.startswith(VALIDATED):
         return Validated(find_objective(name.removeprefix(VALIDATED)))
     if name.startswith(CONTRIBUTION):
@@ -350,8 +148,8 @@ def find_criterion(name: str) -> Criterion:
     if name.startswith(REPUTATION):
         return Reputation(find_criterion(name.removeprefix(REPUTATION)))
     if name not in CRITERIA:
-        own, worth, past = f"{OWN}NAME", f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION"
-        families = (f"{ATTRIBUTE}NAME", own, *_validated_names(), worth, past)
+        fact, value, past = f"{CLIENT_FACT}NAME", f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION"
+        families = (f"{ATTRIBUTE}NAME", fact, *_validated_names(), value, past)
         raise UnknownName("criterion", name, [*CRITERIA, *families])
     return CRITERIA[name]
 
@@ -363,10 +161,10 @@ def _validated_names() -> list[str]:
     ]
 
 
-def spelt_out(name: str) -> str:
+def display_name(name: str) -> str:
     """A criterion's name in words, as its `about` begins; the name itself where nobody spelt it out.
 
-    >>> spelt_out("DS"), spelt_out("validated:parity:sex"), spelt_out("beds")
+    >>> display_name("DS"), display_name("validated:parity:sex"), display_name("beds")
     ('dataset size', 'parity:sex at the server', 'beds')
     """
     words, colon, _ = about_criterion(name).partition(": ")

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import get_args
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Interval
 
-from fedmerit.core.models.grouping import Groups, Over, PairDistances
+from fedmerit.core.history import PairDistances
+from fedmerit.core.models.grouping import Groups, Over
+from fedmerit.core.parts import PAIRS, Doc, part
 from fedmerit.core.types import ClientId
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UnknownName
 
 
-@dataclass(frozen=True, slots=True)
+@part("grouping", "attention")
 class ByAttention:
     """No borders: client i listens to client j by a_ij = exp(sharpness cos(update_i, update_j)) [FedAMP, eq. 8].
 
@@ -29,19 +29,19 @@ class ByAttention:
     [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    sharpness: float = 10.0
-    over: Over = "all"
+    sharpness: Annotated[float, Interval(ge=0), Doc("0: all get the same; the larger, the nearer to being alone")] = (
+        10.0
+    )
+    over: Annotated[Over, Doc("cosines of this `round`, or the mean of `all` rounds so far")] = "all"
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.sharpness < math.inf:
-            raise ConfigError(f"sharpness is 0, all listen to all alike, or more, and finite; got {self.sharpness}")
-        if self.over not in get_args(Over):
-            raise UnknownName("over", str(self.over), get_args(Over))
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """The distances of all rounds, where they count."""
+        return (PAIRS,) if self.over == "all" else ()
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """One group, in which everybody listens to some more than to others."""
         distances = updates.cosine_distances()
         labels = np.zeros(len(updates), dtype=np.intp)
-        met = pairs.after(ids, distances, labels) if self.over == "all" else pairs
-        used = met.mean(ids) if self.over == "all" else distances
-        return Groups(labels, distances=distances, pairs=met, attention=np.exp(-self.sharpness * used))
+        used = pairs.after(ids, distances, labels).mean(ids) if self.over == "all" else distances
+        return Groups(labels, distances=distances, attention=np.exp(-self.sharpness * used))

@@ -1,37 +1,134 @@
-"""Hypotheses: several models at the server, of which each client takes the one that fits its rows best [IFCA]."""
+"""Cluster models: several models at the server, of which each client trains the one that fits its rows best [IFCA]."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from fedmerit.errors import ConfigError
+import numpy as np
+from annotated_types import Interval
+
+from fedmerit.core.models.grouping import Groups, numbered
+from fedmerit.core.models.shared import Assignment, Job, Moved, audit, no_rewards
+from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.seeds import derive
+from fedmerit.core.server.server import Batch
+from fedmerit.core.state import RoundResult, State, Tested, View
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Model, Note, Own, Training
+
+if TYPE_CHECKING:
+    from fedmerit.core.host import Host, Judges
+    from fedmerit.core.objectives import Objective
+    from fedmerit.core.seeds import Draws
+
+PURPOSE = "hypothesis"
+"""Part of the bits: the purpose of first models and of the warm-up."""
+NO_ANSWER = "it did not report which of the models fits its rows best"
 
 
-@dataclass(frozen=True, slots=True)
-class Hypotheses:
+@part("models", "clusters")
+class ClusterModels:
     """The server keeps `count` models; in each round a client trains the one with the least loss on its training rows.
 
         j_i = argmin_j loss_i(w_j),    w_j = w_j + sum over the clients i with j_i = j of weight_i update_i
 
-    Weights are earned among those who chose the same model and sum to 1 there [IFCA, Alg. 1, model averaging]; a model
-    that nobody chose stays as it is. Each begins with a draw of its own. With one model this is the recipe without
-    hypotheses.
+    Weights are earned among the clients that chose the same model and sum to 1 there [IFCA, Alg. 1, model averaging]; a
+    model that nobody chose stays as it is, with its optimizer's state. Each model begins with its own draw.
 
-    In the first `dealt` rounds a draw deals the models to the round's clients, as many to each. Models that know
-    nothing yet tell clients little apart: in the paper, `dealt` = 0, all may choose the same one, which is then the
-    best for all ever after.
+    In the first `warmup_rounds` a draw deals the models to the round's clients, the same number to each. Models that
+    have learned nothing tell clients little apart: in the paper (0) all may choose the same one, which is then the best
+    for all ever after.
 
-    >>> Hypotheses(3).count
+    >>> ClusterModels(3).count
     3
     """
 
-    count: int = 2
-    dealt: int = 1
+    count: Annotated[int, Interval(ge=2), Doc("how many models clients choose from; one is `one`")] = 2
+    warmup_rounds: Annotated[int, Interval(ge=0), Doc("first rounds in which models are dealt; the paper's is 0")] = 1
 
-    def __post_init__(self) -> None:
-        if isinstance(self.dealt, bool) or not isinstance(self.dealt, int) or self.dealt < 0:
-            raise ConfigError(f"models are dealt in so many first rounds, a whole number from 0; got {self.dealt!r}")
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise ConfigError(
-                f"the number of models that clients choose from is a whole number from 1; got {self.count!r}"
-            )
+    gives: ClassVar[Words] = frozenset({"server model"})
+    needs: ClassVar[Words] = frozenset({"losses", "evaluation", "answers in their round"})
+    send_rewards = no_rewards
+    why: ClassVar[Mapping[str, str]] = {
+        "shared model": "each client trains one of several models; remove one of the two",
+        "accounted": "which model a client chooses is not noised; use a recipe with one model",
+    }
+
+    def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
+        """The first model, and others with their own draws; what a model has beyond its length is the same in all."""
+        assert host.first_model is not None  # a host with clusters has one
+        others = {}
+        for number in range(1, self.count):
+            drawn = host.first_model(derive(draws.run_seed, PURPOSE, number))
+            others[str(number)] = np.concatenate([drawn, model[len(drawn) :]])
+        return model, {"others": others}, ()
+
+    def assign(self, clients: Sequence[ClientId], view: View) -> Assignment:
+        """Each client its best model; in the first rounds a draw."""
+        models = all_models(view.model, view.own_of("models"))
+        if view.index > self.warmup_rounds:
+            return best_models(models, view.host.clients, clients)
+        order = view.draws.generator(PURPOSE).permutation(len(clients))
+        dealt = {clients[place]: turn % len(models) for turn, place in enumerate(order)}
+        return Assignment(models, {client: dealt[client] for client in clients})
+
+    def training_mode(self, index: int) -> Training:
+        """The model that was sent."""
+        return Training()
+
+    def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
+        """Clients that trained the same model are one group."""
+        return Groups(numbered(np.array([assignment.model_of[client] for client in cohort.ids], dtype=np.intp)))
+
+    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+        """The server chain for each model that clients chose, with this model's own state."""
+        cohort, kept, server = job.cohort, dict(view.own_of("server")), job.recipe.server
+        if not server.applies(cohort):
+            return Moved(view.model)
+        models, chosen, notes = list(assignment.models), job.candidates[0], list[Note]()
+        assert chosen.weights is not None  # clients came
+        for places in job.groups.members:
+            number = assignment.model_of[cohort.ids[places[0]]]
+            members, own = cohort.keep(places), kept.get(str(number), EMPTY)
+            candidate = replace(chosen, weights=chosen.weights.take(places))
+            assert candidate.weights is not None  # just made
+            batch = Batch.of(members, [candidate], view, own)
+            aggregate = server.aggregator(batch, candidate.weights.weights)
+            stepped = server.step(batch, candidate, aggregate, members, models[number], own)
+            models[number], kept[str(number)] = stepped.model, stepped.own
+            notes += stepped.notes
+        others = {str(number): model for number, model in enumerate(models) if number}
+        states = {"models": {"others": others}, "server": {key: own for key, own in kept.items() if own}}
+        return Moved(models[0], states, chosen, notes=tuple(notes))
+
+    def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
+        """Every client on its test rows, with the model that it chooses now; one that cannot choose, the first."""
+        clients = range(len(host.names))
+        chosen = best_models(models_in(result.state), host.clients, clients)
+        tested = host.clients.evaluate(chosen.models)
+        audits = [audit(objectives, model, host) for model in chosen.models]
+        taken = np.array([chosen.model_of.get(client, 0) for client in clients], dtype=np.intp)
+        correct = np.stack([one.correct for one in tested])[taken, np.arange(len(taken))]
+        audited = {client: audits[taken[client]][client] for client in clients if client in audits[taken[client]]}
+        return Tested(Evaluation(correct, tested[0].sizes), audited)
+
+
+def all_models(model: Model, own: Own) -> tuple[Model, ...]:
+    """The first model and the others, in their order."""
+    others = own.get("others", EMPTY)
+    return (model, *(others[key] for key in sorted(others, key=int)))
+
+
+def models_in(state: State) -> tuple[Model, ...]:
+    """The server's models; one where a recipe has no clusters."""
+    return all_models(state.model, state.own.get("models", EMPTY))
+
+
+def best_models(models: tuple[Model, ...], judges: Judges, clients: Sequence[ClientId]) -> Assignment:
+    """The model with the least loss on the training rows of each client; of equals, the first."""
+    answers = judges.evaluate(models, "training", clients, losses=True)
+    losses, sizes = np.stack([answer.losses for answer in answers if answer.losses is not None]), answers[0].sizes
+    model_of = {client: int(losses[:, client].argmin()) for client in clients if sizes[client]}
+    failed = {client: NO_ANSWER for client in clients if client not in model_of}
+    return Assignment(models, model_of, failed, sum(model.nbytes for model in models) * len(clients))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
 import scipy
+from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.types import ClientId, Matrix, Vector
+from fedmerit.core.history import PairDistances
+from fedmerit.core.parts import PAIRS, Doc, part
+from fedmerit.core.types import ClientId, Cohort, Matrix, Vector
 from fedmerit.core.updates import Updates, cosines_of
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.errors import ConfigError
 
 Linkage: TypeAlias = Literal["average", "complete", "single", "centroid"]
 Cut: TypeAlias = Literal["gap", "silhouette", "quantile", "constant"]
@@ -25,72 +28,17 @@ FARTHEST = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class PairDistances:
-    """How near each two clients' updates were in the rounds in which both took part: sums of distances, and how often.
-
-    Rows and columns belong to `ids`, all clients that came so far. `parted`: who was ever in another group.
-    """
-
-    ids: tuple[ClientId, ...] = ()
-    sums: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
-    counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
-    parted: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
-
-    def after(
-        self, ids: Sequence[ClientId], distances: Matrix, labels: NDArray[np.intp] | None = None
-    ) -> PairDistances:
-        """With one more round and its groups; distances count as the float32 numbers that a ledger keeps."""
-        known = tuple(sorted({*self.ids, *ids}))
-        sums, counts = np.zeros((2, len(known), len(known)))
-        parted = np.zeros((len(known), len(known)), dtype=np.bool_)
-        labels = np.zeros(len(ids), dtype=np.intp) if labels is None else labels
-        apart = labels[:, np.newaxis] != labels
-        for part, to_sums, to_counts, to_parted in (
-            (self.ids, self.sums, self.counts, self.parted),
-            (ids, distances.astype(np.float32), 1.0, apart),
-        ):
-            places = np.searchsorted(known, part)
-            sums[np.ix_(places, places)] += to_sums
-            counts[np.ix_(places, places)] += to_counts
-            parted[np.ix_(places, places)] |= to_parted
-        return PairDistances(known, sums, counts, parted)
-
-    def mean(self, ids: Sequence[ClientId]) -> Matrix:
-        """The mean distance of each two of these clients, who have all met."""
-        places = np.searchsorted(self.ids, ids)
-        return np.asarray(self.sums[np.ix_(places, places)] / self.counts[np.ix_(places, places)])
-
-    def together(self, ids: Sequence[ClientId]) -> NDArray[np.intp]:
-        """Groups of these clients in which nobody was ever parted: each joins the first group that it may."""
-        rows = {client: row for row, client in enumerate(self.ids)}
-        groups: list[list[ClientId]] = []
-        labels = np.zeros(len(ids), dtype=np.intp)
-        for place, client in enumerate(ids):
-            free = [
-                number
-                for number, members in enumerate(groups)
-                if client not in rows
-                or not any(one in rows and self.parted[rows[client], rows[one]] for one in members)
-            ]
-            labels[place] = free[0] if free else len(groups)
-            groups += [] if free else [[]]
-            groups[labels[place]].append(client)
-        return labels
-
-
-@dataclass(frozen=True, slots=True)
 class Groups:
     """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
 
-    `cut` is the distance from which on clients were kept apart; `pairs` is what a grouping wants to know next time.
-    With `attention` (n, n) each client has an aggregate of its own: row i is how much client i listens to each other,
-    beside what they earned.
+    cut         the distance from which on clients were separated
+    attention   (n, n): each client has its own aggregate, and row i is how much client i listens to each other client,
+                in addition to what they earned
     """
 
     labels: NDArray[np.intp]
     cut: float | None = None
     distances: Matrix | None = None
-    pairs: PairDistances | None = None
     attention: Matrix | None = None
 
     @property
@@ -116,14 +64,19 @@ class Groups:
         return np.asarray(np.where(self.labels == numbers, weights, 0.0))
 
 
+def one_group(cohort: Cohort) -> Groups:
+    """All clients of a cohort in one group."""
+    return Groups(np.zeros(len(cohort.ids), dtype=np.intp))
+
+
 class Grouping(Protocol):
-    """Who belongs together, by the updates of a round."""
+    """Which clients are aggregated together, by the updates of a round."""
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """A group for each client; `pairs` are the earlier rounds."""
 
 
-@dataclass(frozen=True, slots=True)
+@part("grouping", "one")
 class OneGroup:
     """All clients together: one aggregate."""
 
@@ -132,19 +85,19 @@ class OneGroup:
         return Groups(np.zeros(len(updates), dtype=np.intp))
 
 
-@dataclass(frozen=True, slots=True)
+@part("grouping", "cosine")
 class ByCosine:
     """Groups of clients whose updates point the same way: R_ij = 1 - cos(update_i, update_j) in 0..2 [M2F, Alg. 2].
 
     Agglomerative: the nearest two groups are merged while they are nearer than a cut.
 
     `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
-    summed updates (`centroid`). `cut` says where to stop and `at` is its level:
+    summed updates (`centroid`). `cut` says where to stop and `threshold` is its level:
     - `gap`: in the middle of the largest jump from one merge to the next among the later half of the merges, so that
-      there are at most half as many groups as clients; with no jump of at least `at` all are one group. Two clients
-      alone are apart if they are farther than 1: they pull against each other.
+      there are at most half as many groups as clients; with no jump of at least `threshold` all are one group. Only
+      two clients are separated if they are farther than 1: they pull against each other.
     - `silhouette`: where the groups have the largest mean silhouette, among the same merges; all are one group where
-      that is below `at`. Steadier than the gap for clients that keep their training (docs/results/groups.md).
+      that is below `threshold`. Steadier than the gap for clients that keep their training (docs/results/groups.md).
     - `quantile`: at that quantile of all pairs' distances.
     - `constant`: at that distance.
 
@@ -158,27 +111,29 @@ class ByCosine:
     [0, 0, 1, 1]
     """
 
-    linkage: Linkage = "average"
-    cut: Cut = "gap"
-    at: float | None = None
-    over: Over = "round"
+    linkage: Annotated[Linkage, Doc("the distance of two groups; `centroid`: of their sums")] = "average"
+    cut: Annotated[Cut, Doc("stop merging at the largest gap, the best silhouette, a quantile or a constant")] = "gap"
+    threshold: Annotated[
+        float | None,
+        Interval(ge=0, le=2),
+        Doc("least gap (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is"),
+    ] = None
+    over: Annotated[Over, Doc("distances of this `round`, or the mean of `all` rounds so far")] = "round"
 
     def __post_init__(self) -> None:
-        for word, value, known in (
-            ("linkage", self.linkage, Linkage),
-            ("cut", self.cut, Cut),
-            ("over", self.over, Over),
-        ):
-            if value not in get_args(known):
-                raise UnknownName(word, str(value), get_args(known))
         top = 1.0 if self.cut in ("quantile", "silhouette") else FARTHEST
         if not 0 <= self.level <= top:
-            raise ConfigError(f"groups: a {self.cut} lies in 0..{top:g}; got at = {self.at}")
+            raise ConfigError(f"`threshold` of a {self.cut} must be in 0..{top:g} (got {self.threshold})")
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """The distances of all rounds, where they count."""
+        return (PAIRS,) if self.over == "all" else ()
 
     @property
     def level(self) -> float:
         """The level of the cut."""
-        return LEVELS[self.cut] if self.at is None else self.at
+        return LEVELS[self.cut] if self.threshold is None else self.threshold
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
         """Groups of the clients of this round; who is absent is not asked."""
@@ -195,7 +150,7 @@ class ByCosine:
         elif len(moving):
             labels[moving] = 0
         labels = numbered(labels)
-        return Groups(labels, cut, distances, pairs.after(ids, distances, labels) if self.over == "all" else pairs)
+        return Groups(labels, cut, distances)
 
     def _tree(self, distances: Matrix, norms: Vector) -> Matrix:
         """Merges in scipy's form: two groups, their distance, how many clients they have together."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.models.grouping import Groups
-from fedmerit.core.types import ClientId, Cohort, Model, SparseUpdate, Vector, Verdict
+from fedmerit.core.parts import Doc, check_settings, part
+from fedmerit.core.types import ClientId, Model, SparseUpdate, Vector, Verdict
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UnknownName
-
-if TYPE_CHECKING:
-    from fedmerit.core.host import PersonalClients
+from fedmerit.errors import ConfigError
 
 Largest: TypeAlias = Literal["magnitude", "signed"]
 Scope: TypeAlias = Literal["model", "layer"]
@@ -48,7 +46,7 @@ class Reward(Protocol):
         """A part per client, in the order of `weights` and `updates`; `layers` are the lengths of the model's."""
 
 
-@dataclass(frozen=True, slots=True)
+@part("reward", "whole")
 class Whole:
     """The whole aggregate for everybody."""
 
@@ -59,7 +57,7 @@ class Whole:
         return [SparseUpdate(aggregate)] * len(weights)
 
 
-@dataclass(frozen=True, slots=True)
+@part("reward", "nothing")
 class Nothing:
     """Nothing for anybody: each client is on its own.
 
@@ -74,7 +72,7 @@ class Nothing:
         return [SparseUpdate(aggregate[:0], np.empty(0, np.uint32))] * len(weights)
 
 
-@dataclass(frozen=True, slots=True)
+@part("reward", "top-share")
 class TopShare:
     """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
@@ -92,25 +90,21 @@ class TopShare:
     [[3.0, -4.0], [-4.0]]
     """
 
-    share: Share = "sum"
-    largest: Largest = "magnitude"
-    scope: Scope = "model"
-    exclude_own: bool = False
-    floor: float = 0.0
-    temperature: float = 1.0
-    beta: float = 1.0
+    share: Annotated[Share, Doc("share of entries: weight, weight / `max` of the group, or `tanh` of it (CGSV)")] = (
+        "sum"
+    )
+    largest: Annotated[Largest, Doc("largest by magnitude, or `signed` as gradients")] = "magnitude"
+    scope: Annotated[Scope, Doc("largest of the whole model, or of each `layer`")] = "model"
+    exclude_own: Annotated[bool, Doc("take the client's own part out of its reward")] = False
+    floor: Annotated[float, Interval(ge=0, le=1), Doc("the least share for a client with a weight above 0")] = 0.0
+    temperature: Annotated[float, Interval(gt=0), Doc("shares to the power 1 / this: above 1 they are more alike")] = (
+        1.0
+    )
+    beta: Annotated[float, Interval(gt=0), Doc("of `tanh`: the larger, the more alike are rewards")] = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.floor <= 1:
-            raise ConfigError(f"floor is the least share of the aggregate that a reward has, 0..1; got {self.floor}")
-        if not 0 < self.temperature < math.inf:
-            raise ConfigError(f"temperature is above 0 and finite, 1 changes nothing; got {self.temperature}")
-        if not 0 < self.beta < math.inf:
-            raise ConfigError(f"beta is the altruism of tanh, above 0 and finite; got {self.beta}")
-        options = (("share", self.share, Share), ("largest", self.largest, Largest), ("scope", self.scope, Scope))
-        for word, value, known in options:
-            if value not in get_args(known):
-                raise UnknownName(f"{word} of a reward", str(value), get_args(known))
+        if self.share != "tanh" and self.beta != 1:
+            raise ConfigError(f'`beta` of top-share has no effect with share = "{self.share}"; use share = "tanh"')
 
     def __call__(
         self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
@@ -186,11 +180,10 @@ class Acceptance:
     Nobody falls by more than all of it: above 1 every reward is taken.
     """
 
-    sigma: float = 0.05
+    sigma: Annotated[float, Interval(ge=0), Doc("relative fall of accuracy below which a reward is taken")] = 0.05
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sigma < math.inf:
-            raise ConfigError(f"sigma is a relative fall of accuracy, 0 or more; got {self.sigma}")
+        check_settings(self)
 
     @property
     def refuses(self) -> bool:
@@ -202,26 +195,6 @@ class Acceptance:
         if math.isnan(before) or before == 0:
             return True
         return bool(after > before or (before - after) / before < self.sigma)
-
-
-def send_rewards(
-    reward: Reward,
-    acceptance: Acceptance,
-    cohort: Cohort,
-    groups: Groups,
-    weights: Vector,
-    aggregates: NDArray[np.float32],
-    clients: PersonalClients,
-    layers: Sequence[int],
-) -> SentRewards:
-    """Make each client's reward of its group's aggregate, send it unless it is empty, and collect the answers."""
-    rewards: dict[ClientId, SparseUpdate] = {}
-    for places, aggregate in zip(groups.recipients, aggregates, strict=True):
-        earned = reward(aggregate, weights[places], cohort.updates.keep(places), layers)
-        rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True) if len(one.values)}
-    if not rewards:
-        return SentRewards()
-    return SentRewards(rewards, clients.send_rewards(cohort.index, rewards, acceptance))
 
 
 def wrong_reward(reward: SparseUpdate, length: int) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import scipy
+from annotated_types import Interval
 
-from fedmerit.core.search.evaluator import Panel
-from fedmerit.core.search.search import Choice, SearchState, Weighting, kendall, orders_of
-from fedmerit.core.types import Evaluation, SplitName
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.search.evaluator import CandidateEvaluator
+from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, kendall, orders_of, remember_choice
+from fedmerit.core.server.server import Batch
+from fedmerit.core.types import Evaluation, Own, SplitName
+from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.core.models.shared import Job
 
 Orders: TypeAlias = Literal["kendall", "lexicographic", "random", "all"]
 Reference: TypeAlias = Literal["last", "best_so_far"]
@@ -29,11 +35,11 @@ class Answer:
     good: bool
 
 
-Ask: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
+AskClients: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
 """Ask the clients about one or several candidates, in one exchange."""
 
 
-@dataclass(frozen=True, slots=True)
+@part("search", "backtracking")
 class Backtracking:
     """The current weighting first; accept what is not worse; else the next; else the least bad [DAFL, Alg. 1].
 
@@ -50,43 +56,49 @@ class Backtracking:
     'validation'
     """
 
-    orders: Orders = "kendall"
-    reference: Reference = "last"
-    exchange: Exchange = "batch"
-    adjust_on: SplitName = "validation"
-    tolerance: float = 0.01
-    judges: int | None = None
-    confidence: float = 0.95
-    among: tuple[Weighting, ...] = ()
+    orders: Annotated[Orders, Doc("which order is tried next: the nearest, by name, a random one; `all`: the best")] = (
+        "kendall"
+    )
+    reference: Annotated[Reference, Doc("accept what is not worse than the last model, or than the best so far")] = (
+        "last"
+    )
+    exchange: Annotated[Exchange, Doc("ask about all orders that are left in one exchange, or one by one")] = "batch"
+    adjust_on: Annotated[SplitName, Doc("which rows decide; the paper chooses on the test rows that it reports")] = (
+        "validation"
+    )
+    tolerance: Annotated[
+        float, Interval(ge=0, le=1), Doc("weightings that differ by no more total variation count as one")
+    ] = 0.01
+    judges: Annotated[int | None, Interval(ge=2), Doc("ask this many clients, drawn anew each round; default: all")] = (
+        None
+    )
+    confidence: Annotated[
+        float, Interval(gt=0, lt=1), Doc("how sure judges must be that a candidate is worse, or is not")
+    ] = 0.95
+    among: Annotated[tuple[Weighting, ...], Doc("weightings to choose from in place of orders")] = ()
+
+    after = remember_choice
+    why: ClassVar[Mapping[str, str]] = SEARCH_WHY
 
     def __post_init__(self) -> None:
-        for key, value, valid in (
-            ("orders", self.orders, Orders),
-            ("reference", self.reference, Reference),
-            ("exchange", self.exchange, Exchange),
-            ("adjust_on", self.adjust_on, SplitName),
-        ):
-            if value not in get_args(valid):
-                raise UnknownName(f"value of search.{key}", str(value), get_args(valid))
-        if not 0 <= self.tolerance <= 1:
-            raise ConfigError(f"search.tolerance is a total variation, in 0..1; got {self.tolerance}")
-        if self.judges is not None and self.judges < 2:
-            raise ConfigError(f"search.judges is at least 2, since their answers are compared; got {self.judges}")
-        if not 0 < self.confidence < 1:
-            raise ConfigError(f"search.confidence lies between 0 and 1; got {self.confidence}")
         if self.judges is not None and self.reference == "best_so_far":
             raise ConfigError(
                 'search.judges compare with the model before the round; reference = "best_so_far" needs all clients'
             )
 
     @property
+    def needs(self) -> Words:
+        """One model, and clients that test candidates on these rows."""
+        return frozenset({"shared model", "evaluation", f"{self.adjust_on} rows"})
+
+    @property
     def asks(self) -> SplitName:
         """The rows that decide."""
         return self.adjust_on
 
-    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
+    def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
         """`among`, or every order of the recipe's criteria."""
-        return tuple(dict.fromkeys((own, *self.among))) if self.among else orders_of(own)
+        return tuple(dict.fromkeys((base, *self.among))) if self.among else orders_of(base)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
@@ -100,15 +112,17 @@ class Backtracking:
             others.sort(key=lambda weighting: kendall(current.priority, weighting.priority))
         return [current, *others]
 
-    def choose(self, panel: Panel, state: SearchState) -> Choice:
-        """The candidate that `pick` takes; a single one is taken without asking, since there is nothing to compare."""
-        if len(panel) == 1 and self.reference == "last":
-            return Choice(0)
-        place = self.pick(range(len(panel)), _Judging(self, panel, self._reference(state)).ask)
-        accuracy = panel.evaluations[place].accuracy
-        return Choice(place, None if self.judges is not None or np.isnan(accuracy) else accuracy)
+    def choose(self, batch: Batch, job: Job) -> Choice:
+        """The candidate that `pick` takes; a single one is taken without asking: there is nothing to compare."""
+        evaluator = CandidateEvaluator(batch, job, self.asks)
+        if len(evaluator) == 1 and self.reference == "last":
+            return evaluator.choice(0)
+        state = job.view.own_of("search")
+        place = self.pick(range(len(evaluator)), _Judging(self, evaluator, self._reference(state)).ask)
+        accuracy = evaluator.evaluations[place].accuracy
+        return evaluator.choice(place, None if self.judges is not None or np.isnan(accuracy) else accuracy)
 
-    def pick(self, candidates: Sequence[T], ask: Ask[T]) -> T:
+    def pick(self, candidates: Sequence[T], ask: AskClients[T]) -> T:
         """The first good one in the order given; where none is good, or `all` are wanted, the best; ties: the earliest.
 
         Where nobody could answer (the quality is NaN) the current weighting stays.
@@ -131,51 +145,51 @@ class Backtracking:
             return 1
         return left
 
-    def _reference(self, state: SearchState) -> float | None:
+    def _reference(self, state: Own) -> float | None:
         """What a candidate must reach; None: the accuracy of the model before the round, which is then asked for."""
         if self.judges is not None:
             return None
-        return state.quality if self.reference == "last" else state.best
+        return state.get("quality" if self.reference == "last" else "best")
 
 
 class _Judging:
-    """Backtracking's questions to a panel: who is asked, and when a candidate is good enough."""
+    """Backtracking's questions to an evaluator: who is asked, and when a candidate is good enough."""
 
-    def __init__(self, search: Backtracking, panel: Panel, reference: float | None) -> None:
-        self._search, self._panel, self._reference = search, panel, reference
-        self._asked = min(search.judges or len(panel.turn), len(panel.turn))
+    def __init__(self, search: Backtracking, evaluator: CandidateEvaluator, reference: float | None) -> None:
+        self._search, self._evaluator, self._reference = search, evaluator, reference
+        self._asked = min(search.judges or len(evaluator.order), len(evaluator.order))
 
     @property
     def _everybody(self) -> bool:
         """Whether all clients have been asked, so that the answers are exact."""
-        return self._asked == len(self._panel.turn)
+        return self._asked == len(self._evaluator.order)
 
     def ask(self, places: Sequence[int]) -> list[Answer]:
         """The clients' answers; more judges are asked while a candidate is neither better nor worse for sure."""
-        panel, search = self._panel, self._search
-        clients = None if self._everybody else panel.turn[: self._asked]
-        panel.ask(places, clients, before=self._reference is None and panel.before is None)
+        evaluator, search = self._evaluator, self._search
+        clients = None if self._everybody else evaluator.order[: self._asked]
+        evaluator.ask(places, clients, before=self._reference is None and evaluator.before is None)
         while search.judges and search.orders != "all" and self._undecided(places):
-            more = panel.turn[self._asked : 2 * self._asked]
+            more = evaluator.order[self._asked : 2 * self._asked]
             self._asked += len(more)
-            panel.ask(places, more, before=True)
-        return [Answer(panel.evaluations[place].accuracy, self._good(place)) for place in places]
+            evaluator.ask(places, more, before=True)
+        return [Answer(evaluator.evaluations[place].accuracy, self._good(place)) for place in places]
 
     def _good(self, place: int) -> bool:
-        before = self._panel.before
+        before = self._evaluator.before
         if self._search.judges and before is not None:
             return self._not_worse(place) is True
         reference = before.accuracy if self._reference is None and before else self._reference
-        return reference is not None and self._panel.evaluations[place].accuracy >= reference
+        return reference is not None and self._evaluator.evaluations[place].accuracy >= reference
 
     def _undecided(self, places: Sequence[int]) -> bool:
         return not self._everybody and any(self._not_worse(place) is None for place in places)
 
     def _not_worse(self, place: int) -> bool | None:
-        panel = self._panel
-        assert panel.before is not None  # judges compare with it, so it was asked for
-        share = self._asked / len(panel.turn)
-        return not_worse(panel.evaluations[place], panel.before, share, self._search.confidence)
+        evaluator = self._evaluator
+        assert evaluator.before is not None  # judges compare with it, so it was asked for
+        share = self._asked / len(evaluator.order)
+        return not_worse(evaluator.evaluations[place], evaluator.before, share, self._search.confidence)
 
 
 def not_worse(candidate: Evaluation, before: Evaluation, share: float, confidence: float) -> bool | None:

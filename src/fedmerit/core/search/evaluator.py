@@ -1,71 +1,61 @@
-"""Panel: a round's candidate models put to the clients, each once, with a count of what that cost."""
+"""Candidate evaluator: a round's candidate models tested by clients, each once, with a count of what that cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.host import Judges, Predict
-from fedmerit.core.objectives import Predictions
-from fedmerit.core.results import Reports, report
-from fedmerit.core.search.mixtures import Mixtures, model_bytes
-from fedmerit.core.search.votes import bound_sizes
-from fedmerit.core.types import ClientId, Evaluation, Model, SplitName, Vector
+from fedmerit.core.search.search import Candidate, CandidateResult, Choice, SearchReport
+from fedmerit.core.server.optimizers import Aggregate, ServerOptimizer, mix
+from fedmerit.core.server.server import Batch
+from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName, Vector
 
-AT_ONCE = 8
-"""Weightings per exchange; also how many are made in one pass, so that their bits do not depend on who is asked when.
+if TYPE_CHECKING:
+    from fedmerit.core.models.shared import Job
+
+ROWS_PER_PASS = 8
+"""Weightings per exchange; also how many are aggregated in one pass, so that their bits do not depend on who is asked.
 """
 
 
-class Panel:
-    """The candidates of one round, each a weighting of the updates and a step along it, and the clients that judge.
+class CandidateEvaluator:
+    """The candidates of one round, each a weighting of the updates and a step along it, and the clients that test them.
 
-    judges      the clients; `turn` is the order in which they are asked, drawn anew each round
+    A candidate's aggregate is made once; candidates may share it. Where every step is a sum of the aggregate and the
+    last move, clients receive these vectors and build the models themselves. What the clients answered is in
+    `evaluations`, by candidate, and in `before`, of the model before the round where that was asked for.
+
+    order       the clients in the order in which they are asked, drawn anew each round
     took_part   those whose updates are weighed
-    weightings  (k, n): the weights of each candidate; several candidates may share them
-    combine     weightings of the updates -> their aggregates
-    step        the model of a candidate's aggregate; where a step is a sum of the aggregate and the `move` of the last
-                round, `coefficients` has the two numbers instead, and clients build the models themselves
-
     last        the place of the candidate that is weighed and stepped as in the round before; None where there is none
-    most        a judge's rows count as at most so many medians of the judges' rows; None: as told
-    predict     asks the same models about the server's rows, to hold the answers against; None: nobody is held to them
-
-    What the clients answered is in `evaluations`, by candidate, and in `before`, of the model before the round where
-    that was asked for.
     """
 
-    def __init__(
-        self,
-        judges: Judges,
-        on: SplitName,
-        model: Model,
-        weightings: NDArray[np.float64],
-        combine: Callable[[NDArray[np.float64]], NDArray[np.float32]],
-        random: np.random.Generator,
-        *,
-        took_part: Sequence[ClientId] = (),
-        step: Callable[[int, Model], Model] | None = None,
-        coefficients: Sequence[tuple[float, float]] | None = None,
-        move: Model | None = None,
-        last: int | None = None,
-        most: float | None = None,
-        predict: Predict | None = None,
-    ) -> None:
-        self._judges, self._on, self._start = judges, on, model
-        self._combine, self._step, self._move = combine, step, move
-        self._coefficients = [(1.0, 0.0)] * len(weightings) if coefficients is None and step is None else coefficients
-        self._rows, self._row_of = _each_once(weightings)
+    def __init__(self, batch: Batch, job: Job, on: SplitName) -> None:
+        assert batch.view is not None  # a round has one
+        self._view, self._batch, self._job, self._on = batch.view, batch, job, on
+        clients, candidates = batch.view.host.clients, job.candidates
+        self._clients, self._server = clients, job.recipe.server
+        self._own = batch.view.own_of("server").get("optimizer", EMPTY)
+        self._move: Model | None = self._own.get("move")
+        mixtures = [self._optimizer(one).mixture(self._own) for one in candidates]
+        known = [pair for pair in mixtures if pair is not None]
+        self._mixtures = known if len(known) == len(mixtures) else None
+        rows = [np.zeros(0) if one.weights is None else one.weights.weights for one in candidates]
+        self._rows, self._row_of = _each_once(np.stack(rows))
         self._pass: tuple[int, NDArray[np.float32]] | None = None
-        everybody = judges.judges()
-        self.turn: Sequence[ClientId] = [everybody[place] for place in random.permutation(len(everybody))]
-        self.took_part, self.last, self._most, self._predict = took_part, last, most, predict
+        everybody = clients.judges()
+        self.order: Sequence[ClientId] = [everybody[place] for place in job.random.permutation(len(everybody))]
+        self.took_part = job.cohort.ids
+        label = batch.view.own_of("search").get("label")
+        self.last = next((i for i, one in enumerate(candidates) if label in (one.label, *one.same)), None)
+        self._bounds = [one.bound_answers for one in job.recipe.all_stages if hasattr(one, "bound_answers")]
         self.before: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
-        self._own: dict[int | None, Predictions] = {}
         self.exchange_of: dict[int, int] = {}
         self.exchanges = self.models_sent = self.tests = self.bytes_down = 0
         self.seconds = 0.0
@@ -73,11 +63,12 @@ class Panel:
     def __len__(self) -> int:
         return len(self._row_of)
 
-    def update(self, place: int) -> Model:
+    def aggregate(self, place: int) -> Model:
         """A candidate's aggregate of the updates; all weightings of a pass are made together."""
-        number, row = divmod(self._row_of[place], AT_ONCE)
+        number, row = divmod(self._row_of[place], ROWS_PER_PASS)
         if self._pass is None or self._pass[0] != number:
-            self._pass = number, self._combine(self._rows[number * AT_ONCE : (number + 1) * AT_ONCE])
+            rows = self._rows[number * ROWS_PER_PASS : (number + 1) * ROWS_PER_PASS]
+            self._pass = number, self._server.aggregator(self._batch, rows)
         return self._pass[1][row]  # type: ignore[no-any-return]
 
     def ask(
@@ -93,67 +84,78 @@ class Panel:
         With `losses` they also answer how large the loss on their rows is. Answers are added to those that other
         clients gave earlier.
         """
-        for some in self._exchanges(places):
-            models = self._models(some, before)
+        for chunk in self._exchanges(places):
+            models = self._models(chunk, before)
             begun = perf_counter()
-            answers = self._judges.evaluate(models, self._on, clients, losses=losses)
-            if self._most is not None:
-                answers = [bound_sizes(answer, self._most) for answer in answers]
-            asked = len(self.turn if clients is None else clients)
+            answers = self._clients.evaluate(models, self._on, clients, losses=losses)
+            for bound in self._bounds:
+                answers = [bound(answer) for answer in answers]
+            asked = len(self.order if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1
             self.models_sent += len(models)
             self.tests += len(models) * asked
             self.bytes_down += model_bytes(models) * asked
-            self._ask_server([*some, *([None] if before else [])], models)
             if before:
                 self.before = _joined(self.before, answers[-1])
                 before = False
-            for place, evaluation in zip(some, answers, strict=False):
+            for place, evaluation in zip(chunk, answers, strict=False):
                 self.evaluations[place] = _joined(self.evaluations.get(place), evaluation)
                 self.exchange_of.setdefault(place, self.exchanges)
 
-    @property
-    def reports(self) -> Reports | None:
-        """What the clients answered beside what the server's rows say; None where these were not asked."""
-        answers: list[tuple[int | None, Evaluation | None]] = [(None, self.before), *self.evaluations.items()]
-        pairs = [(answer, self._own[place]) for place, answer in answers if answer and place in self._own]
-        return report([answer for answer, _ in pairs], [own for _, own in pairs], self.turn)
+    def choice(self, place: int, quality: float | None = None) -> Choice:
+        """The choice of a candidate, with what was learned of all of them."""
+        results = [self._result(i, one, i == place) for i, one in enumerate(self._job.candidates) if one.weights]
+        report = SearchReport(
+            tuple(results), self.exchanges, self.models_sent, self.tests, self.bytes_down, self.seconds, quality
+        )
+        tested = self.evaluations[place] if quality is not None and self._on == "test" else None
+        return Choice(place, self.aggregate(place), quality, tested, report)
 
-    def _ask_server(self, places: Sequence[int | None], models: Sequence[Model]) -> None:
-        """Each model once; None is the model before the round."""
-        if self._predict is not None:
-            for at, place in enumerate(places):
-                if place not in self._own:
-                    self._own[place] = self._predict([models[at]])
+    def _result(self, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:
+        asked = self.evaluations.get(place)
+        quality = None if asked is None else asked.accuracy if asked.losses is None else asked.loss
+        return CandidateResult(candidate.label, candidate.same, quality, self.exchange_of.get(place), chosen)
+
+    def _optimizer(self, candidate: Candidate) -> ServerOptimizer:
+        return candidate.weighting.optimizer or self._server.optimizer
+
+    def _stepped(self, place: int) -> Model:
+        """The model that a candidate would give, where its step is not a sum of vectors."""
+        candidate, update = self._job.candidates[place], self.aggregate(place)
+        weights = None if candidate.weights is None else candidate.weights.weights
+        spread = 0.0 if weights is None else float(weights @ np.square(self._batch.updates.norms))
+        stepped: Model = self._optimizer(candidate)(
+            self._view.model, Aggregate(update, spread), self._own, self._view.index
+        )[0]
+        return stepped
 
     def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
-        """The candidates in their order, as many together as have at most AT_ONCE weightings."""
-        some: list[int] = []
+        """The candidates in their order, as many together as have at most ROWS_PER_PASS weightings."""
+        chunk: list[int] = []
         for place in places:
-            if len({self._row_of[one] for one in (*some, place)}) > AT_ONCE:
-                yield some
-                some = []
-            some.append(place)
-        if some:
-            yield some
+            if len({self._row_of[one] for one in (*chunk, place)}) > ROWS_PER_PASS:
+                yield chunk
+                chunk = []
+            chunk.append(place)
+        if chunk:
+            yield chunk
 
     def _models(self, places: Sequence[int], before: bool) -> Sequence[Model]:
         """The candidates' models, then the one before the round where wanted."""
-        if self._coefficients is None:
-            assert self._step is not None  # one of the two is given
-            return [self._step(place, self.update(place)) for place in places] + [self._start] * before
+        if self._mixtures is None:
+            return [self._stepped(place) for place in places] + [self._view.model] * before
         rows = list(dict.fromkeys(self._row_of[place] for place in places))
         first = {row: next(place for place in places if self._row_of[place] == row) for row in rows}
         moves = () if self._move is None else (self._move,)
         coefficients = []
         for place in places:
-            length, carry = self._coefficients[place]
-            along = tuple(length if self._row_of[place] == row else 0.0 for row in rows)
-            coefficients.append((*along, *([carry] * len(moves))))
+            lr, momentum = self._mixtures[place]
+            along = tuple(lr if self._row_of[place] == row else 0.0 for row in rows)
+            coefficients.append((*along, *([momentum] * len(moves))))
         coefficients += [(0.0,) * (len(rows) + len(moves))] * before
-        basis = (*(self.update(first[row]) for row in rows), *moves)
-        return Mixtures(self._start, basis, tuple(coefficients))
+        basis = (*(self.aggregate(first[row]) for row in rows), *moves)
+        return Mixtures(self._view.model, basis, tuple(coefficients))
 
 
 def _each_once(weightings: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
@@ -172,3 +174,49 @@ def _joined(earlier: Evaluation | None, answers: Evaluation) -> Evaluation:
     if earlier.losses is not None and answers.losses is not None:
         losses = earlier.losses + answers.losses
     return Evaluation(earlier.correct + answers.correct, earlier.sizes + answers.sizes, losses)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixtures(Sequence[Model]):
+    """The models start + sum_i coefficients[k][i] * basis[i], built when they are looked at.
+
+    >>> import numpy as np
+    >>> one = np.ones(2, np.float32)
+    >>> models = Mixtures(one, (one,), ((0.0,), (1.0,), (2.0,)))
+    >>> [model.tolist() for model in models], models.nbytes
+    ([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], 16)
+    """
+
+    start: Model
+    basis: tuple[Model, ...]
+    coefficients: tuple[tuple[float, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.coefficients)
+
+    @overload
+    def __getitem__(self, place: int) -> Model: ...
+    @overload
+    def __getitem__(self, place: slice) -> Mixtures: ...
+    def __getitem__(self, place: int | slice) -> Model | Mixtures:
+        if isinstance(place, slice):
+            return Mixtures(self.start, self.basis, self.coefficients[place])
+        return mix(self.start, self.basis, self.coefficients[place])
+
+    def __iter__(self) -> Iterator[Model]:
+        return (mix(self.start, self.basis, row) for row in self.coefficients)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire: the vectors, each once."""
+        return self.start.nbytes + sum(vector.nbytes for vector in self.basis)
+
+
+def model_bytes(models: Sequence[Model]) -> int:
+    """Bytes on the wire of models that are sent together.
+
+    >>> import numpy as np
+    >>> model_bytes([np.zeros(2, np.float32)] * 3)
+    24
+    """
+    return models.nbytes if isinstance(models, Mixtures) else sum(model.nbytes for model in models)

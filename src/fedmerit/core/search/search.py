@@ -1,7 +1,7 @@
-"""Search: which weighting and step a round takes; the protocol, and what its searches share.
+"""Search: which weighting and server step a round uses; the protocol, and what its searches share.
 
-A search proposes weightings, puts the candidates of a round to a `Panel` of clients, and ends with one of them. `Fixed`
-asks nobody; `backtracking` has DAFL's, `boldest` the search over steps; a user may bring another.
+A search proposes weightings, has clients test the candidates of a round (`CandidateEvaluator`), and ends with one of
+them. `Fixed` asks nobody; `Backtracking` is DAFL's, `StepSearch` searches over server steps; users may add others.
 """
 
 from __future__ import annotations
@@ -9,105 +9,170 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.search.evaluator import Panel
+from fedmerit.core.facts import SAMPLES
+from fedmerit.core.history import History
+from fedmerit.core.parts import ACCOUNTED, Words, part
 from fedmerit.core.server.optimizers import HeavyBall
-from fedmerit.core.types import Normalise, SplitName, Vector
+from fedmerit.core.server.server import Batch
+from fedmerit.core.types import EMPTY, Cohort, Evaluation, Matrix, Model, Note, Own, SplitName, Vector
+from fedmerit.core.weights.normalise import Normalise, normalise_name
 from fedmerit.core.weights.scores import Score
-from fedmerit.core.weights.weigh import total_variation
+from fedmerit.core.weights.weigh import Weights, concat_groups, total_variation, weigh
 from fedmerit.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fedmerit.core.models.grouping import Groups
+    from fedmerit.core.models.shared import Job
+    from fedmerit.core.recipe import Recipe
+    from fedmerit.core.state import View
+
 Judging: TypeAlias = int | Literal["round"] | None
-"""Who is asked: so many clients, those that took part in the round, or all."""
+"""Who is asked: a number of clients, those that took part in the round, or all."""
 
 MOST_CRITERIA = 6
 """Seven criteria would have 5,040 orders."""
+SEARCH_WHY = {
+    "shared model": "a search tests models on all clients, and here each has its own; use the fixed search",
+    "validation rows": 'set task.validation = 0.1, or search.adjust_on = "test" to choose on test rows as the paper',
+    "losses": 'set search.by = "accuracy"',
+    "accounted": "each weighting would be another noisy sum; use the fixed search, or a search over steps only with "
+    'privacy.search_share = 0.1, judges = "round" and count = "mean"',
+    "noisy answers": "set privacy.search_share = 0.1",
+    "plain step": "the search tries its own steps in place of the recipe's; remove one of the two",
+}
+ONE_WEIGHTING = Note("no-search", "search", "one criterion has only one order: there is nothing to search for")
 
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
     """One way to weigh a cohort: the criteria in priority order, the score and how columns are normalised.
 
-    It may carry a `step` of its own; without one the recipe's step is taken.
+    It may have its own `optimizer`; without one the recipe's is used.
 
     >>> from fedmerit import Product
-    >>> Weighting(("LD", "DS"), Product(), "max").label(usual=Weighting(("DS", "LD"), Product(), "sum"))
+    >>> Weighting(("LD", "DS"), Product(), "max").label(base=Weighting(("DS", "LD"), Product(), "sum"))
     'LD > DS, max'
     """
 
     priority: tuple[str, ...]
     score: Score
     normalise: Normalise
-    step: HeavyBall | None = None
+    optimizer: HeavyBall | None = None
 
-    def label(self, usual: Weighting) -> str:
-        """What people see: the order, and what else is unlike the recipe's own weighting."""
-        score = "" if self.score == usual.score else f" by {self.score!r}"
-        normalise = "" if self.normalise == usual.normalise else f", {self.normalise}"
-        step = f", length {self.step.length:g}, carry {self.step.carry:g}" if self.step else ""
+    def label(self, base: Weighting) -> str:
+        """What people see: the order, and what else differs from the recipe's own weighting."""
+        score = "" if self.score == base.score else f" by {self.score!r}"
+        normalise = "" if self.normalise == base.normalise else f", {normalise_name(self.normalise)}"
+        one = self.optimizer
+        step = f", lr {one.lr:g}, momentum {one.momentum:g}" if one else ""
         return " > ".join(self.priority) + score + normalise + step
 
 
 @dataclass(frozen=True, slots=True)
-class SearchState:
-    """What a search knows from earlier rounds: the weighting taken last, the model's accuracy then, the best so far."""
+class Candidate:
+    """A weighting with its weights, and the labels of others whose weights are so near that they count as this one.
 
-    weighting: str | None = None
-    quality: float | None = None
-    best: float | None = None
+    `weights` is None in a round without clients.
+    """
 
-    def after(self, weighting: str, quality: float | None) -> SearchState:
-        """With one more round."""
-        known = [value for value in (self.best, quality) if value is not None]
-        return SearchState(weighting, quality, max(known, default=None))
+    weighting: Weighting
+    label: str
+    weights: Weights | None
+    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The candidate that a search takes, and the accuracy by which it decided; None where it is not known exactly."""
+class CandidateResult:
+    """What a search learned of a candidate, and in which exchange; None where nobody was asked.
+
+    `quality` is the accuracy of the clients that were asked, or their mean loss where the search uses the loss.
+    """
+
+    weighting: str
+    same: tuple[str, ...]
+    quality: float | None
+    exchange: int | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What a search tried, and what that cost: models sent, tests of a client, bytes, seconds.
+
+    `quality` is the accuracy by which it decided; None where it is not known exactly.
+    """
+
+    results: tuple[CandidateResult, ...] = ()
+    exchanges: int = 0
+    models_sent: int = 0
+    tests: int = 0
+    bytes_down: int = 0
+    seconds: float = 0.0
+    quality: float | None = None
+
+
+NO_SEARCH = SearchReport()
+
+
+class Choice(NamedTuple):
+    """The candidate that a search takes, its aggregate, and what the search learned.
+
+    quality     the accuracy by which it decided; None where it is not known exactly
+    evaluation  of this candidate on all clients' test rows, where the search came to know it
+    """
 
     place: int
+    aggregate: Model
     quality: float | None = None
+    evaluation: Evaluation | None = None
+    report: SearchReport = NO_SEARCH
 
 
 class Search(Protocol):
     """How a round's weighting is chosen.
 
     asks        which rows of the clients decide; None: nobody is asked
-    judges      how many clients are asked first, or `round`: those that took part; None: all
     tolerance   weightings whose weights differ by no more total variation count as one
 
-    `Fixed`, `Backtracking` and `BoldestFirst` are three; a recipe takes any value with these members.
-
     >>> from fedmerit import Backtracking, Product
-    >>> own = Weighting(("DS", "LD"), Product(), "max")
-    >>> [weighting.label(own) for weighting in Backtracking().weightings(own)]
+    >>> base = Weighting(("DS", "LD"), Product(), "max")
+    >>> [weighting.label(base) for weighting in Backtracking().weightings(base)]
     ['DS > LD', 'LD > DS']
     """
 
     @property
     def asks(self) -> SplitName | None: ...  # noqa: D102
     @property
-    def judges(self) -> Judging: ...  # noqa: D102
-    @property
     def tolerance(self) -> float: ...  # noqa: D102
 
-    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
+    def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
         """All that it may take, the recipe's own first."""
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> Sequence[Weighting]:
-        """Those to consider this round, in the order of trying; `current` was taken last."""
+        """Those to consider in this round, in the order of trying; `current` was taken last."""
 
-    def choose(self, panel: Panel, state: SearchState) -> Choice:
-        """One of the panel's candidates, after asking as many clients about as many of them as it takes."""
+    def choose(self, batch: Batch, job: Job) -> Choice:
+        """One of the round's candidates, after asking as many clients about as many of them as it takes."""
+
+    def after(self, label: str, choice: Choice, own: Own) -> Own:
+        """The search's state after a round that took the candidate with this label."""
 
 
-@dataclass(frozen=True, slots=True)
+def remember_choice(self: Any, label: str, choice: Choice, own: Own) -> Own:
+    """`after` of searches that start from the last choice: its label, its quality, and the best quality so far."""
+    known = [value for value in (own.get("best"), choice.quality) if value is not None]
+    state: dict[str, Any] = {"label": label}
+    state |= {} if choice.quality is None else {"quality": choice.quality}
+    return state | ({"best": max(known)} if known else {})
+
+
+@part("search", "fixed")
 class Fixed:
     """The recipe's own weighting in every round; nobody is asked.
 
@@ -115,34 +180,99 @@ class Fixed:
     True
     """
 
-    asks: None = None
-    judges: None = None
-    tolerance: float = 0.0
+    asks: ClassVar[None] = None
+    tolerance: ClassVar[float] = 0.0
+    gives: ClassVar[Words] = ACCOUNTED | {"fixed weighting"}
 
-    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
-        """The one."""
-        return (own,)
+    def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
+        """Only this one."""
+        return (base,)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> Sequence[Weighting]:
-        """The one."""
+        """Only this one."""
         return (current,)
 
-    def choose(self, panel: Panel, state: SearchState) -> Choice:
-        """The one."""
-        return Choice(0)
+    def choose(self, batch: Batch, job: Job) -> Choice:
+        """The aggregate of the one candidate, as a vector sum."""
+        weights = job.candidates[0].weights
+        row = np.zeros(0) if weights is None else weights.weights
+        return Choice(0, job.recipe.server.aggregator(batch, row))
+
+    def after(self, label: str, choice: Choice, own: Own) -> Own:
+        """Nothing is remembered."""
+        return EMPTY
 
 
-def orders_of(own: Weighting) -> tuple[Weighting, ...]:
+def make_candidates(
+    recipe: Recipe, cohort: Cohort, groups: Groups, view: View, random: np.random.Generator
+) -> list[Candidate]:
+    """The recipe's weightings that differ in this round, in the order in which its search visits them.
+
+    None where nobody came, unless the aggregator runs without clients.
+    """
+    if not recipe.server.applies(cohort):
+        return []
+    search, base, weightings = recipe.search, recipe.weighting, recipe.weightings
+    last = view.own_of("search").get("label", "")
+    visited = search.visit(weightings.get(last, base), tuple(weightings.values()), random)
+    labels = [weighting.label(base) for weighting in visited]
+    plain = {weighting: replace(weighting, optimizer=None) for weighting in visited}
+    weights_of: dict[Weighting, Weights | None] = {
+        one: earn(recipe, cohort, view.history, groups, one) if cohort.ids else None
+        for one in dict.fromkeys(plain.values())
+    }
+    earned = [weights_of[plain[weighting]] for weighting in visited]
+    if search.asks is not None and len(weightings) == 1 and earned[0] is not None:
+        earned[0] = replace(earned[0], notes=(*earned[0].notes, ONE_WEIGHTING))
+    moves = view.own_of("server").get("optimizer", EMPTY)
+    effects = [None if one.optimizer is None else one.optimizer.mixture(moves) for one in visited]
+    rows = [np.zeros(0) if weights is None else weights.weights for weights in earned]
+    same = distinct(rows, search.tolerance, effects)
+    return [
+        Candidate(visited[i], labels[i], earned[i], tuple(labels[j] for j, first in enumerate(same) if first == i != j))
+        for i in sorted(set(same))
+    ]
+
+
+def table_of(recipe: Recipe, cohort: Cohort, history: History) -> Matrix:
+    """The criteria side by side, one row per client, most important criterion first."""
+    return np.column_stack([criterion(cohort, history) for criterion in recipe.criteria])
+
+
+def earn(
+    recipe: Recipe, cohort: Cohort, history: History, groups: Groups | None = None, weighting: Weighting | None = None
+) -> Weights:
+    """The weights inside each group, which sum to 1 there; by the recipe's own weighting or by another."""
+    members, weighting = groups.members if groups else [], weighting or recipe.weighting
+    if len(members) <= 1:
+        return _earn(recipe, cohort, history, weighting)
+    return concat_groups([_earn(recipe, cohort.keep(places), history, weighting) for places in members], members)
+
+
+def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting) -> Weights:
+    """Criteria -> normalised table -> scores -> weights -> limits."""
+    samples = cohort.facts[SAMPLES]
+    uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
+    fallback = samples if recipe.when_zero == "samples" else uniform
+    columns = [recipe.priority.index(name) for name in weighting.priority]
+    raw = table_of(recipe, cohort, history)[:, columns]
+    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    for limit in recipe.limits:
+        earned = limit(earned, cohort.facts)
+    return earned
+
+
+def orders_of(base: Weighting) -> tuple[Weighting, ...]:
     """Every order of a weighting's criteria, its own first."""
-    if len(own.priority) > MOST_CRITERIA:
+    if len(base.priority) > MOST_CRITERIA:
         raise ConfigError(
-            f"a search goes through every order of at most {MOST_CRITERIA} criteria; got {len(own.priority)}; "
+            f"a search goes through every order of at most {MOST_CRITERIA} criteria; got {len(base.priority)}; "
             "name the weightings to choose from with search.among"
         )
-    others = (replace(own, priority=order) for order in permutations(sorted(own.priority)))
-    return tuple(dict.fromkeys((own, *others)))
+    others = (replace(base, priority=order) for order in permutations(sorted(base.priority)))
+    return tuple(dict.fromkeys((base, *others)))
 
 
 def kendall(one: Sequence[str], other: Sequence[str]) -> int:
@@ -153,14 +283,12 @@ def kendall(one: Sequence[str], other: Sequence[str]) -> int:
     return swapped + len(set(one) ^ set(other))
 
 
-def distinct(
-    weightings: Sequence[Vector], tolerance: float, steps: Sequence[HeavyBall | None] | None = None
-) -> list[int]:
-    """For each weighting the place of the first that it counts as: one within tolerance with its step, or itself."""
+def distinct(weightings: Sequence[Vector], tolerance: float, effects: Sequence[object] | None = None) -> list[int]:
+    """For each weighting the place of the first that it counts as: one within tolerance and of the same effect."""
     firsts: list[int] = []
     same = []
     for place, weights in enumerate(weightings):
-        alike = firsts if steps is None else [first for first in firsts if steps[first] == steps[place]]
+        alike = firsts if effects is None else [first for first in firsts if effects[first] == effects[place]]
         near = (first for first in alike if total_variation(weights, weightings[first]) <= tolerance)
         first = next(near, place)
         if first == place:

@@ -1,8 +1,7 @@
 """Votes: what clients say of candidate models, counted so that one judge moves a decision by one vote.
 
 A judge may claim any number of rows and any loss. Its size is capped as weights are, and what it says counts within a
-bound that the judges set together. Where a search goes by rows as they are claimed, as DAFL's does, `bound_sizes` holds
-the claims within medians; and `preferring` counts judges, one voice each.
+bound that the judges set together. `preferring` counts judges, one vote each.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.types import Evaluation, Vector
+from fedmerit.core.types import Vector
 from fedmerit.core.weights.limits import OUR_CAP, cap_weights
 from fedmerit.core.weights.weigh import shares
 
@@ -42,24 +41,6 @@ def count_change(losses: Vector, reference: Vector, votes: Vector, k: float = 3.
     asked = votes > 0
     bound = k * float(np.median(np.abs(change[asked]))) if asked.any() else 0.0
     return float(votes @ np.clip(change, -bound, bound))
-
-
-def bound_sizes(answers: Evaluation, k: float) -> Evaluation:
-    """The answers with no judge's rows above k medians of those that have any; what it said of them in proportion.
-
-    >>> bound_sizes(Evaluation(np.array([5, 6, 900_000]), np.array([10, 10, 1_000_000])), k=3).sizes.tolist()
-    [10, 10, 30]
-    """
-    answered = answers.sizes > 0
-    if not answered.any():
-        return answers
-    most = max(int(k * float(np.median(answers.sizes[answered]))), 1)
-    if (answers.sizes <= most).all():
-        return answers
-    sizes = np.minimum(answers.sizes, most)
-    left = np.divide(sizes, answers.sizes, out=np.ones(len(sizes)), where=answered)
-    correct = np.minimum(np.rint(answers.correct * left).astype(np.int64), sizes)
-    return Evaluation(correct, sizes, None if answers.losses is None else answers.losses * left)
 
 
 def preferring(one: Vector, other: Vector) -> float:

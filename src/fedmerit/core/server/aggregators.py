@@ -1,6 +1,6 @@
-"""Aggregators: how a round's updates become one, by the weights that clients earned.
+"""Robust aggregators: how a round's updates become one, by the weights that clients earned.
 
-The mean is what every recipe of the four papers takes. The others bound what a few clients can do to it: each is the
+`server.Mean` is what every recipe of the four papers uses. These bound what a few clients can do to it: each is the
 published rule where all weights are 1/n, and counts weight instead of heads where they are not. NNM and bucketing mix
 the updates first and hand on to any other. All work on blocks of columns or on the (n, n) inner products, so that no
 second matrix of updates is made.
@@ -9,60 +9,46 @@ second matrix of updates is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
+from fedmerit.core.parts import Doc, part
 from fedmerit.core.seeds import generator
-from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.server.optimizers import SERVER_MODEL
+from fedmerit.core.server.server import Aggregator, Batch, keep_nothing
+from fedmerit.core.types import Matrix, Rows, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError
 
 ROUNDING = 1e-9
 """Less weight than this is rounding, and none: what is cut must not come back as 1e-17 of 1e18."""
+NOT_ACCOUNTED: Mapping[str, str] = {
+    "accounted": "[privacy] accounts for a weighted sum; remove the aggregator, clip and scales bound every client",
+}
 SORTED = 1 << 11  # columns sorted at a time: with their weights they fit the cache
 
 
-class Aggregator(Protocol):
-    """From the updates of a round and their weights to one vector; with (k, n) weightings to k.
-
-    >>> updates = Updates(np.array([[1.0], [2.0], [90.0]], dtype=np.float32))
-    >>> Mean()(updates, np.full(3, 1 / 3)).tolist(), CoordinateMedian()(updates, np.full(3, 1 / 3)).tolist()
-    ([31.0], [2.0])
-    """
-
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
-        """A vector for each weighting; zeros where all its weights are 0. Draws, if any, derive from `seed`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """sum_k w_k update_k: FedAvg, and every recipe of the four papers.
-
-    >>> Mean()(Updates(np.array([[1.0], [3.0]], dtype=np.float32)), np.array([0.75, 0.25])).tolist()
-    [1.5]
-    """
-
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
-        """In one pass over the updates."""
-        return updates.combine(weights)
-
-
-@dataclass(frozen=True, slots=True)
+@part("aggregator", "median")
 class CoordinateMedian:
     """In each coordinate the value that halves the weight; the mean of two where both do [Yin 2018].
 
     >>> updates = Updates(np.array([[1.0], [2.0], [90.0]], dtype=np.float32))
-    >>> CoordinateMedian()(updates, np.array([0.2, 0.2, 0.6])).tolist()
+    >>> CoordinateMedian()(Batch(updates), np.array([0.2, 0.2, 0.6])).tolist()
     [90.0]
     """
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
+
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """Sorts each coordinate once for all weightings."""
-        return _by_sorted(updates, weights, self._middle)
+        return _by_sorted(batch.updates, weights, self._middle)
 
     @staticmethod
     def _middle(values: NDArray[np.float32], shares: Matrix) -> Matrix:
@@ -72,7 +58,10 @@ class CoordinateMedian:
         return np.asarray(np.take_along_axis(values, places, axis=1).mean(axis=1))
 
 
-@dataclass(frozen=True, slots=True)
+MEDIAN = CoordinateMedian()
+
+
+@part("aggregator", "trimmed-mean")
 class TrimmedMean:
     """In each coordinate the mean of what is left when `share` of the weight is cut at each end [Yin 2018].
 
@@ -80,18 +69,20 @@ class TrimmedMean:
     the mean without the f largest and the f smallest.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0], [90.0]], dtype=np.float32))
-    >>> TrimmedMean(0.2)(updates, np.full(5, 0.2)).tolist()
+    >>> TrimmedMean(0.2)(Batch(updates), np.full(5, 0.2)).tolist()
     [3.0]
     """
 
-    share: float = 0.2
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is cut at each end")] = 0.2
 
-    def __post_init__(self) -> None:
-        check_share(self.share)
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """Sorts each coordinate once for all weightings."""
-        return _by_sorted(updates, weights, self._inner)
+        return _by_sorted(batch.updates, weights, self._inner)
 
     def _inner(self, values: NDArray[np.float32], shares: Matrix) -> Matrix:
         left = _within(shares, self.share, 1 - self.share)
@@ -100,7 +91,7 @@ class TrimmedMean:
         return np.asarray((values * left).sum(axis=1) / left.sum(axis=1))
 
 
-@dataclass(frozen=True, slots=True)
+@part("aggregator", "geometric-median")
 class GeometricMedian:
     """The point with the least weighted distance to all updates, by the smoothed Weiszfeld algorithm [RFA].
 
@@ -108,21 +99,21 @@ class GeometricMedian:
     is a weighted sum of updates, so all distances come from their inner products and iterations cost nothing.
 
     >>> updates = Updates(np.array([[1.0, 0.0], [1.1, 0.0], [0.0, 90.0]], dtype=np.float32))
-    >>> [round(value, 2) for value in GeometricMedian()(updates, np.full(3, 1 / 3)).tolist()]
+    >>> [round(value, 2) for value in GeometricMedian()(Batch(updates), np.full(3, 1 / 3)).tolist()]
     [1.05, 0.03]
     """
 
-    smoothing: float = 1e-6
-    iterations: int = 32
+    smoothing: Annotated[float, Interval(gt=0), Doc("distances below this count as this")] = 1e-6
+    iterations: Annotated[int, Interval(ge=1), Doc("how often the point is moved")] = 32
 
-    def __post_init__(self) -> None:
-        if not 0 < self.smoothing < math.inf:
-            raise ConfigError(f"smoothing is a distance above 0; got {self.smoothing}")
-        if self.iterations < 1:
-            raise ConfigError(f"iterations are at least 1; got {self.iterations}")
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the inner products, one for the sums."""
+        updates = batch.updates
         return updates.combine(_each(weights, lambda shares: self._parts(updates.products, shares), len(updates)))
 
     def _parts(self, products: Matrix, shares: Vector) -> Vector:
@@ -136,7 +127,7 @@ class GeometricMedian:
         return parts
 
 
-@dataclass(frozen=True, slots=True)
+@part("aggregator", "multi-krum")
 class MultiKrum:
     """The weighted mean of the updates nearest to their neighbours, without `share` of the weight [Krum].
 
@@ -144,18 +135,20 @@ class MultiKrum:
     weight. With equal weights and share = f / n these are n - f - 1 others, and the n - f best are kept.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
-    >>> MultiKrum(0.25)(updates, np.full(4, 0.25)).tolist()
+    >>> MultiKrum(0.25)(Batch(updates), np.full(4, 0.25)).tolist()
     [2.0]
     """
 
-    share: float = 0.2
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is left out")] = 0.2
 
-    def __post_init__(self) -> None:
-        check_share(self.share)
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the distances, one for the sums."""
-        apart = updates.squared_distances
+        updates, apart = batch.updates, batch.updates.squared_distances
         return updates.combine(_each(weights, lambda shares: self._parts(apart, shares), len(updates)))
 
     def _parts(self, apart: Matrix, shares: Vector) -> Vector:
@@ -165,35 +158,37 @@ class MultiKrum:
         return np.asarray(kept / kept.sum())
 
 
-@dataclass(frozen=True, slots=True)
+@part("aggregator", "nnm")
 class NNM:
     """Each update replaced by the weighted mean of its nearest, itself included, that hold 1 - share of the weight.
 
     Then any other aggregator [NNM]. With equal weights and share = f / n each is the mean of its n - f nearest.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
-    >>> NNM(CoordinateMedian(), 0.25)(updates, np.full(4, 0.25)).tolist()
+    >>> NNM(CoordinateMedian(), 0.25)(Batch(updates), np.full(4, 0.25)).tolist()
     [2.0]
     """
 
-    of: Aggregator
-    share: float = 0.2
+    of: Annotated[Aggregator, Doc("what aggregates the mixed updates")] = MEDIAN
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is not trusted")] = 0.2
 
-    def __post_init__(self) -> None:
-        check_share(self.share)
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the distances; the mixed updates are made block by block."""
-        apart = updates.squared_distances
+        updates, apart = batch.updates, batch.updates.squared_distances
 
         def mixed(shares: Vector) -> NDArray[np.float32]:
             near = nearest(apart, shares, self.share)
-            return self.of(updates.mix(near / near.sum(axis=1, keepdims=True)), shares, seed)
+            return self.of(replace(batch, updates=updates.mix(near / near.sum(axis=1, keepdims=True))), shares)
 
         return _each(weights, mixed, updates.length, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@part("aggregator", "bucketing")
 class Bucketing:
     """Updates drawn into buckets of `size`, each bucket the weighted mean of its updates [Bucketing].
 
@@ -201,21 +196,24 @@ class Bucketing:
     the others, as in the paper. Who meets whom is drawn anew each round. An attacker spoils its whole bucket: the next
     aggregator has to bear `size` times their share.
 
+    >>> from fedmerit.core.server.server import Mean
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32))
-    >>> Bucketing(Mean(), 2)(updates, np.full(4, 0.25)).tolist()
+    >>> Bucketing(Mean(), 2)(Batch(updates), np.full(4, 0.25)).tolist()
     [2.5]
     """
 
-    of: Aggregator
-    size: int = 2
+    of: Annotated[Aggregator, Doc("what aggregates the buckets")]
+    size: Annotated[int, Interval(ge=2), Doc("updates per bucket")] = 2
 
-    def __post_init__(self) -> None:
-        if self.size < 2:
-            raise ConfigError(f"a bucket holds 2 updates or more; got {self.size}")
+    runs_empty = False
+    needs = SERVER_MODEL
+    why = NOT_ACCOUNTED
+    after = keep_nothing
 
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """The same buckets for all weightings of a round."""
-        order = generator(seed, "buckets").permutation(len(updates))
+        updates = batch.updates
+        order = generator(batch.seed, "buckets").permutation(len(updates))
         buckets = np.zeros((math.ceil(len(updates) / self.size), len(updates)))
         buckets[np.arange(len(updates)) // self.size, order] = 1.0
 
@@ -223,38 +221,9 @@ class Bucketing:
             held = buckets @ shares
             parts = np.divide(buckets * shares, held[:, None], out=np.zeros_like(buckets), where=held[:, None] > 0)
             means = held / buckets.sum(axis=1)
-            return self.of(updates.mix(parts), means / means.sum(), seed)
+            return self.of(replace(batch, updates=updates.mix(parts)), means / means.sum())
 
         return _each(weights, mixed, updates.length, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class Early:
-    """An aggregator for the first `rounds` rounds, when nobody has a name yet; the mean in all later ones.
-
-    >>> Early(CoordinateMedian(), rounds=3).at(3), Early(CoordinateMedian(), rounds=3).at(4)
-    (CoordinateMedian(), Mean())
-    """
-
-    of: Aggregator
-    rounds: int = 10
-
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ConfigError(f"until is the last round with this aggregate, 1 or more; got {self.rounds}")
-
-    def at(self, index: int) -> Aggregator:
-        """The aggregator of a round."""
-        return self.of if index <= self.rounds else Mean()
-
-    def __call__(self, updates: Updates, weights: Vector | Matrix, seed: int = 0) -> NDArray[np.float32]:
-        """As in an early round."""
-        return self.of(updates, weights, seed)
-
-
-def at_round(aggregator: Aggregator, index: int) -> Aggregator:
-    """The aggregator of a round: most are the same in all."""
-    return aggregator.at(index) if isinstance(aggregator, Early) else aggregator
 
 
 def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
@@ -316,9 +285,3 @@ def _by_sorted(
         return np.concatenate([few(block[:, start : start + SORTED]) for start in starts], axis=-1)
 
     return updates.by_columns(work, weights.shape[:-1])
-
-
-def check_share(share: float) -> None:
-    """A share that is left out is below one half."""
-    if not 0 <= share < 0.5:
-        raise ConfigError(f"share is what is cut, 0 or more and below 0.5; got {share}")

@@ -23,7 +23,7 @@ Centre: TypeAlias = Literal["mean", "standard"]
 """Inputs minus the federation's mean; with `standard`, also divided by its deviation."""
 
 ROWS = 1000  # summed at a time: what is made of bytes is eight times as large
-LARGEST = 1e6
+LARGEST_MEAN = 1e6
 """The largest mean input that is believed: further out no learner learns, and one client could carry all others off."""
 
 
@@ -88,7 +88,7 @@ def feature_sums(x: NDArray[Any]) -> FeatureSums:
 def check_sums(sums: Sums, rows: float | None = None) -> Sums:
     """The answers that can be added up, and for every other client the reason why it is left out.
 
-    Sums must be finite, as long as most clients' sums, of no more than `rows` rows, no larger than LARGEST a row, and
+    Sums must be finite, as long as most clients' sums, of at most `rows` rows, no larger than LARGEST_MEAN a row, and
     such that no mean is larger than the root of the mean square. A client without rows has nothing to tell.
     """
     answers, failed = sums
@@ -107,8 +107,8 @@ def _wrong(one: FeatureSums, length: int, rows: float | None) -> str:
     if not (np.isfinite(one.sums).all() and np.isfinite(one.squares).all()):
         return "its sums hold NaN or infinity"
     means = one.sums / one.rows
-    if np.abs(means).max(initial=0) > LARGEST:
-        return f"its mean input is larger than {LARGEST:g}"
+    if np.abs(means).max(initial=0) > LARGEST_MEAN:
+        return f"its mean input is larger than {LARGEST_MEAN:g}"
     possible = np.square(means) <= one.squares / one.rows * (1 + 1e-6) + 1e-9
     return "" if possible.all() else "its sums of squares are too small for its sums"
 

@@ -1,7 +1,7 @@
-"""Steps: how far and where the server moves the model by a round's aggregate.
+"""Server optimizers: how far and in which direction the server moves the model by a round's aggregate.
 
-An aggregate is a pseudo-gradient: the plain step adds it, others carry what earlier rounds learned [Reddi 2021]. What a
-step remembers are named vectors as long as the model; the state keeps them and checkpoints restore them to the bit.
+An aggregate is a pseudo-gradient: SGD adds it, the others use what earlier rounds learned [Reddi 2021]. An optimizer's
+own state are vectors as long as the model; a checkpoint restores them to the bit.
 """
 
 from __future__ import annotations
@@ -9,12 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
+from annotated_types import Interval
 
-from fedmerit.core.types import NOTHING, Model
-from fedmerit.errors import ConfigError
+from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.types import EMPTY, Model, Own
+
+SERVER_MODEL: Words = frozenset({"server model"})
+OPTIMIZER_WHY: Mapping[str, str] = {
+    "server model": "clients with personal models move these themselves; remove the optimizer",
+    "plain step": "remove recipe.server.optimizer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,94 +32,111 @@ class Aggregate:
     mean_square: float = 0.0
 
 
-class Step(Protocol):
+class ServerOptimizer(Protocol):
     """From the model and a round's aggregate to the next model.
 
-    >>> Plain()(np.ones(2, np.float32), Aggregate(np.full(2, 0.5, np.float32)))[0].tolist()
+    >>> SGD()(np.ones(2, np.float32), Aggregate(np.full(2, 0.5, np.float32)))[0].tolist()
     [1.5, 1.5]
     """
 
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
-        """The next model, and what the step remembers; `parts` is what it remembered, `index` counts rounds from 1."""
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
+        """The next model, and the optimizer's state after it; `index` counts rounds from 1."""
+
+    def mixture(self, own: Own) -> tuple[float, float] | None:
+        """(lr, momentum) of an optimizer that adds multiples of the aggregate and of the last move; None: others.
+
+        Clients build candidate models from these numbers themselves, so that few vectors travel.
+        """
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """model + update: every recipe of the four papers.
+def no_mixture(self: Any, own: Own) -> None:
+    """`mixture` of optimizers that are not such a sum."""
 
-    >>> Plain()(np.ones(1, np.float32), Aggregate(np.ones(1, np.float32)))[0].tolist()
-    [2.0]
+
+@part("optimizer", "sgd")
+class SGD:
+    """model + lr * update; with lr = 1 the step of every recipe of the four papers.
+
+    >>> SGD(lr=0.5)(np.ones(1, np.float32), Aggregate(np.ones(1, np.float32)))[0].tolist()
+    [1.5]
     """
 
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
+    why = OPTIMIZER_WHY
+
+    @property
+    def gives(self) -> Words:
+        """With lr = 1 it adds nothing to the aggregate."""
+        return ACCOUNTED | {"plain step"} if self.lr == 1 else ACCOUNTED
+
+    @property
+    def needs(self) -> Words:
+        """With lr = 1 it also serves clients that move personal models themselves."""
+        return frozenset() if self.lr == 1 else SERVER_MODEL
+
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Nothing is remembered."""
-        return model + aggregate.update, NOTHING
+        return mix(model, (aggregate.update,), (self.lr,)), EMPTY
+
+    def mixture(self, own: Own) -> tuple[float, float]:
+        """The learning rate."""
+        return self.lr, 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@part("optimizer", "momentum")
 class Momentum:
-    """m = carry * m + update; model + length * m, or with `nesterov` model + length * (update + carry * m) [FedAvgM].
+    """m = momentum * m + update; model + lr * m, with `nesterov` model + lr * (update + momentum * m) [FedAvgM].
 
-    >>> step, model = Momentum(carry=0.5), np.zeros(1, np.float32)
-    >>> model, parts = step(model, Aggregate(np.ones(1, np.float32)))
-    >>> step(model, Aggregate(np.ones(1, np.float32)), parts, 2)[0].tolist()
+    >>> step, model = Momentum(momentum=0.5), np.zeros(1, np.float32)
+    >>> model, own = step(model, Aggregate(np.ones(1, np.float32)))
+    >>> step(model, Aggregate(np.ones(1, np.float32)), own, 2)[0].tolist()
     [2.5]
     """
 
-    carry: float = 0.9
-    length: float = 1.0
-    nesterov: bool = False
+    momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last move that is kept")] = 0.9
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
+    nesterov: Annotated[bool, Doc("move by update + momentum * m, which looks ahead")] = False
+    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
 
-    def __post_init__(self) -> None:
-        _check(0 <= self.carry < 1, "step.carry lies in 0..1, below 1", self.carry)
-        _check(0 < self.length < math.inf, "step.length is above 0", self.length)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `momentum`."""
-        update, carry, length = aggregate.update, np.float32(self.carry), np.float32(self.length)
-        momentum = carry * parts["momentum"] + update if "momentum" in parts else update
-        move = update + carry * momentum if self.nesterov else momentum
-        return model + length * move, {"momentum": momentum}
+        update, momentum, lr = aggregate.update, np.float32(self.momentum), np.float32(self.lr)
+        kept = momentum * own["momentum"] + update if "momentum" in own else update
+        move = update + momentum * kept if self.nesterov else kept
+        return model + lr * move, {"momentum": kept}
 
 
-@dataclass(frozen=True, slots=True)
+@part("optimizer", "heavy-ball")
 class HeavyBall:
-    """model + length * update + carry * (model - model before the last round) [Polyak 1964].
+    """model + lr * update + momentum * (model - model before the last round) [Polyak 1964].
 
-    What a search tries in a round: what was taken earlier counts by the move that it made alone, so that lengths may
-    change from round to round. With one length it is `Momentum`.
+    What a search tries in a round: earlier rounds count only by the move that they made, so lr may change from round to
+    round. With one lr it is `Momentum`.
 
-    >>> step, model = HeavyBall(length=2, carry=0.5), np.zeros(1, np.float32)
-    >>> model, parts = step(model, Aggregate(np.ones(1, np.float32)))
-    >>> step(model, Aggregate(np.ones(1, np.float32)), parts, 2)[0].tolist()
+    >>> step, model = HeavyBall(lr=2, momentum=0.5), np.zeros(1, np.float32)
+    >>> model, own = step(model, Aggregate(np.ones(1, np.float32)))
+    >>> step(model, Aggregate(np.ones(1, np.float32)), own, 2)[0].tolist()
     [5.0]
     """
 
-    length: float = 1.0
-    carry: float = 0.0
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
+    momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last move that is kept")] = 0.0
+    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
-    def __post_init__(self) -> None:
-        _check(0 < self.length < math.inf, "a step's length is above 0", self.length)
-        _check(0 <= self.carry < 1, "a step's carry lies in 0..1, below 1", self.carry)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `move`."""
-        basis = (aggregate.update, *((parts["move"],) if "move" in parts else ()))
-        stepped = mix(model, basis, (self.length, self.carry))
+        basis = (aggregate.update, *((own["move"],) if "move" in own else ()))
+        stepped = mix(model, basis, (self.lr, self.momentum))
         return stepped, {"move": stepped - model}
 
+    def mixture(self, own: Own) -> tuple[float, float]:
+        """Momentum counts once there is a last move."""
+        return self.lr, self.momentum if "move" in own else 0.0
+
     @property
-    def reach(self) -> float:
-        """How far it would go in the end if all updates were alike, in updates: length / (1 - carry)."""
-        return self.length / (1 - self.carry)
+    def effective_lr(self) -> float:
+        """How far it would go in the end if all updates were alike, in updates: lr / (1 - momentum)."""
+        return self.lr / (1 - self.momentum)
 
 
 def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> Model:
@@ -128,150 +152,117 @@ def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> 
     return model
 
 
-def coefficients_of(step: Step) -> tuple[float, float] | None:
-    """The update's and the last move's coefficients in steps that are sums of the two; None for others."""
-    if isinstance(step, Plain):
-        return 1.0, 0.0
-    return (step.length, step.carry) if isinstance(step, HeavyBall) else None
-
-
-@dataclass(frozen=True, slots=True)
+@part("optimizer", "adam")
 class Adam:
     """m = beta1 m + (1 - beta1) update, v = beta2 v + (1 - beta2) update^2 [Reddi 2021, Alg. 2].
 
-    The next model is model + length * m / (sqrt(v) + tau). With `correct` the length is corrected for the zeros that m
-    and v begin with, as Flower does it: length * sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round t.
+    The next model is model + lr * m / (sqrt(v) + tau). With `correct` the lr is corrected for the zeros that m and v
+    begin with, as Flower does it: lr * sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)) in round t.
 
-    >>> model, _ = Adam(length=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
+    >>> model, _ = Adam(lr=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
     >>> f"{model[0]:.4f}"
     '0.0735'
     """
 
-    length: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3
-    correct: bool = True
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
+    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
+    beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
+    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
+    correct: Annotated[bool, Doc("correct lr for the zeros that the means begin with, as Flower")] = True
+    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
 
-    def __post_init__(self) -> None:
-        _check_adaptive(self.length, self.tau, self.beta1, self.beta2)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
         square = np.square(aggregate.update)
         second = np.asarray(
-            np.float32(self.beta2) * _part(parts, "second", model) + np.float32(1 - self.beta2) * square, np.float32
+            np.float32(self.beta2) * _moment(own, "second", model) + np.float32(1 - self.beta2) * square, np.float32
         )
-        length = self.length
+        lr = self.lr
         if self.correct:
-            length *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - self.beta1 ** (index + 1))
-        return _move(model, aggregate, parts, second, length, self.beta1, self.tau)
+            lr *= math.sqrt(1 - self.beta2 ** (index + 1)) / (1 - self.beta1 ** (index + 1))
+        return _move(model, aggregate, own, second, lr, self.beta1, self.tau)
 
 
-@dataclass(frozen=True, slots=True)
+@part("optimizer", "yogi")
 class Yogi:
     """As Adam, with v = v - (1 - beta2) update^2 sign(v - update^2) and no correction [Reddi 2021, Alg. 2].
 
-    >>> model, _ = Yogi(length=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
+    >>> model, _ = Yogi(lr=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
     >>> f"{model[0]:.4f}"
     '0.0990'
     """
 
-    length: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
+    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
+    beta2: Annotated[float, Interval(ge=0, lt=1), Doc("how fast the mean square changes")] = 0.99
+    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
+    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
 
-    def __post_init__(self) -> None:
-        _check_adaptive(self.length, self.tau, self.beta1, self.beta2)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
-        square, before = np.square(aggregate.update), _part(parts, "second", model)
+        square, before = np.square(aggregate.update), _moment(own, "second", model)
         second = before - np.float32(1 - self.beta2) * square * np.sign(before - square)
-        return _move(model, aggregate, parts, second, self.length, self.beta1, self.tau)
+        return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
 
 
-@dataclass(frozen=True, slots=True)
+@part("optimizer", "adagrad")
 class Adagrad:
     """As Adam, with v = v + update^2, beta1 = 0 and no correction [Reddi 2021, Alg. 2].
 
-    >>> model, _ = Adagrad(length=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
+    >>> model, _ = Adagrad(lr=0.1)(np.zeros(1, np.float32), Aggregate(np.ones(1, np.float32)))
     >>> f"{model[0]:.4f}"
     '0.0999'
     """
 
-    length: float = 0.1
-    beta1: float = 0.0
-    tau: float = 1e-3
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
+    beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.0
+    tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
+    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
 
-    def __post_init__(self) -> None:
-        _check_adaptive(self.length, self.tau, self.beta1)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
-        second = _part(parts, "second", model) + np.square(aggregate.update)
-        return _move(model, aggregate, parts, second, self.length, self.beta1, self.tau)
+        second = _moment(own, "second", model) + np.square(aggregate.update)
+        return _move(model, aggregate, own, second, self.lr, self.beta1, self.tau)
 
 
-@dataclass(frozen=True, slots=True)
-class Extrapolated:
-    """model + length * update, length = max(1, sum_k w_k ||update_k||^2 / (2 (||update||^2 + epsilon))) [FedExP].
+@part("optimizer", "fedexp")
+class FedExP:
+    """model + lr * update, lr = max(1, sum_k w_k ||update_k||^2 / (2 (||update||^2 + epsilon))) [FedExP].
 
     The more the clients' updates disagree, the shorter their mean and the longer the step. The paper's weights are 1/n
     and its last model is the mean of the last two; here the weights are those earned, and the last model is the last.
 
     >>> opposed = Aggregate(np.array([0.5, 0.0], np.float32), mean_square=2.0)
-    >>> f"{Extrapolated()(np.zeros(2, np.float32), opposed)[0][0]:.3f}"
+    >>> f"{FedExP()(np.zeros(2, np.float32), opposed)[0][0]:.3f}"
     '1.992'
     """
 
-    epsilon: float = 1e-3
+    epsilon: Annotated[float, Interval(ge=0), Doc("added to the divisor: larger is more careful")] = 1e-3
+    needs = frozenset({"server model", "weighted mean"})
+    why: ClassVar[Mapping[str, str]] = {
+        "weighted mean": "its lr depends on the spread of the updates, which one client can stretch; use the mean with "
+        "a clip, or another optimizer",
+        "accounted": "its lr depends on the norms of the updates; use sgd, momentum, adam, yogi or adagrad",
+    }
+    mixture = no_mixture
 
-    def __post_init__(self) -> None:
-        _check(0 <= self.epsilon < math.inf, "step.epsilon is 0 or more", self.epsilon)
-
-    def __call__(
-        self, model: Model, aggregate: Aggregate, parts: Mapping[str, Model] = NOTHING, index: int = 1
-    ) -> tuple[Model, Mapping[str, Model]]:
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Nothing is remembered."""
         squared = float(np.dot(aggregate.update, aggregate.update)) + self.epsilon
-        length = max(1.0, aggregate.mean_square / (2 * squared)) if squared > 0 else 1.0
-        return model + np.float32(length) * aggregate.update, NOTHING
+        lr = max(1.0, aggregate.mean_square / (2 * squared)) if squared > 0 else 1.0
+        return model + np.float32(lr) * aggregate.update, EMPTY
 
 
-def _part(parts: Mapping[str, Model], name: str, model: Model) -> Model:
-    """What was remembered; zeros in the first round."""
-    return parts[name] if name in parts else np.zeros_like(model)
+def _moment(own: Own, name: str, model: Model) -> Model:
+    """A moment that was remembered; zeros in the first round."""
+    moment: Model = own[name] if name in own else np.zeros_like(model)
+    return moment
 
 
 def _move(
-    model: Model,
-    aggregate: Aggregate,
-    parts: Mapping[str, Model],
-    second: Model,
-    length: float,
-    beta1: float,
-    tau: float,
-) -> tuple[Model, Mapping[str, Model]]:
-    """model + length * m / (sqrt(v) + tau), and what is remembered."""
-    first = np.float32(beta1) * _part(parts, "first", model) + np.float32(1 - beta1) * aggregate.update
-    move = np.float32(length) * first / (np.sqrt(second) + np.float32(tau))
+    model: Model, aggregate: Aggregate, own: Own, second: Model, lr: float, beta1: float, tau: float
+) -> tuple[Model, Own]:
+    """model + lr * m / (sqrt(v) + tau), and what is remembered."""
+    first = np.float32(beta1) * _moment(own, "first", model) + np.float32(1 - beta1) * aggregate.update
+    move = np.float32(lr) * first / (np.sqrt(second) + np.float32(tau))
     return np.asarray(model + move, np.float32), {"first": first, "second": second}
-
-
-def _check_adaptive(length: float, tau: float, *betas: float) -> None:
-    _check(0 < length < math.inf, "step.length is above 0", length)
-    _check(0 < tau < math.inf, "step.tau is above 0", tau)
-    _check(all(0 <= beta < 1 for beta in betas), "step.beta1 and step.beta2 lie in 0..1, below 1", betas)
-
-
-def _check(good: bool, rule: str, received: object) -> None:
-    if not good:
-        raise ConfigError(f"{rule}; got {received}")

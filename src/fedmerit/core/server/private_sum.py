@@ -1,97 +1,249 @@
-"""Privacy: the aggregate of a round as a bounded sum with Gaussian noise, and which recipes allow it.
+"""Private sum: the aggregate of a round as a bounded sum with Gaussian noise.
 
-    (sum_k s_k / s_max * clip(update_k, C) + N(0, (z C)^2 I)) * cap / (q K)
+    (sum_k s_k / s_max * clip(update_k, C) + N(0, (z C)^2 I)) * max_weight / (q K)
 
 s_k is the client's own score, s_max the largest that its operator gives, q K the expected number of clients of a round:
 nothing in it but the sum depends on who takes part. So one client more or less moves the sum by at most C, whatever it
 claims or sends, exactly as in the unweighted mean: earned weights cost signal, not privacy. docs/privacy.md has the
 proof. The noise of a real run comes from the operating system's generator.
+
+Adaptive clip (Andrew et al. 2021):
+
+    share = 1/2 + (sum_k (b_k - 1/2) + N(0, s^2)) / (q K),    b_k = 1 where |update_k| <= C, else 0
+    C     = C * exp(-rate * (share - quantile))
+
+A client moves the sum of b_k - 1/2 by at most 1/2. Together with the sum of the updates, noised by z' C, that is one
+Gaussian mechanism whose multiplier z has 1 / z^2 = 1 / z'^2 + 1 / (2 s)^2, so z' = (z^-2 - (2 s)^-2)^(-1/2).
+
+Private search:
+
+    gains = (sum_{k in S} clip(gains_k, G) + N(0, (z_g G)^2 I)) / (q K)
+
+gains_k has an entry for each candidate: by how much client k, of the round's own sample, prefers it to the model before
+the round. The candidates depend on the noisy aggregate only, so this is a second Gaussian mechanism on the same sample:
+z_g = z / sqrt(share), and z / sqrt(1 - share) is left for the updates.
+
+Private centring: mean = (sum_k clip(mean_k, B) + N(0, (z_c B)^2 I)) / K with mean_k the mean of client k's inputs, a
+Gaussian mechanism of multiplier z_c over all clients, once before the first round.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy
+from annotated_types import Interval
 
-from fedmerit.core.collect.selection import Poisson, Selection
-from fedmerit.core.criteria.client_fact import OwnFact
-from fedmerit.core.criteria.table import CRITERIA, Attribute, Criterion, LossPower, Validated
-from fedmerit.core.search.search import Fixed
-from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.parts import ACCOUNTED, Doc, Words, check_settings, part
+from fedmerit.core.release import Release
 from fedmerit.core.seeds import generator
-from fedmerit.core.server.adaptive_clip import AdaptiveClip
-from fedmerit.core.server.aggregators import Mean
 from fedmerit.core.server.centring import Centre, Centring, FeatureSums, MakeCentring
-from fedmerit.core.server.optimizers import Extrapolated
-from fedmerit.core.server.private_centring import CentreNoise
-from fedmerit.core.server.private_search import SearchNoise
-from fedmerit.core.types import ClientId, Cohort, Matrix, Model, Vector
-from fedmerit.core.weights.scores import Prioritized, Score
-from fedmerit.core.weights.weigh import Note, Weights
+from fedmerit.core.server.server import Batch, Kept
+from fedmerit.core.stages.clip import clip_factors
+from fedmerit.core.types import ClientId, Evaluation, Matrix, Model, Note, Rows, Vector
+from fedmerit.core.weights.scores import Score
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedmerit.core.recipe import Recipe
+    from fedmerit.core.collect.collect import Selection
+    from fedmerit.core.search.step_search import By
 
 Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
-OF_THE_CLIENT_ALONE = ("DS", "LD", "LC", "CB", "IS", "Sharpness", "MW", "Participation")
-"""Criteria that read the client's own facts, update and past, and nobody else's."""
-CLIP = "clip"
-"""The part of a state that holds the length of an adaptive clip."""
-FIXED = "fixed"
-"""The part that holds how many entries at the end of a model are its centring, which no round moves or noises."""
+OF_EXPECTED = 20
+"""The noise on the count of short updates is this part of the clients that a round expects, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
-class Privacy:
-    """Client-level differential privacy of the model, by noise at the server.
+class AdaptiveClip:
+    """C moves towards the `quantile` of the lengths of the updates, by `rate`, from `start`.
 
-    clip          C: the length that an update is shortened to where it is longer; or how it adapts
-    noise         z: the noise on the sum has the standard deviation z C, slightly more where the clip adapts
-    fraction      q: the chance of each client to take part in a round, of its own (Poisson)
-    delta         the account states epsilon at this delta
-    accountant    `rdp`, or `pld`, which is tighter and slower
-    reproducible  noise and selection come from the run's seed, for tests: the guarantee is void
-    search        the part of the budget that the answers to a search over steps take; None: nobody is asked
-    centre        the noise on the federation's mean input, an event of its own; None: inputs are left as they are
-
-    >>> Privacy(clip=1.0, noise=1.1, fraction=0.1).deviation(clients=1000, cap=1.0)
-    0.011000000000000001
+    >>> clip = AdaptiveClip(start=1.0)
+    >>> clip.after(1.0, np.array([0.5, 0.6, 0.7, 3.0]), noise_on_count=0.0, expected=4)  # three of four fit: shorter
+    0.951229424500714
     """
 
-    clip: float | AdaptiveClip
-    noise: float
-    fraction: float
-    delta: float = 1e-5
-    accountant: Accountant = "rdp"
-    reproducible: bool = False
-    search: SearchNoise | None = None
-    centre: CentreNoise | None = None
+    start: Annotated[float, Interval(gt=0), Doc("the first clip norm")] = 0.1
+    quantile: Annotated[float, Interval(gt=0, lt=1), Doc("the share of the updates that stays whole")] = 0.5
+    rate: Annotated[float, Interval(gt=0), Doc("how fast the clip moves")] = 0.2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.clip, AdaptiveClip) and not 0 < self.clip < np.inf:
-            raise ConfigError(f"privacy.clip is the most that an update may be long, above 0; got {self.clip}")
-        if not 0 < self.noise < np.inf:
-            raise ConfigError(f"privacy.noise is a multiple of the clip, above 0; got {self.noise}")
-        if not 0 < self.fraction <= 1:
-            raise ConfigError(f"a client takes part with a chance above 0 and up to 1; got {self.fraction}")
-        if not 0 < self.delta < 1:
-            raise ConfigError(f"privacy.delta lies between 0 and 1, and below 1 / clients; got {self.delta}")
+        check_settings(self)
 
-    def factor(self, clients: int, cap: float | None) -> float:
-        """cap / (q K): what the sum is multiplied by; no client holds more than `cap` expected equal shares."""
-        return (1.0 if cap is None else cap) / (self.fraction * clients)
+    @staticmethod
+    def count_deviation(noise: float, expected: float) -> float:
+        """s: a twentieth of the expected clients, but no less than z, so that the updates' share of the noise exists.
 
-    def deviation(self, clients: int, cap: float | None) -> float:
+        >>> AdaptiveClip.count_deviation(1.0, expected=100), AdaptiveClip.count_deviation(1.0, expected=8)
+        (5.0, 1.0)
+        """
+        return max(expected / OF_EXPECTED, noise)
+
+    @staticmethod
+    def noise_on_updates(noise: float, expected: float) -> float:
+        """z': with it and the noise on the count, a round costs what z alone costs.
+
+        >>> round(AdaptiveClip.noise_on_updates(1.0, expected=100), 3)
+        1.005
+        """
+        return float((noise**-2 - (2 * AdaptiveClip.count_deviation(noise, expected)) ** -2) ** -0.5)
+
+    def after(self, clip: float, norms: Vector, noise_on_count: float, expected: float) -> float:
+        """C of the next round; the denominator is the expected number of clients, whoever came."""
+        share = 0.5 + (float(((norms <= clip) - 0.5).sum()) + noise_on_count) / expected
+        return clip * math.exp(-self.rate * (share - self.quantile))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchNoise:
+    """The part of 1 / z^2 that a search's answers take, and the length that a client's gains are cut to.
+
+    >>> noise = SearchNoise(share=0.25)
+    >>> noise.on_gains(1.0), round(noise.on_updates(1.0), 3)
+    (2.0, 1.155)
+    """
+
+    share: Annotated[float, Interval(gt=0, le=0.5), Doc("the part of the budget that the answers take")] = 0.1
+    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of a client's gains")] = 1.0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def on_gains(self, noise: float) -> float:
+        """z_g, as a multiple of the clip of the gains."""
+        return float(noise / np.sqrt(self.share))
+
+    def on_updates(self, noise: float) -> float:
+        """What is left for the updates, as a multiple of theirs."""
+        return float(noise / np.sqrt(1 - self.share))
+
+    def total(self, gains: Matrix) -> Vector:
+        """The sum of the clients' gains, each cut to the clip: (clients, candidates) -> (candidates,).
+
+        >>> SearchNoise(clip=1.0).total(np.array([[3.0, 4.0], [0.1, -0.1]])).round(1).tolist()
+        [0.7, 0.7]
+        """
+        return np.asarray(clip_factors(np.linalg.norm(gains, axis=1), self.clip) @ gains)
+
+
+@dataclass(frozen=True, slots=True)
+class CentreNoise:
+    """The noise on the mean input as a multiple of `clip`, the length that a client's own mean is cut to.
+
+    >>> from fedmerit.core.server.centring import feature_sums
+    >>> CentreNoise(4.0, clip=5.0).total({0: feature_sums(np.array([[6.0, 8.0], [6.0, 8.0]]))}).tolist()
+    [3.0, 4.0]
+    """
+
+    noise: Annotated[float, Interval(gt=0), Doc("noise on the mean input, a multiple of `clip`")]
+    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of a client's mean input")] = 10.0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def total(self, sums: Mapping[ClientId, FeatureSums]) -> Vector:
+        """The sum of the clients' own means, each cut to the clip, in client order."""
+        means = np.stack([sums[client].sums / sums[client].rows for client in sorted(sums)])
+        return np.asarray(clip_factors(np.linalg.norm(means, axis=1), self.clip) @ means)
+
+
+@part("aggregator", "private-sum")
+class PrivateSum:
+    """Client-level differential privacy of the model, by noise at the server; runs also in a round without clients.
+
+    Silence would reveal that nobody came. One release is booked for each attempt of a round, before any noise is drawn:
+    sum, quantile and gains share the multiplier `noise`.
+
+    >>> round(PrivateSum(noise=1.1, fraction=0.1, clip=1.0).deviation(clients=1000), 6)
+    0.011
+    """
+
+    noise: Annotated[float, Interval(gt=0), Doc("z: noise on the sum has the standard deviation z * clip")]
+    fraction: Annotated[float, Interval(gt=0, le=1), Doc("q: probability that a client takes part (Poisson)")]
+    clip: Annotated[float | AdaptiveClip, Interval(gt=0), Doc("C: the largest norm of an update, or how it adapts")] = (
+        1.0
+    )
+    max_weight: Annotated[
+        float, Interval(gt=0), Doc("a client gets at most this many times the expected equal share")
+    ] = 1.0
+    delta: Annotated[float, Interval(gt=0, lt=1), Doc("epsilon is stated at this delta; at most 1 / clients")] = 1e-5
+    accountant: Annotated[Accountant, Doc("`rdp`, or `pld`, which is tighter and slower")] = "rdp"
+    reproducible: Annotated[bool, Doc("noise from the run's seed, for tests: the guarantee is void")] = False
+    search: Annotated[SearchNoise | None, Doc("the part of the budget for a search over steps")] = None
+    centre: Annotated[CentreNoise | None, Doc("noise on the federation's mean input")] = None
+
+    runs_empty: ClassVar[bool] = True
+    needs: ClassVar[Words] = frozenset({"answers in their round"})
+    gives: ClassVar[Words] = ACCOUNTED
+    demands: ClassVar[Words] = ACCOUNTED
+    why: ClassVar[Mapping[str, str]] = {
+        "accounted": "[privacy] accounts for one noisy sum; use DS, LD, LC, CB, IS, MW, Participation, LossPower, "
+        "attribute:NAME, fact:NAME or validated:OBJECTIVE, with prioritized, product or another score of these alone",
+    }
+
+    @property
+    def takes(self) -> Words:
+        """Answers to a search, unless they have a part of the budget: they would be revealed without noise."""
+        return frozenset() if self.search else frozenset({"noisy answers"})
+
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
+        """The noisy sum of the round; noise only where nobody came. All candidates share it."""
+        view = batch.view
+        assert view is not None  # a round has one
+        view.host.book(Release(view.index, "round", self.noise, self.fraction))
+        clients, length = len(view.host.names), view.host.trainable or len(view.model)
+        clip = self.clip_in(batch)
+        total = self._noise(length, self.sum_noise(clients) * clip, batch.seed, view.index)
+        earned = batch.candidates[0].weights if batch.candidates else None
+        if earned is not None and len(batch.updates):
+            weighting = batch.candidates[0].weighting
+            shares = shares_of_the_sum(weighting.score, earned.scores, len(weighting.priority))
+            total += batch.updates.combine(shares * clip_factors(batch.updates.norms, clip))[:length]
+        noisy = np.zeros(len(view.model), np.float32)
+        noisy[:length] = total * self.factor(clients)
+        return noisy if weights.ndim == 1 else np.broadcast_to(noisy, (len(weights), len(noisy)))
+
+    def after(self, batch: Batch, aggregate: Model) -> Kept:
+        """The clip of the next round where it adapts; how many updates were shortened."""
+        assert batch.view is not None  # a round has one
+        norms, clip, notes = batch.updates.norms, self.clip_in(batch), list[Note]()
+        cut = int((norms > clip).sum())
+        if cut:
+            text = f"the clip of {clip:.4g} shortened {cut} of {len(norms)} updates; their median norm is "
+            notes.append(Note("clipped", "updates", f"{text}{np.median(norms):.3g}"))
+        if self.reproducible:
+            notes.append(Note("privacy-void", "noise", VOID))
+        own = {}
+        if isinstance(self.clip, AdaptiveClip):
+            expected, index = self.fraction * len(batch.view.host.names), batch.view.index
+            draw = float(self._normals(1, batch.seed, "privacy quantile", index)[0])
+            noise = draw * self.clip.count_deviation(self._update_noise, expected)
+            own = {"clip": float(np.float32(self.clip.after(clip, norms, noise, expected)))}  # as checkpoints keep it
+        return Kept(own, tuple(notes), {"clip": clip})
+
+    def clip_in(self, batch: Batch) -> float:
+        """C of the round."""
+        if not isinstance(self.clip, AdaptiveClip):
+            return self.clip
+        return float(batch.own.get("clip", self.first_clip))
+
+    def factor(self, clients: int) -> float:
+        """max_weight / (q K): what the sum is multiplied by."""
+        return self.max_weight / (self.fraction * clients)
+
+    def deviation(self, clients: int) -> float:
         """The standard deviation of the noise in each entry of the aggregate; in the first round where C adapts."""
-        return self.sum_noise(clients) * self.clip_in({}) * self.factor(clients, cap)
+        return self.sum_noise(clients) * self.first_clip * self.factor(clients)
+
+    @property
+    def first_clip(self) -> float:
+        """C of the first round."""
+        return self.clip.start if isinstance(self.clip, AdaptiveClip) else self.clip
 
     def sum_noise(self, clients: int) -> float:
         """The multiple of C that is the noise on the sum: z, or what a search and a noised quantile leave of it."""
@@ -101,33 +253,19 @@ class Privacy:
 
     @property
     def _update_noise(self) -> float:
-        """The multiplier of all that is told of the updates: their sum, and their quantile where the clip adapts."""
+        """The multiplier of all that is revealed of the updates: their sum, and their quantile where C adapts."""
         return self.noise if self.search is None else self.search.on_updates(self.noise)
 
-    def clip_in(self, parts: Mapping[str, Model]) -> float:
-        """C of a round that starts with these parts of the state."""
-        if not isinstance(self.clip, AdaptiveClip):
-            return self.clip
-        return float(parts[CLIP][0]) if CLIP in parts else self.clip.start
-
-    def next_clip(self, clip: float, norms: Vector, clients: int, seed: int, index: int) -> Mapping[str, Model]:
-        """What the state keeps of the clip after a round with updates of these lengths; nothing where it is fixed."""
-        if not isinstance(self.clip, AdaptiveClip):
-            return {}
-        expected = self.fraction * clients
-        draw = float(self._normals(1, seed, "privacy quantile", index)[0])
-        noise = draw * self.clip.count_deviation(self._update_noise, expected)
-        return {CLIP: np.array([self.clip.after(clip, norms, noise, expected)], np.float32)}
-
-    def noisy_gains(self, gains: Matrix, clients: int, seed: int, index: int) -> Vector:
-        """The mean gain of each candidate by gains (clients, candidates); noise alone where there are no clients."""
-        assert self.search is not None  # the recipe was checked
+    def count_gains(self, gains: Matrix, batch: Batch) -> Vector:
+        """The noisy mean gain of each candidate by gains (clients, candidates); noise where there are no clients."""
+        assert self.search is not None  # the word "noisy answers" was checked
+        assert batch.view is not None  # a round has one
         deviation = self.search.on_gains(self.noise) * self.search.clip
-        noise = deviation * self._normals(gains.shape[1], seed, "privacy gains", index)
-        return (self.search.total(gains) + noise) / (self.fraction * clients)
+        noise = deviation * self._normals(gains.shape[1], batch.seed, "privacy gains", batch.view.index)
+        return (self.search.total(gains) + noise) / (self.fraction * len(batch.view.host.names))
 
     def make_centring(self, clients: int, seed: int) -> MakeCentring:
-        """How the mean input of so many clients in all is told, with noise; who did not answer counts as zeros."""
+        """How the mean input of this many clients in all is released, with noise; no answer counts as zeros."""
 
         def noisy(sums: Mapping[ClientId, FeatureSums], _: Centre) -> Centring:
             assert self.centre is not None  # the task was checked
@@ -137,18 +275,14 @@ class Privacy:
 
         return noisy
 
-    def noise_on(self, length: int, deviation: float, seed: int, index: int) -> Vector:
-        """Noise for a sum of so many entries: from the operating system, or from the seed where it is reproducible."""
+    def _noise(self, length: int, deviation: float, seed: int, index: int) -> Vector:
         return deviation * self._normals(length, seed, "privacy", index)
 
     def _normals(self, length: int, seed: int, purpose: str, index: int) -> Vector:
+        """From the operating system, or from the seed where it is reproducible."""
         if self.reproducible:
             return generator(seed, purpose, index).normal(0.0, 1.0, length)
         return secret_normals(length)
-
-    def selection_seed(self, seed: int) -> int:
-        """What the round's clients are drawn from: who takes part must stay secret, or sampling amplifies nothing."""
-        return seed if self.reproducible else secrets.randbits(63)
 
 
 def secret_normals(length: int) -> Vector:
@@ -160,6 +294,7 @@ def secret_normals(length: int) -> Vector:
 def shares_of_the_sum(score: Score, scores: Vector, criteria: int) -> Vector:
     """min(s_k / s_max, 1), s_max the score of a client with 1 in every criterion.
 
+    >>> from fedmerit.core.weights.scores import Prioritized
     >>> shares_of_the_sum(Prioritized(), np.array([0.5, 2.0]), criteria=2).tolist()
     [0.25, 1.0]
     """
@@ -167,159 +302,38 @@ def shares_of_the_sum(score: Score, scores: Vector, criteria: int) -> Vector:
     return np.minimum(scores / largest, 1.0) if largest > 0 else np.zeros(len(scores))
 
 
-def clip_factors(norms: Vector, clip: float) -> Vector:
-    """min(1, C / norm): what an update is multiplied by.
-
-    >>> clip_factors(np.array([0.5, 4.0]), 1.0).tolist()
-    [1.0, 0.25]
-    """
-    return np.asarray(clip / np.maximum(norms, clip))
-
-
-def private_aggregate(
-    recipe: Recipe, cohort: Cohort, weights: Weights | None, clip: float, length: int, clients: int, seed: int
-) -> Vector:
-    """The noisy aggregate of a round, of the first `length` entries; noise alone where nobody came.
-
-    Silence would tell that nobody did.
-    """
-    privacy = recipe.privacy
-    assert privacy is not None  # the caller asked
-    total = privacy.noise_on(length, privacy.sum_noise(clients) * clip, seed, cohort.index)
-    if weights is not None and len(cohort.ids):
-        shares = shares_of_the_sum(recipe.score, weights.scores, len(recipe.criteria))
-        total += cohort.updates.combine(shares * clip_factors(cohort.updates.norms, clip))[:length]
-    return total * privacy.factor(clients, recipe.cap)
+def client_gains(by: By, before: Evaluation, candidates: Sequence[Evaluation]) -> Matrix:
+    """By how much each client prefers each candidate: (clients, candidates); 0 for one that did not answer in full."""
+    sizes = np.maximum(before.sizes, 1)
+    columns = [_mean(by, before, sizes) - _mean(by, one, sizes) for one in candidates]
+    gains = np.column_stack(columns)
+    whole = (before.sizes > 0) & np.logical_and.reduce([one.sizes == before.sizes for one in candidates])
+    return np.where((whole & np.isfinite(gains).all(axis=1))[:, None], gains, 0.0)
 
 
-def privacy_notes(privacy: Privacy | None, cohort: Cohort, clip: float | None) -> tuple[Note, ...]:
-    """How many updates were shortened, and that the guarantee is void where it is."""
-    if privacy is None or clip is None:
-        return ()
-    norms, notes = cohort.updates.norms, []
-    cut = int((norms > clip).sum())
-    if cut:
-        text = f"the clip of {clip:.4g} shortened {cut} of {len(norms)} updates; their median length is "
-        notes.append(Note("clipped", "updates", f"{text}{np.median(norms):.3g}"))
-    if privacy.reproducible:
-        notes.append(Note("privacy-void", "noise", VOID))
-    return tuple(notes)
+def _mean(by: By, answers: Evaluation, sizes: Vector) -> Vector:
+    """Each client's mean loss, or its share of wrong answers."""
+    if by == "loss" and answers.losses is not None:
+        return answers.losses / sizes
+    return -answers.correct / sizes
 
 
-def check_private(recipe: Recipe) -> None:
-    """Refuse what the account does not cover, each with its reason and the way out."""
-    reason = next((reason for broken, reason in _refusals(recipe) if broken), None)
-    if reason is not None:
-        raise ConfigError(f"[privacy] does not go with this recipe: {reason}")
+def check_selection(privacy: PrivateSum, selection: Selection, clients: int) -> None:
+    """The account is of the selection that is drawn, and its delta means something for this many clients."""
+    from fedmerit.core.collect.collect import Poisson
 
-
-def _refusals(recipe: Recipe) -> list[tuple[bool, str]]:
-    """What would be outside of the account: (whether the recipe has it, why it is refused and the way out)."""
-    foreign = [one.name for one in recipe.criteria if not _own(one)]
-    return [
-        (
-            recipe.personal is not None,
-            "groups and personal rewards tell a client about the updates of others, outside of the noisy sum; use "
-            'recipe "prioritized"',
-        ),
-        *_refused_searches(recipe),
-        (
-            recipe.normalise not in ("scale", "none"),
-            f'normalise "{recipe.normalise}" divides by what other clients have, so that one client changes '
-            'everybody\'s weight; use recipe.normalise = "scale" with recipe.scales, for example '
-            '{DS = 500}, in recipe "prioritized"',
-        ),
-        (
-            bool(foreign),
-            f"{', '.join(foreign)} compares clients with each other, or is not known to go by the client alone; use "
-            f"{', '.join(OF_THE_CLIENT_ALONE)}, LossPower, attribute:NAME, fact:NAME or validated:OBJECTIVE",
-        ),
-        (
-            type(recipe.score).__module__ != Prioritized.__module__,
-            f"{recipe.score!r} ranks clients against each other, or has no known largest value, without which weights "
-            "have no cap; use one of the scores of `fedmerit scores`, without a rank",
-        ),
-        (
-            recipe.rho == "1/K" and bool(recipe.validated),
-            'rho "1/K" depends on how many clients came; give it a number, recipe.server.rho = 0.5',
-        ),
-        (
-            recipe.claims is not None,
-            "claims are bounded by the median of the round, which is other clients'; the scales bound them here, leave "
-            "recipe.claims out",
-        ),
-        (
-            recipe.cap_group is not None,
-            "a cap of sites moves weight from client to client; recipe.cap alone bounds everybody, leave cap_group out",
-        ),
-        (
-            isinstance(recipe.step, Extrapolated),
-            "its step goes by the lengths of the updates themselves; use plain, momentum, adam, yogi or adagrad",
-        ),
-        (
-            not isinstance(recipe.aggregate, Mean),
-            f"the account is of a sum, and {recipe.aggregate!r} is none; leave recipe.aggregate out: clip and scales "
-            "bound everybody",
-        ),
-        (
-            recipe.clip is not None,
-            "recipe.clip goes by the lengths of all updates, or cuts twice; privacy.clip alone is in the account",
-        ),
-        (recipe.initial > 0, "the initial phase averages models without noise; leave recipe initial at 0"),
-    ]
-
-
-def _refused_searches(recipe: Recipe) -> list[tuple[bool, str]]:
-    """A search over steps has noised answers; any other weighs in several ways, each a sum of its own."""
-    search, noise = recipe.search, recipe.privacy.search if recipe.privacy else None
-    over_steps = isinstance(search, BoldestFirst) and bool(search.steps) and not search.among
-    summed = isinstance(search, BoldestFirst) and (search.judges, search.count, search.rungs) == ("round", "mean", None)
-    return [
-        (
-            not isinstance(search, Fixed) and not over_steps,  # also one that asks nobody: it may weigh in other ways
-            "its search weighs in several ways, and each would be a noisy sum of its own; use a fixed order, recipe "
-            '"prioritized", or a search over steps alone, recipe "adaptive"',
-        ),
-        (
-            over_steps and noise is None,
-            "a search asks clients about models, and their answers are not noised; give them a part of the budget, "
-            'privacy.search_share = 0.1, or use a fixed order, recipe "prioritized"',
-        ),
-        (
-            over_steps and not summed,
-            "answers are noised as a sum over the clients of the round; set recipe.search.judges = "
-            '"round" and recipe.search.count = "mean", and leave recipe.search.rungs out',
-        ),
-        (
-            isinstance(search, Fixed) and noise is not None,
-            'privacy.search_share has no effect with a fixed order; leave it out, or use recipe "adaptive"',
-        ),
-    ]
-
-
-def _own(criterion: Criterion) -> bool:
-    """Whether the criterion's value of a client depends on no other client."""
-    if isinstance(criterion, OwnFact):
-        return not criterion.less  # which compares with the least of the round
-    if isinstance(criterion, Attribute | Validated | LossPower):
-        return True
-    return criterion.name in OF_THE_CLIENT_ALONE and criterion == CRITERIA[criterion.name]
-
-
-def check_selection(privacy: Privacy, selection: Selection, clients: int) -> None:
-    """The account is of the selection that is drawn, and its delta means something for so many clients."""
     if not isinstance(selection, Poisson):
         raise ConfigError(
-            f"[privacy] accounts for clients that take part each by a chance of its own, and here {selection!r} draws; "
-            'set run.selection = "poisson"'
+            f"[privacy] accounts for clients that take part independently (got {selection!r}); set "
+            'run.selection = "poisson"'
         )
     if selection.fraction != privacy.fraction:
         raise ConfigError(
             f"the account is for a fraction of {privacy.fraction:g}, and {selection.fraction:g} of the clients are "
-            "drawn; give both the same"
+            "drawn; set both to the same"
         )
     if privacy.delta > 1 / clients:
         raise ConfigError(
-            f"privacy.delta is at most 1 / clients = {1 / clients:.3g}: with {privacy.delta:g} a mechanism that "
-            f"publishes a whole client would pass; set privacy.delta = {0.1 / clients:.1g} or less"
+            f"privacy.delta must be at most 1 / clients = {1 / clients:.3g} (got {privacy.delta:g}): else a mechanism "
+            f"that publishes a whole client would pass; set privacy.delta = {0.1 / clients:.1g} or less"
         )

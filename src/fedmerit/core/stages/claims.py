@@ -1,82 +1,105 @@
-"""Claims: what of a client's word counts, given what the others say and what it said before.
+"""Claims: how far a client's facts are believed, given the other clients' facts and its own past.
 
 A fact within its range may still be a lie. `Claims` bounds each claim by the round's median and by the client's own
-past, holds facts of its rows to what they were at first sight, and gives the cap an anchor that grows with neither.
+past, and keeps facts of its rows at their first value. `Anchor` measures the rows that count for a cap, which grow with
+neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Interval
 
 from fedmerit.core.facts import ANCHOR, CLAIMED, SAMPLES, SECONDS, Fact, find_fact
-from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Vector
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.history import History
+from fedmerit.core.parts import Doc, part
+from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vector
 from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
 
 ANCHOR_MEDIANS = 2.0
 """No anchor lies above this many medians of the round's training rows."""
 LESS_EARNS_MORE = (SECONDS,)
 """Facts that a liar makes small: bounded from below too."""
+CLIENT_FACTS = "*client facts"
+"""Remembered by `Claims`: all facts that the recipe asks clients for."""
 
 
-@dataclass(frozen=True, slots=True)
+@part("stage", "claims")
 class Claims:
-    """How far a client's word is taken, beyond the facts' ranges; a recipe without it takes facts as told.
+    """Bound what clients claim, beyond the facts' ranges; a recipe without this stage believes facts as reported.
 
-    k           a claim counts as at most k times the median of the round's claims, and as at most k times the median
-                of what counted for the client lately, but never as less than the round's median for that reason
-    change      facts of a client's rows (samples, labels ...) do not change: one that differs from the first claim by
-                more than this factor counts as the first
-    enrolled    pairs (client, training rows): what clients are known to hold; stands for their first claim of samples
-    anchor      with a `cap`: a weight is at most twice the client's share of the anchors, an anchor being the training
-                rows that count, at most twice their median
+    A claim counts as at most k times the median of the round's claims, and as at most k times the median of what
+    counted for the client lately, but never as less than the round's median for that reason. Facts of a client's rows
+    (samples, labels ...) do not change: a claim that differs from the first by more than the factor `change` counts as
+    the first. Judges' row counts in a search are bounded in the same way.
 
     >>> Claims(k=4, enrolled=((0, 120),)).change
     1.2
     """
 
-    k: float = 3.0
-    change: float = 1.2
-    enrolled: tuple[tuple[ClientId, float], ...] = ()
-    anchor: bool = True
+    k: Annotated[float, Interval(ge=1), Doc("a claim counts as at most this many medians")] = 3.0
+    change: Annotated[
+        float, Interval(ge=1), Doc("the factor by which a fact of a client's rows may differ from the first")
+    ] = 1.2
+    enrolled: Annotated[
+        tuple[tuple[ClientId, float], ...],
+        Doc("pairs of a client's number and its training rows, where they are known; they replace the first claim"),
+    ] = ()
+
+    phase: ClassVar[Phase] = "claims"
+    name: ClassVar[str] = "claims"
+    remembers: ClassVar[tuple[str, ...]] = (CLIENT_FACTS,)
+    why: ClassVar[Mapping[str, str]] = {
+        "accounted": "claims are bounded by the round's median, which depends on other clients; scales bound them, "
+        "remove the stage"
+    }
 
     def __post_init__(self) -> None:
-        if not 1 <= self.k < np.inf:
-            raise ConfigError(f"claims.k is how many medians a claim may be, 1 or more; got {self.k}")
-        if not 1 <= self.change < np.inf:
-            raise ConfigError(f"claims.change is the factor by which a fact may differ, 1 or more; got {self.change}")
         if not all(client >= 0 and 0 < rows < np.inf for client, rows in self.enrolled):
             raise ConfigError(
                 f"claims.enrolled has pairs of a client's number and its training rows; got {list(self.enrolled)}"
             )
 
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The facts that count; where a claim was cut, `claimed:FACT` keeps what was reported, and a note says so."""
+        facts, notes = dict[str, Vector](), list[Note]()
+        for fact in (find_fact(name) for name in cohort.facts):
+            if fact.source == "server":
+                continue
+            claimed = cohort.facts[fact.name]
+            pinned, changed = _pinned(self, fact, claimed, cohort.ids, view.history)
+            counted = _bounded(self, fact, pinned, cohort.ids, view.history)
+            if (counted != claimed).any():
+                facts[fact.name], facts[f"{CLAIMED}{fact.name}"] = counted, claimed
+            notes += changed + _cut(fact, pinned, counted, cohort.ids)
+        return Measured(facts, tuple(notes))
 
-def bound_claims(
-    claims: Claims | None, cohort: Cohort, history: History, *, capped: bool
-) -> tuple[Cohort, tuple[Note, ...]]:
-    """The cohort with the facts that count, and a note on each claim that counts as something else.
+    def bound_answers(self, answers: Evaluation) -> Evaluation:
+        """The answers of judges with no row count above k medians."""
+        return bound_sizes(answers, self.k)
 
-    Where any claim of a fact was cut, `claimed:FACT` keeps what was said. With `capped` weights the fact `anchor` is
-    added, which their bound goes by.
+
+@part("stage", "anchor")
+class Anchor:
+    """Measure the training rows that count for an anchored cap: at most twice the median of the round.
+
+    It sees the whole cohort: inside a group the median differs.
     """
-    if claims is None or not cohort.ids:
-        return cohort, ()
-    facts, notes = dict(cohort.facts), list[Note]()
-    for fact in (find_fact(name) for name in cohort.facts):
-        if fact.source == "server":
-            continue
-        claimed = cohort.facts[fact.name]
-        pinned, changed = _pinned(claims, fact, claimed, cohort.ids, history)
-        counted = _bounded(claims, fact, pinned, cohort.ids, history)
-        if (counted != claimed).any():
-            facts[fact.name], facts[f"{CLAIMED}{fact.name}"] = counted, claimed
-        notes += changed + _cut(fact, pinned, counted, cohort.ids)
-    if capped and claims.anchor:
-        facts[ANCHOR] = np.minimum(facts[SAMPLES], ANCHOR_MEDIANS * np.median(facts[SAMPLES]))
-    return replace(cohort, facts=facts), tuple(notes)
+
+    phase: ClassVar[Phase] = "claims"
+    name: ClassVar[str] = "anchor"
+
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The fact `anchor`."""
+        samples = cohort.facts[SAMPLES]
+        return Measured({ANCHOR: np.minimum(samples, ANCHOR_MEDIANS * np.median(samples))})
 
 
 def _pinned(
@@ -85,7 +108,7 @@ def _pinned(
     """Facts of rows as they were at first sight, or as enrolled, where the claim differs by more than `change`."""
     if fact.measure is None:
         return claimed, []
-    first: Mapping[ClientId, float] = history.first.get(fact.name, NOTHING)
+    first: Mapping[ClientId, float] = history.first.get(fact.name, EMPTY)
     if fact.name == SAMPLES:
         first = {**first, **dict(claims.enrolled)}
     counted, notes = claimed.copy(), []
@@ -104,7 +127,7 @@ def _bounded(claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, .
     median = float(np.median(claimed))
     if median <= 0:
         return claimed
-    recent = history.recent.get(fact.name, NOTHING)
+    recent = history.recent.get(fact.name, EMPTY)
     own = np.array([np.median(recent[client]) if client in recent else median for client in ids])
     high = np.minimum(claims.k * median, np.maximum(claims.k * own, median))
     counted = np.minimum(claimed, high)
@@ -124,3 +147,21 @@ def _cut(fact: Fact, claimed: Vector, counted: Vector, ids: tuple[ClientId, ...]
         )
         for place in np.flatnonzero(claimed != counted)
     ]
+
+
+def bound_sizes(answers: Evaluation, k: float) -> Evaluation:
+    """The answers with no judge's rows above k medians of those that have any; what it said of them in proportion.
+
+    >>> bound_sizes(Evaluation(np.array([5, 6, 900_000]), np.array([10, 10, 1_000_000])), k=3).sizes.tolist()
+    [10, 10, 30]
+    """
+    answered = answers.sizes > 0
+    if not answered.any():
+        return answers
+    most = max(int(k * float(np.median(answers.sizes[answered]))), 1)
+    if (answers.sizes <= most).all():
+        return answers
+    sizes = np.minimum(answers.sizes, most)
+    left = np.divide(sizes, answers.sizes, out=np.ones(len(sizes)), where=answered)
+    correct = np.minimum(np.rint(answers.correct * left).astype(np.int64), sizes)
+    return Evaluation(correct, sizes, None if answers.losses is None else answers.losses * left)

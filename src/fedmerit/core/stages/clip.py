@@ -1,82 +1,109 @@
-"""Clip: updates longer than a limit are cut to it before they are aggregated, so that no client shouts.
+"""Clipping: bound the norms of updates before aggregation, so that no client dominates the aggregate.
 
-Only the aggregate sees the cut updates. Criteria, groups and what clients are told go by the updates as they came.
+Only the aggregator sees clipped updates. Criteria, groups and diagnostics use the updates as they were sent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Interval
 
-from fedmerit.core.facts import CLIP, COMPANY
-from fedmerit.core.stages.norms import usual_length
-from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.facts import CLIP, EXCLUDED
+from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.stages.stages import Measured, Phase, median_norm
+from fedmerit.core.types import Cohort, Note, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.weigh import Note
 from fedmerit.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
 
-@dataclass(frozen=True, slots=True)
+CLIP_WHY: Mapping[str, str] = {
+    "whole updates": "a clip shortens updates; use the mean without clip",
+    "accounted": "the clip depends on the norms of all updates; privacy.clip is in the account, remove this stage",
+}
+
+
+@part("stage", "clip")
 class Clip:
-    """update * min(1, C / ||update||_2), C a number, or `times` the median length of the updates that are not zero.
+    """Scale updates to a maximum norm: update * min(1, C / ||update||_2).
 
-    Fewer than half of the clients cannot move the median beyond the lengths of the others. Where the recipe remembers
-    lengths (`Company`), it is the median of all clients that came so far. With the mean the factors
-    go into the weights, and no update is copied.
+    C is a number, or `times` the median norm of the updates that are not zero: of all clients so far where a part
+    remembers norms (`SimilarityFilter`), else of the round. Fewer than half of the clients cannot move the median
+    beyond the norms of the others. Nothing is left of the update of an excluded client: where the other clients have
+    no room below a cap, its weight may be above 0. With the mean the factors go into the weights: no update is copied.
 
-    >>> Clip()(np.array([1.0, 2.0, 10.0])).tolist()
+    >>> Clip().factors(np.array([1.0, 2.0, 10.0])).tolist()
     [1.0, 1.0, 0.2]
     """
 
-    norm: float | Literal["median"] = "median"
-    times: float = 1.0
+    norm: Annotated[
+        float | Literal["median"], Interval(gt=0), Doc("the largest norm, or `median`: that of the updates")
+    ] = "median"
+    times: Annotated[float, Interval(gt=0), Doc("how many medians, with norm = `median`")] = 1.0
+
+    phase: ClassVar[Phase] = "bound"
+    name: ClassVar[str] = "clip"
+    needs: ClassVar[Words] = frozenset({"server model"})
+    takes: ClassVar[Words] = frozenset({"whole updates"})
+    why: ClassVar[Mapping[str, str]] = CLIP_WHY
 
     def __post_init__(self) -> None:
-        if self.norm != "median" and not (isinstance(self.norm, float | int) and 0 < self.norm < np.inf):
-            raise ConfigError(f'clip.norm is a length above 0, or "median"; got {self.norm!r}')
-        if not 0 < self.times < np.inf:
-            raise ConfigError(f"clip.times is a multiple of the median length, above 0; got {self.times}")
+        if self.norm != "median" and self.times != 1:
+            raise ConfigError('`times` of clip has no effect with a fixed norm; use norm = "median", or remove it')
 
-    def limit(self, norms: Vector, usual: float | None = None) -> float:
-        """C of a round with updates of these lengths; `usual` is the median length, where it is not theirs."""
+    def limit(self, norms: Vector, median: float | None = None) -> float:
+        """C for updates with these norms; `median` is the median norm, where it is not theirs."""
         if self.norm != "median":
             return float(self.norm)
-        if usual is None:
+        if median is None:
             moved = norms[norms > 0]
-            usual = float(np.median(moved)) if len(moved) else 0.0
-        return self.times * usual
+            median = float(np.median(moved)) if len(moved) else 0.0
+        return self.times * median
 
-    def __call__(self, norms: Vector, usual: float | None = None) -> Vector:
+    def factors(self, norms: Vector, median: float | None = None) -> Vector:
         """What is left of each update, 0..1."""
-        longest = self.limit(norms, usual)
-        return np.asarray(np.divide(longest, norms, out=np.ones(len(norms)), where=norms > longest))
+        return clip_factors(norms, self.limit(norms, median))
+
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The fact `clip`, and a note on the update that was shortened most."""
+        norms, median = cohort.updates.norms, median_norm(cohort, view.history)
+        left = self.factors(norms, median)
+        of = "a norm set in the recipe"
+        if self.norm == "median":
+            of = "the median norm" if self.times == 1 else f"{self.times:g} median norms"
+        note = clip_note(left, f"{self.limit(norms, median):.4g}, {of}", cohort)
+        return Measured({CLIP: clip_fact(cohort, left)}, note)
 
 
-def clip_cohort(clip: Clip | None, cohort: Cohort, history: History) -> tuple[Cohort, tuple[Note, ...]]:
-    """The cohort with the fact `clip`, what is left of each update; and a note on who was cut the most.
+def clip_factors(norms: Vector, limit: float) -> Vector:
+    """min(1, C / norm): what an update is multiplied by.
 
-    Nothing is left of who is set apart (`Company`): where the others have no room below the cap the rest of the weight
-    is theirs, and their updates must not come with it.
+    >>> clip_factors(np.array([0.5, 4.0]), 1.0).tolist()
+    [1.0, 0.25]
     """
-    if clip is None or not cohort.ids:
-        return cohort, ()
-    norms, usual = cohort.updates.norms, usual_length(cohort, history)
-    left = clip(norms, usual)
-    apart = cohort.facts.get(COMPANY, left) == 0
-    cohort = replace(cohort, facts={**cohort.facts, CLIP: np.where(apart, 0.0, left)})
+    return np.asarray(np.divide(limit, norms, out=np.ones(len(norms)), where=norms > limit))
+
+
+def clip_fact(cohort: Cohort, left: Vector) -> Vector:
+    """The fact `clip` after one more stage that shortens updates; 0 for excluded clients."""
+    left = left * cohort.facts[CLIP] if CLIP in cohort.facts else left
+    return np.where(cohort.facts[EXCLUDED] > 0, 0.0, left) if EXCLUDED in cohort.facts else left
+
+
+def clip_note(left: Vector, limit: str, cohort: Cohort) -> tuple[Note, ...]:
+    """How many updates were shortened to which limit; none where none were."""
     if not (left < 1).any():
-        return cohort, ()
+        return ()
     most = int(left.argmin())
-    of = "recipe.clip.norm"
-    if clip.norm == "median":
-        of = "the median length" if clip.times == 1 else f"{clip.times:g} medians"
     text = (
-        f"{(left < 1).sum()} of {len(left)} updates are cut to a length of {clip.limit(norms, usual):.4g}, {of}; "
-        f"the longest, of client {cohort.ids[most]}, to {left[most]:.2%} of what it was"
+        f"{(left < 1).sum()} of {len(left)} updates are clipped to a norm of {limit}; the longest, of client "
+        f"{cohort.ids[most]}, to {left[most]:.2%} of what it was"
     )
-    return cohort, (Note("clipped", "updates", text),)
+    return (Note("clipped", "updates", text),)
 
 
 def clipped(cohort: Cohort) -> Updates:

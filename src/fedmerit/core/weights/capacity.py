@@ -16,7 +16,7 @@ from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import ConfigError
 
 TOLERANCE = 1e-9
-LARGEST = 16  # 2**16 coalitions; beyond that nobody can state a capacity
+MOST_CRITERIA = 16  # 2**16 coalitions; beyond that nobody can state a capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Capacity:
 
     def __post_init__(self) -> None:
         m = self.criteria
-        if not 1 <= m <= LARGEST or len(self.values) != 2**m:
-            raise ConfigError(f"a capacity of m criteria (1..{LARGEST}) has 2**m values; got {len(self.values)}")
+        if not 1 <= m <= MOST_CRITERIA or len(self.values) != 2**m:
+            raise ConfigError(f"a capacity of m criteria (1..{MOST_CRITERIA}) has 2**m values; got {len(self.values)}")
         if not np.isfinite(self.values).all():
             raise ConfigError("a capacity holds finite numbers only")
         if abs(self.values[0]) > TOLERANCE or abs(self.values[-1] - 1) > TOLERANCE:

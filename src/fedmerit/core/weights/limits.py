@@ -1,4 +1,4 @@
-"""Caps: the most that one client, or all clients of one site, may hold of a round's weight.
+"""Limits: the most that one client, or all clients of one site, may hold of a round's weight.
 
 A cap is a promise that needs no trust: whatever k clients of n claim or send, they hold at most k * cap / n together.
 """
@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated, Protocol
 
 import numpy as np
+from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import ANCHOR, SITE
-from fedmerit.core.types import Vector
-from fedmerit.core.weights.weigh import Note, Weights, total_variation
-from fedmerit.errors import ConfigError
+from fedmerit.core.parts import Doc, part
+from fedmerit.core.stages.claims import Anchor
+from fedmerit.core.types import Note, Vector
+from fedmerit.core.weights.weigh import Weights, total_variation
 
 OUR_CAP = 2.0
 """The cap of our own recipes, in equal shares; the papers' have none."""
@@ -22,20 +25,6 @@ ANCHOR_SHARES = 2.0
 """A weight stays below this many times the client's share of all anchors, see `core.claims`."""
 SLACK = 1e-12
 """What rounding may add to a bound: weights that are that near are within it."""
-
-
-def check_caps(cap: float | None, cap_group: float | None) -> None:
-    """A cap is 1 equal share or more, a cap of sites a share of the weight."""
-    if cap is not None and not 1 <= cap < np.inf:
-        raise ConfigError(
-            f"cap is the most equal shares that a client may hold, 1 or more (1: all alike); got {cap}; leave it out "
-            "to weigh without one"
-        )
-    if cap_group is not None and not 0 < cap_group <= 1:
-        raise ConfigError(
-            f"cap_group is the share of the weight that the clients of one site may hold, above 0 and up to 1; "
-            f"got {cap_group}"
-        )
 
 
 def water_fill(weights: Vector, bounds: Vector) -> Vector:
@@ -81,35 +70,24 @@ def _pour(weights: Vector, bounds: Vector) -> Vector:
     return filled
 
 
-def cap_weights(
-    weights: Vector,
-    cap: float | None = None,
-    *,
-    anchors: Vector | None = None,
-    sites: Vector | None = None,
-    cap_group: float | None = None,
-) -> Vector:
-    """Weights that sum to 1 with none above `cap` equal shares; what is cut goes to the others by `water_fill`.
+def cap_weights(weights: Vector, times: float, anchors: Vector | None = None) -> Vector:
+    """Weights that sum to 1 with none above `times` the equal share; what is cut goes to the others by `water_fill`.
 
-    anchors     with them no weight is above `ANCHOR_SHARES` times its share of the anchors either; where these bounds
-                leave no room for all the weight, they are raised together, never past the cap
-    sites       the number of each client's site; no site holds more than `cap_group`, which is raised as far as needed
-                where the round has too few sites for it
+    With `anchors` no weight is above `ANCHOR_SHARES` times its share of the anchors either; where these bounds leave no
+    room for all the weight, they are raised together, never past the cap.
 
-    Theorem: any k of n clients hold at most k * cap / n. Each of them holds at most cap / n, whatever was claimed.
+    Theorem: any k of n clients hold at most k * times / n, because each holds at most times / n.
 
     >>> cap_weights(np.array([0.97, 0.02, 0.01]), 1.5).round(3).tolist()
     [0.5, 0.333, 0.167]
     """
-    if not weights.any() or (cap is None and cap_group is None):
-        return weights
-    number = len(weights)
-    most = np.full(number, 1.0 if cap is None else min(1.0, cap / number))
-    bounds = most if anchors is None or cap is None else _anchored(most, anchors)
-    within = water_fill(weights, bounds)
-    if sites is None or cap_group is None:
-        return within
-    return _cap_sites(within, bounds, np.unique(sites, return_inverse=True)[1], cap_group)
+    return water_fill(weights, cap_bounds(len(weights), times, anchors)) if weights.any() else weights
+
+
+def cap_bounds(number: int, times: float, anchors: Vector | None = None) -> Vector:
+    """The most that each of so many clients may hold."""
+    most = np.full(number, min(1.0, times / number))
+    return most if anchors is None else _anchored(most, anchors)
 
 
 def _anchored(most: Vector, anchors: Vector) -> Vector:
@@ -120,10 +98,10 @@ def _anchored(most: Vector, anchors: Vector) -> Vector:
     return bounds if bounds.sum() >= 1 else water_fill(bounds / bounds.sum(), most)
 
 
-def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], cap_group: float) -> Vector:
+def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: float) -> Vector:
     """The sites' totals within their bounds; inside of each its clients keep their ratios as far as bounds allow."""
     totals, room = (np.asarray(np.bincount(sites, column), np.float64) for column in (weights, bounds))
-    most = np.minimum(cap_group, room)
+    most = np.minimum(share, room)
     if most.sum() < 1:  # too few sites in the round: the least bound that leaves room for all the weight
         most = water_fill(np.full(len(room), 1 / len(room)), room) if room.sum() > 1 else room
     if (totals <= most * (1 + SLACK)).all():
@@ -136,18 +114,79 @@ def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], cap_gro
     return filled
 
 
-def apply_caps(earned: Weights, cap: float | None, cap_group: float | None, facts: Mapping[str, Vector]) -> Weights:
-    """The weights of a round within a recipe's caps; `uncapped` keeps what they were, and a note says what was cut."""
-    if cap is None and cap_group is None:
-        return earned
+class Limit(Protocol):
+    """Bounds the weights of a group after they were earned."""
+
+    def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
+        """The weights within the limit; `facts` are those of the same clients."""
+
+
+LIMIT_WHY: Mapping[str, str] = {
+    "accounted": "what is cut goes to the other clients; remove it: the clip and max_weight of [privacy] bound every "
+    "client"
+}
+
+
+@part("limit", "cap")
+class Cap:
+    """Cap weights at a multiple of the equal share; what is cut goes to the other clients in proportion.
+
+    >>> Cap(1.5).times
+    1.5
+    """
+
+    times: Annotated[float, Interval(ge=1), Doc("a client gets at most this many times the equal share")] = OUR_CAP
+    anchored: Annotated[
+        bool, Doc("also at most twice the client's share of the rows that count, at most twice the median each")
+    ] = False
+    why = LIMIT_WHY
+
+    @property
+    def stages(self) -> tuple[Anchor, ...]:
+        """The stage that measures the rows that count."""
+        return (Anchor(),) if self.anchored else ()
+
+    def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
+        """`cap_weights` of the group."""
+        anchors = facts[ANCHOR] if self.anchored else None
+        after = cap_weights(weights.weights, self.times, anchors)
+        return _limited(replace(weights, bounds=cap_bounds(len(after), self.times, anchors)), after)
+
+
+@part("limit", "site-cap")
+class SiteCap:
+    """Bound the weight that all clients of one site hold together; a site's clients keep their ratios.
+
+    The bound is raised as far as needed where a round has too few sites for it. A `Cap` before it still holds for every
+    client.
+
+    >>> SiteCap(0.3).share
+    0.3
+    """
+
+    share: Annotated[float, Interval(gt=0, le=1), Doc("all clients of one site together get at most this share")] = 0.5
+    required_facts = (SITE,)
+    why = LIMIT_WHY
+
+    def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
+        """The weights of a group, site by site."""
+        if not weights.weights.any():
+            return _limited(weights, weights.weights)
+        bounds = np.ones(len(weights.weights)) if weights.bounds is None else weights.bounds
+        sites = np.unique(facts[SITE], return_inverse=True)[1]
+        return _limited(weights, _cap_sites(weights.weights, bounds, sites, self.share))
+
+
+def _limited(earned: Weights, after: Vector) -> Weights:
+    """The weights with a limit applied; `uncapped` keeps what they were first, and a note says what was cut."""
     before = earned.weights
-    after = cap_weights(before, cap, anchors=facts.get(ANCHOR), sites=facts.get(SITE), cap_group=cap_group)
+    uncapped = before if earned.uncapped is None else earned.uncapped
     if after is before:
-        return replace(earned, uncapped=before)
+        return replace(earned, uncapped=uncapped)
     kept = [note for note in earned.notes if not (note.subject == "some" and (after > 0).all())]
     cut = int((after < before).sum())
     text = (
         f"the cap cut {cut} of {len(before)} weights, the largest from {before.max():.2%} to {after.max():.2%}: "
         f"{total_variation(before, after):.2%} of the weight went to others"
     )
-    return replace(earned, weights=after, notes=(*kept, Note("cap", "weights", text)), uncapped=before)
+    return replace(earned, weights=after, notes=(*kept, Note("cap", "weights", text)), uncapped=uncapped)

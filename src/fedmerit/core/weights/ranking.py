@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from dataclasses import replace
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 import scipy
+from annotated_types import Interval
 
+from fedmerit.core.parts import Doc, part
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.weights.scores import Score, Terms, explain_score
-from fedmerit.errors import ConfigError, UnknownName
 
 Rank: TypeAlias = Literal["borda", "squared", "exponential", "top"]
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "ranked")
 class Ranked:
     """rs_k from the rank r_k of any score: the best of K has K, the worst 1, ties share the mean [FedVal].
 
@@ -27,15 +28,9 @@ class Ranked:
     [2.0, 3.0, 0.0]
     """
 
-    score: Score
-    how: Rank = "borda"
-    top: float = 0.5
-
-    def __post_init__(self) -> None:
-        if self.how not in get_args(Rank):
-            raise UnknownName("ranking", str(self.how), get_args(Rank))
-        if not 0 < self.top <= 1:
-            raise ConfigError(f"top is a share of the clients, above 0 and up to 1; got {self.top}")
+    score: Annotated[Score, Doc("the score that clients are ranked by")]
+    how: Annotated[Rank, Doc("how ranks count")] = "borda"
+    top: Annotated[float, Interval(gt=0, le=1), Doc("of `top`: the share of the clients that count")] = 0.5
 
     def __call__(self, table: Matrix) -> Vector:
         """The same for any monotone change of the score."""

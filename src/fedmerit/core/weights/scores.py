@@ -7,13 +7,14 @@ explains itself: `terms(table, place)` are the addends or factors that one clien
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.parts import ACCOUNTED, Doc, part
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.weights.capacity import Capacity
 from fedmerit.errors import ConfigError
@@ -118,7 +119,7 @@ def importance(table: Matrix) -> Matrix:
     return np.asarray(np.cumprod(np.hstack([ones, table[:, :-1]]), axis=1), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "prioritized")
 class Prioritized:
     """s = sum_i lambda_i c_i = c_1 + c_1 c_2 + c_1 c_2 c_3 ... [PMCFL, eq. 6]; range 0..m.
 
@@ -127,6 +128,8 @@ class Prioritized:
     >>> Prioritized()(np.array([[0.5, 0.4], [0.0, 1.0]])).tolist()
     [0.7, 0.0]
     """
+
+    gives = ACCOUNTED
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero at one place removes every later term."""
@@ -137,9 +140,11 @@ class Prioritized:
         return _sum(_prioritized_terms(table[place]))
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "prioritized-and")
 class PrioritizedAnd:
     """s = min_i c_i ** lambda_i with 0 ** 0 = 1; range 0..1; not monotone [Yager 2008]."""
+
+    gives = ACCOUNTED
 
     def __call__(self, table: Matrix) -> Vector:
         """A weak criterion counts less where better ones are weak already."""
@@ -155,9 +160,11 @@ class PrioritizedAnd:
         return Terms(tuple(terms), "minimum", score=min(term.value for term in terms))
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "prioritized-mean")
 class PrioritizedMean:
     """s = sum_i lambda_i c_i / sum_i lambda_i [Yager 2008]; range 0..1."""
+
+    gives = ACCOUNTED
 
     def __call__(self, table: Matrix) -> Vector:
         """lambda_1 is 1, so the divisor is never 0."""
@@ -169,7 +176,7 @@ class PrioritizedMean:
         return _sum(_prioritized_terms(table[place]), float(importance(table[place : place + 1]).sum()))
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "weighted-mean")
 class WeightedMean:
     """s = sum_i v_i c_i, weights v summing to 1; equal weights where none are given.
 
@@ -179,7 +186,9 @@ class WeightedMean:
     [0.5]
     """
 
-    weights: tuple[float, ...] = ()
+    weights: Annotated[tuple[float, ...], Doc("in priority order, sum 1; default: equal")] = ()
+
+    gives = ACCOUNTED
 
     def __post_init__(self) -> None:
         if self.weights:
@@ -198,13 +207,15 @@ class WeightedMean:
         return _fitting(self.weights, m, "weighted-mean") if self.weights else np.full(m, 1 / m)
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "product")
 class Product:
     """s = prod_i c_i, the quality of a client [M2F, eq. 12].
 
     >>> Product()(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [0.25, 0.0]
     """
+
+    gives = ACCOUNTED
 
     def __call__(self, table: Matrix) -> Vector:
         """A zero anywhere is a zero."""
@@ -259,7 +270,7 @@ AT_LEAST_HALF = Linear(0.0, 0.5)
 AS_MANY_AS_POSSIBLE = Linear(0.5, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "owa")
 class OWA:
     """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1 [Yager 1988].
 
@@ -270,7 +281,9 @@ class OWA:
     [0.5]
     """
 
-    weights: tuple[float, ...]
+    weights: Annotated[tuple[float, ...], Doc("best value first, sum 1")]
+
+    gives = ACCOUNTED
 
     def __post_init__(self) -> None:
         check_shares(self.weights, "weights of owa")
@@ -288,15 +301,17 @@ class OWA:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "quantifier-owa")
 class QuantifierOWA:
     """OWA with w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values.
 
     Without importances every criterion counts the same: w_j = Q(j / m) - Q((j - 1) / m).
     """
 
-    quantifier: Quantifier
-    importances: tuple[float, ...] = ()
+    quantifier: Annotated[Quantifier, Doc("how many criteria must be met")]
+    importances: Annotated[tuple[float, ...], Doc("of the criteria, in priority order; default: equal")] = ()
+
+    gives = ACCOUNTED
 
     def __post_init__(self) -> None:
         values = np.array(self.importances)
@@ -324,7 +339,7 @@ class QuantifierOWA:
         return order, np.diff(self.quantifier(reached), axis=1, prepend=0.0)
 
 
-@dataclass(frozen=True, slots=True)
+@part("score", "choquet")
 class Choquet:
     """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order [Choquet].
 
@@ -334,7 +349,9 @@ class Choquet:
     [0.375]
     """
 
-    capacity: Capacity
+    capacity: Annotated[Capacity, Doc("how much each coalition of criteria counts")]
+
+    gives = ACCOUNTED
 
     def __call__(self, table: Matrix) -> Vector:
         """Criterion i of the capacity is column i of the table."""
@@ -356,15 +373,6 @@ class Choquet:
         steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
         tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
         return order, steps, np.array(self.capacity.values)[tails]
-
-
-PLAIN: Mapping[str, tuple[Callable[[], Score], str]] = {
-    "prioritized": (Prioritized, "c1 + c1*c2 + c1*c2*c3 ... (the papers)"),
-    "prioritized-and": (PrioritizedAnd, "min of c_i ** lambda_i"),
-    "prioritized-mean": (PrioritizedMean, "prioritized / sum of lambdas"),
-    "product": (Product, "product of all criteria"),
-}
-"""The scores without options, by the names that configurations use: a row here, and a score can be named and kept."""
 
 
 def check_shares(values: Sequence[float], what: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.showing import html_table
-from fedmerit.core.types import ClientId, Matrix, Normalise, Vector
+from fedmerit.core.types import ClientId, Matrix, Note, NoteKind, Vector
+from fedmerit.core.weights.normalise import NORMALISATIONS, Normalise, Scale, normalised
 from fedmerit.core.weights.scores import Score
 from fedmerit.errors import TableError, UnknownName
 
@@ -20,49 +20,13 @@ VISIBLE = 0.01
 SHOWN = 8
 """Weights that a terminal shows; a notebook shows all."""
 
-NoteKind: TypeAlias = Literal[
-    "empty-criterion",
-    "flat-criterion",
-    "idle-priority",
-    "zero-scores",
-    "zero-weights",
-    "no-search",
-    "undefined-objective",
-    "sampled",
-    "nobody",
-    "stopped",
-    "cap",
-    "claim-cut",
-    "claim-changed",
-    "inconsistent",
-    "results",
-    "set-apart",
-    "clipped",
-    "scaled",
-    "privacy-void",
-    "stranger",
-    "stale",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something that the user should know about how the weights of a round came about, or why there are none.
-
-    It is of one client, or of all.
-    """
-
-    kind: NoteKind
-    subject: str
-    text: str
-    client: ClientId | None = None
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
     """How each client of a round earned its share; rows in client order, columns in priority order.
 
-    `uncapped` are the weights before the recipe's cap, where it has one.
+    uncapped    the weights before the recipe's limits, where it has such
+    bounds      the most that each client may hold, as far as limits have said so
     """
 
     raw: Matrix
@@ -71,6 +35,7 @@ class Weights:
     weights: Vector
     notes: tuple[Note, ...] = ()
     uncapped: Vector | None = None
+    bounds: Vector | None = None
 
     def __repr__(self) -> str:
         first = ", ".join(f"{weight:.2%}" for weight in self.weights[:SHOWN])
@@ -78,11 +43,10 @@ class Weights:
         return f"<Weights of {len(self.weights)} clients: {first}{more}>"
 
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> Weights:
-        """Of these clients alone, in this order; the notes stay those of all."""
-        uncapped = None if self.uncapped is None else self.uncapped[places]
-        return Weights(
-            self.raw[places], self.table[places], self.scores[places], self.weights[places], self.notes, uncapped
-        )
+        """Of these clients only, in this order; the notes stay those of all."""
+        uncapped, bounds = (None if one is None else one[places] for one in (self.uncapped, self.bounds))
+        raw, table = self.raw[places], self.table[places]
+        return Weights(raw, table, self.scores[places], self.weights[places], self.notes, uncapped, bounds)
 
     def _repr_html_(self) -> str:
         """For notebooks: a line per client in order, and the notes below."""
@@ -156,7 +120,6 @@ def weigh(
     score: Score,
     normalise: Normalise = "sum",
     fallback: Vector | None = None,
-    scales: Sequence[float] | None = None,
 ) -> Weights:
     """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, eq. 5].
 
@@ -165,16 +128,16 @@ def weigh(
     [0.75, 0.25]
 
     Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
-    all-zero weights: the model is kept as it is. `scales` are the columns' bounds where `normalise` is "scale".
+    all-zero weights: the model is kept as it is.
     """
     check_table(raw, names, normalise)
-    table = normalised(raw, normalise, scales)
+    table = normalised(raw, normalise, names)
     scores = np.asarray(score(table), dtype=np.float64)
     if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
         raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
     ordered = not np.allclose(score(table[:, ::-1]), scores, rtol=1e-12, atol=0)  # a product has no order, for one
-    notes = [*_notes(raw, names, normalise, table, scores, weights, ordered), *_above_scale(raw, names, scales)]
+    notes = [*_notes(raw, names, normalise, table, scores, weights, ordered), *_above_scale(raw, names, normalise)]
     return Weights(raw, table, scores, weights, tuple(notes))
 
 
@@ -192,31 +155,7 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
     weights = np.concatenate([part.weights for part in parts])[order]
     before = [part.uncapped for part in parts if part.uncapped is not None]
     uncapped = np.concatenate(before)[order] if before else None
-    return Weights(raw, table, scores, weights, tuple(notes), uncapped)
-
-
-def normalised(raw: Matrix, how: Normalise, scales: Sequence[float] | None = None) -> Matrix:
-    """Each column on one scale: divided by its sum (the papers), by its maximum, by a bound of its own, or as it is.
-
-    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max. By
-    `minmax` the worst has 0 and the best 1; where all are alike, all have 1. By `scale` a value is min(value / bound,
-    1), with public bounds in `scales`: no client's value touches another's, and rounds can be compared.
-
-    >>> normalised(np.array([[100.0], [900.0]]), "scale", [500.0]).tolist()
-    [[0.2], [1.0]]
-    """
-    if how == "scale":
-        if scales is None or len(scales) != raw.shape[1]:
-            raise TableError(f'normalise "scale" takes a bound for each of {raw.shape[1]} columns; got {scales}')
-        return np.asarray(np.minimum(raw / np.asarray(scales, np.float64), 1.0))
-    if how == "none":
-        return raw.copy()
-    if how == "minmax":
-        low, span = raw.min(axis=0), np.ptp(raw, axis=0)
-        return np.asarray(np.where(span > 0, (raw - low) / np.where(span > 0, span, 1.0), 1.0))
-    top = raw.max(axis=0)
-    scaled = np.where(top > 0, raw / np.where(top > 0, top, 1.0), 1.0)  # first by max: a sum could overflow
-    return scaled if how == "max" else scaled / scaled.sum(axis=0)
+    return Weights(raw, table, scores, weights, tuple(notes), uncapped)  # bounds are of a group
 
 
 def shares(values: Vector) -> Vector:
@@ -235,8 +174,8 @@ def total_variation(one: Vector, other: Vector) -> float:
 
 def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None:
     """Raw criteria are finite and not negative, and degrees in 0..1 where nothing normalises them."""
-    if normalise not in get_args(Normalise):
-        raise UnknownName("way to normalise", str(normalise), get_args(Normalise))
+    if not isinstance(normalise, Scale) and normalise not in NORMALISATIONS:
+        raise UnknownName("way to normalise", str(normalise), (*NORMALISATIONS, "scale"))
     if raw.ndim != 2 or raw.shape[1] != len(names) or not raw.size:
         raise TableError(f"a table has one row per client and a column for each of {list(names)}; got {raw.shape}")
     for name, column in zip(names, raw.T, strict=True):
@@ -280,10 +219,11 @@ def _notes(
     return notes
 
 
-def _above_scale(raw: Matrix, names: Sequence[str], scales: Sequence[float] | None) -> list[Note]:
+def _above_scale(raw: Matrix, names: Sequence[str], normalise: Normalise) -> list[Note]:
     """How many values were above their bound, and count as the bound."""
     notes = []
-    for name, column, bound in zip(names, raw.T, scales or (), strict=False):
+    bounds = normalise.bounds_of(names) if isinstance(normalise, Scale) else ()
+    for name, column, bound in zip(names, raw.T, bounds, strict=False):
         if above := int((column > bound).sum()):
             text = (
                 f"{above} of {len(column)} values of {name} are above its scale {bound:g} and count as {bound:g}; "

@@ -1,0 +1,132 @@
+"""Personal models: each client keeps its own, and is rewarded with a part of its group's aggregate [M2F]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Interval
+
+from fedmerit.core.check import check
+from fedmerit.core.collect.collect import draw
+from fedmerit.core.facts import SAMPLES
+from fedmerit.core.history import History
+from fedmerit.core.models.attention import ByAttention
+from fedmerit.core.models.grouping import Grouping, Groups, OneGroup
+from fedmerit.core.models.rewards import Acceptance, Reward, SentRewards, Whole
+from fedmerit.core.models.shared import Assignment, Job, Moved, assign_one, test_personal
+from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.server.server import Batch
+from fedmerit.core.state import RoundResult, Tested, View
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Model, Note, Own, Personal, SparseUpdate, Training
+from fedmerit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedmerit.core.host import Host
+    from fedmerit.core.objectives import Objective
+    from fedmerit.core.seeds import Draws
+
+ONE_GROUP, WHOLE = OneGroup(), Whole()
+
+
+@part("models", "personal")
+class PersonalModels:
+    """Each client trains and keeps a personal model, and adds a part of its group's aggregate to it [M2F].
+
+    A client tests its reward on its validation rows and takes it where its accuracy rises, or falls by less than
+    `sigma` of what it was; above 1 every reward is taken. After round `until` clients finish their models alone.
+
+    >>> PersonalModels(training="reset", until=5).training_mode(6)
+    Training(personal='keep', pull=None)
+    """
+
+    grouping: Annotated[Grouping, Doc("which clients are aggregated together")] = ONE_GROUP
+    reward: Annotated[Reward, Doc("what part of the aggregate a client gets")] = WHOLE
+    sigma: Annotated[float, Interval(ge=0), Doc("a reward that lowers accuracy by less than this is taken")] = 0.05
+    training: Annotated[Personal, Doc("own training is kept, or reset before the reward is added")] = "keep"
+    initial: Annotated[
+        float, Interval(ge=0, le=1), Doc("share of the clients that train the first model; 0: the random one")
+    ] = 0.0
+    until: Annotated[int | None, Interval(ge=0), Doc("last round with rewards; default: all rounds")] = None
+
+    assign = assign_one  # the first model, for clients that have none yet
+    why: ClassVar[Mapping[str, str]] = {
+        "shared model": "every client has its own model; use a recipe with one model",
+        "server model": "every client has its own model; remove the part, or use a recipe with one model",
+        "shared test": "every client is tested on its own model",
+        "validation rows": "clients test rewards on validation rows; set task.validation = 0.1, or sigma = 2",
+        "personal storage": "see `fedmerit flower`",
+        "fixed weighting": "a search tests one model on all clients; remove it, or use a recipe with one model",
+        "weighted mean": "rewards are parts of the weighted mean of a group's updates; remove recipe.server.aggregator",
+        "accounted": "groups and rewards depend on other clients' updates; use a recipe with one model",
+    }
+
+    def __post_init__(self) -> None:
+        if isinstance(self.grouping, ByAttention) and not isinstance(self.reward, Whole) and self.until is None:
+            raise ConfigError(f"with attention each client gets all of its aggregate (got {self.reward!r})")
+
+    @property
+    def remembers(self) -> tuple[str, ...]:
+        """What the grouping remembers."""
+        found: tuple[str, ...] = getattr(self.grouping, "remembers", ())
+        return found
+
+    @property
+    def needs(self) -> Words:
+        """Plain means of whole updates; validation rows where rewards are tested."""
+        words = {"personal storage", "answers in their round", "weighted mean", "whole updates", "plain step"}
+        return frozenset(
+            words | {"fixed weighting"} | ({"validation rows"} if Acceptance(self.sigma).refuses else set())
+        )
+
+    def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
+        """The initial phase: a share of the clients train, their models are averaged [M2F, Alg. 2]."""
+        if not self.initial:
+            return model, EMPTY, ()
+        chosen = draw(self.initial, len(host.names), draws.run_seed, "initial", 0)
+        replies = host.clients.train(0, {client: Download(model) for client in chosen}, (SAMPLES,), draws.run_seed)
+        cohort, _ = check(replies, (SAMPLES,), View(0, model, History(), host, draws))
+        text = f"{len(cohort.ids)} clients trained the first model: {list(cohort.ids)}"
+        notes = (Note("initial", "model", text),)
+        if not cohort.ids:
+            return model, EMPTY, notes
+        return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), EMPTY, notes
+
+    def training_mode(self, index: int) -> Training:
+        """The client's personal model."""
+        return Training("keep" if self._is_over(index) else self.training)
+
+    def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
+        """As the grouping says."""
+        return self.grouping(cohort.updates, cohort.ids, view.history.pairs)
+
+    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+        """An aggregate per group; the server has no model to move."""
+        if not job.candidates:
+            return Moved(view.model)
+        chosen, batch = job.candidates[0], Batch.of(job.cohort, job.candidates, view, view.own_of("server"))
+        assert chosen.weights is not None  # clients came
+        rows = job.recipe.server.aggregator(batch, job.groups.spread(chosen.weights.weights))
+        return Moved(view.model, {}, chosen, rows)
+
+    def send_rewards(self, job: Job, moved: Moved, view: View) -> SentRewards:
+        """Each client's part of its group's aggregate, sent unless it is empty, and the answers."""
+        cohort, chosen = job.cohort, moved.chosen
+        if chosen is None or chosen.weights is None or moved.aggregates is None or self._is_over(view.index):
+            return SentRewards()
+        rewards: dict[ClientId, SparseUpdate] = {}
+        layers = view.host.layers(len(view.model))
+        for places, aggregate in zip(job.groups.recipients, moved.aggregates, strict=True):
+            earned = self.reward(aggregate, chosen.weights.weights[places], cohort.updates.keep(places), layers)
+            rewards |= {cohort.ids[place]: one for place, one in zip(places, earned, strict=True) if len(one.values)}
+        if not rewards:
+            return SentRewards()
+        return SentRewards(rewards, view.host.clients.send_rewards(view.index, rewards, Acceptance(self.sigma)))
+
+    def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
+        """Every client tests its own model."""
+        return test_personal(result.state.model, host, objectives)
+
+    def _is_over(self, index: int) -> bool:
+        return self.until is not None and index > self.until

@@ -1,0 +1,207 @@
+"""Models: which models exist, which client holds which, and how a round moves them; the protocol, and one shared model.
+
+`OneModel` is what all four papers but M2F train. `LocalModel` adds a model that each client keeps to itself [Ditto].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+
+import numpy as np
+from annotated_types import Interval
+
+from fedmerit.core.models.grouping import Groups, one_group
+from fedmerit.core.models.rewards import SentRewards
+from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.search.search import NO_SEARCH, Candidate, SearchReport
+from fedmerit.core.server.server import Batch
+from fedmerit.core.state import SERVER, Audit, RoundResult, Tested, View
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Model, Note, Own, Rows, Training
+
+if TYPE_CHECKING:
+    from fedmerit.core.host import Host
+    from fedmerit.core.objectives import Objective
+    from fedmerit.core.recipe import Recipe
+    from fedmerit.core.seeds import Draws
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The server's models, and the number of the one that each selected client trains.
+
+    failed      clients that were selected and did not report which model fits them
+    bytes_down  what asking them took
+    """
+
+    models: tuple[Model, ...]
+    model_of: Mapping[ClientId, int]
+    failed: Mapping[ClientId, str] = field(default_factory=dict)
+    bytes_down: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the server chain works on: the round's cohort, groups and candidates.
+
+    `random` is the round's one generator for searches: first the visiting order, then the order of the judges.
+    """
+
+    cohort: Cohort
+    groups: Groups
+    candidates: Sequence[Candidate]
+    recipe: Recipe
+    random: np.random.Generator
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The models after the server chain.
+
+    model       the shared model, or the first of several
+    own         states by the key of `State.own`: `models`, `search`, `server`
+    chosen      the candidate that was taken; None where the model was kept because nobody came
+    aggregates  one row per group, with personal models only
+    evaluation  of exactly this model, from the search
+    numbers     what parts want recorded
+    """
+
+    model: Model
+    own: Mapping[str, Own] = field(default_factory=dict)
+    chosen: Candidate | None = None
+    aggregates: Rows | None = None
+    evaluation: Evaluation | None = None
+    search: SearchReport = NO_SEARCH
+    notes: tuple[Note, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+class Models(Protocol):
+    """Which models exist and which client holds which."""
+
+    def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
+        """The first model and the state before round 1, from the learner's first model."""
+
+    def assign(self, clients: Sequence[ClientId], view: View) -> Assignment:
+        """Which model each selected client trains."""
+
+    def training_mode(self, index: int) -> Training:
+        """How clients train in a round."""
+
+    def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
+        """Which clients are weighed and aggregated together."""
+
+    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+        """The models after the server chain."""
+
+    def send_rewards(self, job: Job, moved: Moved, view: View) -> SentRewards:
+        """What clients are sent back, and their answers."""
+
+    def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
+        """Clients' tests of the models after the round, and the objectives that are audited."""
+
+
+def keep_first_model(self: Any, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
+    """`start` of models that begin with the learner's first model."""
+    return model, EMPTY, ()
+
+
+def assign_one(self: Any, clients: Sequence[ClientId], view: View) -> Assignment:
+    """`assign` of models of which the server has one."""
+    return Assignment((view.model,), dict.fromkeys(clients, 0))
+
+
+def all_together(self: Any, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
+    """`group` of models that all clients train."""
+    return one_group(cohort)
+
+
+def move_shared(self: Any, job: Job, assignment: Assignment, view: View) -> Moved:
+    """`move` of a shared model: the search chooses a candidate, and the server chain is applied to it."""
+    server, search, own = job.recipe.server, job.recipe.search, view.own_of("server")
+    if not server.applies(job.cohort):
+        return Moved(view.model)
+    batch = Batch.of(job.cohort, job.candidates, view, own)
+    choice = search.choose(batch, job)
+    chosen = job.candidates[choice.place]
+    stepped = server.step(batch, chosen, choice.aggregate, job.cohort, view.model, own)
+    states = {"server": stepped.own, "search": search.after(chosen.label, choice, view.own_of("search"))}
+    evaluation = None if stepped.moved_by_control else choice.evaluation
+    return Moved(stepped.model, states, chosen, None, evaluation, choice.report, stepped.notes, stepped.numbers)
+
+
+def no_rewards(self: Any, job: Job, moved: Moved, view: View) -> SentRewards:
+    """`send_rewards` of models for which the next download is the reward."""
+    return SentRewards()
+
+
+@part("models", "one")
+class OneModel:
+    """All clients train and test one model.
+
+    >>> OneModel().training_mode(1)
+    Training(personal=None, pull=None)
+    """
+
+    gives: ClassVar[Words] = ACCOUNTED | {"shared model", "server model", "shared test"}
+    start, assign, group, move, send_rewards = keep_first_model, assign_one, all_together, move_shared, no_rewards
+
+    def training_mode(self, index: int) -> Training:
+        """The model that was sent."""
+        return Training()
+
+    def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
+        """Every client tests the model on its test rows, unless the search already knows the answers."""
+        model = result.state.model
+        evaluation = result.moved.evaluation or host.clients.evaluate([model])[0]
+        return Tested(evaluation, audit(objectives, model, host))
+
+
+@part("models", "local")
+class LocalModel:
+    """Each client trains the shared model w and, with as many steps, a model v that it keeps [Ditto, Alg. 1].
+
+        v = v - lr (grad l(v) + pull (v - w))     from the v of its last round, or from w in its first
+
+    Weights, attacks and checks concern w only; clients are tested on v. With a `pull` of 0 they train alone.
+
+    >>> LocalModel(pull=0.5).training_mode(1)
+    Training(personal=None, pull=0.5)
+    """
+
+    pull: Annotated[float, Interval(ge=0), Doc("lambda: 0 is alone; the larger, the nearer to the shared model")] = 0.1
+
+    gives: ClassVar[Words] = ACCOUNTED | {"shared model", "server model"}
+    needs: ClassVar[Words] = frozenset({"pulled training", "personal storage", "answers in their round"})
+    why: ClassVar[Mapping[str, str]] = {
+        "shared test": "each client is tested on its own model",
+        "pulled training": "TorchLearner has it",
+    }
+    start, assign, group, move, send_rewards = keep_first_model, assign_one, all_together, move_shared, no_rewards
+
+    def training_mode(self, index: int) -> Training:
+        """The model that was sent, and the local one."""
+        return Training(pull=self.pull)
+
+    def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
+        """Every client tests its own model."""
+        return test_personal(result.state.model, host, objectives)
+
+
+def test_personal(model: Model, host: Host, objectives: Sequence[Objective]) -> Tested:
+    """Every client tests its personal model on its test rows; one that has none, this model."""
+    values = host.clients.audit(model, objectives, personal=True) if objectives else EMPTY
+    return Tested(host.clients.evaluate_personal(model), dict(values))
+
+
+def audit(objectives: Sequence[Objective], model: Model, host: Host) -> Audit:
+    """Every objective of the model: on the server's rows where it has any, and on each client's test rows."""
+    if not objectives:
+        return EMPTY
+    values = dict(host.clients.audit(model, objectives, personal=False))
+    if host.predict is not None:
+        predictions = host.predict([model])
+        values[SERVER] = {objective.name: float(objective(predictions)[0]) for objective in objectives}
+    return values

@@ -1,0 +1,152 @@
+"""The server chain: from weighted updates to the next model.
+
+    aggregate = aggregator(updates, weights)      mean, median, noisy sum ...
+    model     = optimizer(model, aggregate)       SGD, momentum, Adam ...
+    model     = control(model, cohort)            SCAFFOLD, FedDyn
+
+Each part owns its state between rounds; a part that a recipe does not have is not called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fedmerit.core.parts import ACCOUNTED, part
+from fedmerit.core.server.controls import Control
+from fedmerit.core.server.optimizers import SGD, Aggregate, ServerOptimizer
+from fedmerit.core.stages.clip import clipped
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Matrix, Model, Note, Own, Rows, Vector
+from fedmerit.core.updates import Updates
+
+if TYPE_CHECKING:
+    from fedmerit.core.search.search import Candidate
+    from fedmerit.core.state import View
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What an aggregator may use.
+
+    updates     as they are aggregated: times the fact `clip` where a stage wrote it
+    seed        for what the aggregator draws
+    own         the aggregator's state before the round
+    candidates  of the round's search, with their scores
+    view        the round; None where an aggregator is called on its own
+    """
+
+    updates: Updates
+    seed: int = 0
+    own: Own = field(default_factory=dict)
+    candidates: Sequence[Candidate] = ()
+    view: View | None = None
+
+    @classmethod
+    def of(cls, cohort: Cohort, candidates: Sequence[Candidate], view: View, own: Own) -> Batch:
+        """The batch of a cohort, whose server chain has this state."""
+        return cls(clipped(cohort), view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view)
+
+
+class Kept(NamedTuple):
+    """What an aggregator leaves after a round: its state, notes, and numbers for the record."""
+
+    own: Own = EMPTY
+    notes: tuple[Note, ...] = ()
+    numbers: Mapping[str, float] = EMPTY
+
+
+class Aggregator(Protocol):
+    """From the updates of a round and their weights to one vector; with (k, n) weightings to k.
+
+    >>> updates = Updates(np.array([[1.0], [3.0]], dtype=np.float32))
+    >>> Mean()(Batch(updates), np.array([0.75, 0.25])).tolist()
+    [1.5]
+    """
+
+    @property
+    def runs_empty(self) -> bool:
+        """Whether it also runs in a round without clients."""
+
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
+        """A vector for each weighting; zeros where all its weights are 0."""
+
+    def after(self, batch: Batch, aggregate: Model) -> Kept:
+        """What it remembers of the round, whose aggregate was this."""
+
+
+def keep_nothing(self: Any, batch: Batch, aggregate: Model) -> Kept:
+    """`after` of aggregators without a state."""
+    return Kept()
+
+
+@part("aggregator", "mean")
+class Mean:
+    """sum_k w_k update_k: FedAvg, and every recipe of the four papers."""
+
+    runs_empty = False
+    gives = frozenset({"weighted mean"}) | ACCOUNTED
+    after = keep_nothing
+
+    def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
+        """In one pass over the updates."""
+        return batch.updates.combine(weights)
+
+
+class Stepped(NamedTuple):
+    """The next model, the chain's state, and whether a control moved the model after the optimizer."""
+
+    model: Model
+    own: Own
+    moved_by_control: bool = False
+    notes: tuple[Note, ...] = ()
+    numbers: Mapping[str, float] = EMPTY
+
+
+MEAN, PLAIN_STEP = Mean(), SGD()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """An aggregator, an optimizer, and at most one control; its state is {"aggregator", "optimizer", "control"}.
+
+    The control comes from the clients' learner (`train.algorithm`) when a run is prepared.
+
+    >>> Server().optimizer
+    SGD(lr=1.0)
+    """
+
+    aggregator: Aggregator = MEAN
+    optimizer: ServerOptimizer = PLAIN_STEP
+    controls: tuple[Control, ...] = ()
+
+    def vectors(self, client: ClientId, view: View) -> Mapping[str, Model]:
+        """The vectors that a client receives in addition to the model."""
+        own = view.own_of("server").get("control", EMPTY)
+        return {name: vector for one in self.controls for name, vector in one.vectors(client, own).items()}
+
+    def applies(self, cohort: Cohort) -> bool:
+        """Whether a round with this cohort moves the model."""
+        return bool(cohort.ids) or self.aggregator.runs_empty
+
+    def step(
+        self, batch: Batch, candidate: Candidate, aggregate: Model, cohort: Cohort, model: Model, own: Own
+    ) -> Stepped:
+        """Move `model` along the aggregate of a candidate; `own` is the chain's state before."""
+        assert batch.view is not None  # a round has one
+        kept, weights = self.aggregator.after(batch, aggregate), candidate.weights
+        spread = 0.0 if weights is None else float(weights.weights @ np.square(batch.updates.norms))
+        optimizer = candidate.weighting.optimizer or self.optimizer
+        moved, remembered = optimizer(
+            model, Aggregate(aggregate, spread), own.get("optimizer", EMPTY), batch.view.index
+        )
+        after, controlled, by_control = moved, own.get("control", EMPTY), False
+        if weights is not None:
+            for control in self.controls:
+                clients = len(batch.view.host.names)
+                after, controlled = control.after(after, cohort, weights.weights, clients, controlled)
+                by_control |= control.moves_model
+        states = {"aggregator": kept.own, "optimizer": remembered, "control": controlled}
+        return Stepped(after, {name: one for name, one in states.items() if one}, by_control, kept.notes, kept.numbers)

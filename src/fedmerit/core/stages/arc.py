@@ -1,0 +1,52 @@
+"""ARC: adaptive robust clipping, whose threshold follows the norms of the round's updates [ARC]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import numpy as np
+from annotated_types import Interval
+
+from fedmerit.core.facts import CLIP
+from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.stages.clip import CLIP_WHY, clip_fact, clip_factors, clip_note
+from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.types import Cohort, Vector
+
+if TYPE_CHECKING:
+    from fedmerit.core.state import View
+
+
+@part("stage", "arc")
+class Arc:
+    """Clip the k = floor(2 f / n (n - f)) longest updates to the norm of the longest of the others [ARC].
+
+    f is the number of attackers that are expected among n clients, `share` * n. Where k is 0 nothing is clipped. A
+    fixed threshold helps against some attacks and harms where nobody attacks; this one keeps the guarantees of the
+    robust aggregator that follows.
+
+    >>> Arc(0.25).limit(np.array([1.0, 2.0, 3.0, 90.0]))  # k = 1: the longest becomes as long as the next
+    3.0
+    """
+
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("f / n: the share of the clients that may attack")] = 0.2
+
+    phase: ClassVar[Phase] = "bound"
+    name: ClassVar[str] = "arc"
+    needs: ClassVar[Words] = frozenset({"server model"})
+    takes: ClassVar[Words] = frozenset({"whole updates"})
+    why: ClassVar[Mapping[str, str]] = CLIP_WHY
+
+    def limit(self, norms: Vector) -> float:
+        """The norm that updates with these norms are clipped to."""
+        number = len(norms)
+        clipped = math.floor(2 * self.share * (number - self.share * number) + 1e-9)
+        return float(np.sort(norms)[number - 1 - min(clipped, number - 1)])
+
+    def measure(self, cohort: Cohort, view: View) -> Measured:
+        """The fact `clip`, and a note on the update that was shortened most."""
+        limit = self.limit(cohort.updates.norms)
+        left = clip_factors(cohort.updates.norms, limit)
+        return Measured({CLIP: clip_fact(cohort, left)}, clip_note(left, f"{limit:.4g} (ARC)", cohort))
