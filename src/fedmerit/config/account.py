@@ -7,10 +7,13 @@ told of all clients once, before the first round, is a Gaussian mechanism of its
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from fedmerit.core.server.private_sum import Accountant, Privacy
+from fedmerit.core.release import Release
+from fedmerit.core.server.private_sum import Accountant, PrivateSum
 from fedmerit.errors import ConfigError
 
 WIDEST = 1e6
@@ -72,7 +75,7 @@ def epsilon_after(
     return float(account.get_epsilon(delta))
 
 
-def epsilon_of(privacy: Privacy, rounds: int) -> float:
+def epsilon_of(privacy: PrivateSum, rounds: int) -> float:
     """Epsilon of a private run after so many rounds."""
     once = None if privacy.centre is None else privacy.centre.noise
     return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant, once)
@@ -106,3 +109,31 @@ def noise_for(
         enough = epsilon_after(middle, fraction, rounds, delta, accountant, once) <= epsilon
         low, high = (low, middle) if enough else (middle, high)
     return high
+
+
+def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> float:
+    """Epsilon of everything that a run released, repeated rounds included.
+
+    >>> from fedmerit.core.server.private_sum import PrivateSum
+    >>> release = Release(1, "round", 1.1, 0.01)
+    >>> round(epsilon_of_releases(PrivateSum(1.1, 0.01), [release] * 1000), 2)
+    1.71
+    """
+    rounds = Counter((one.multiplier, one.fraction) for one in releases if one.kind == "round")
+    once = Counter(one.multiplier for one in releases if one.kind == "centre")
+    return _epsilon(tuple(sorted(rounds.items())), tuple(sorted(once.items())), privacy.delta, privacy.accountant)
+
+
+@lru_cache(maxsize=512)
+def _epsilon(
+    rounds: tuple[tuple[tuple[float, float], int], ...],
+    once: tuple[tuple[float, int], ...],
+    delta: float,
+    accountant: Accountant,
+) -> float:
+    account = _accountant(accountant)
+    for (noise, fraction), times in rounds:
+        account.compose(_round(noise, fraction), times)
+    for noise, times in once:
+        account.compose(_library().GaussianDpEvent(noise), times)
+    return float(account.get_epsilon(delta))

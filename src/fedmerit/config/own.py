@@ -16,12 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.table import Criterion, check_priority, find_criterion
-from fedmerit.core.facts import ATTRIBUTE, CONTRIBUTION, OWN, VALIDATED
+from fedmerit.core.criteria.reputation import REPUTATION
+from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, VALIDATED
 from fedmerit.errors import ConfigError
 
-FAMILIES = (ATTRIBUTE, OWN, VALIDATED, CONTRIBUTION, REPUTATION)
+FAMILIES = (ATTRIBUTE, CLIENT_FACT, VALIDATED, CONTRIBUTION, REPUTATION)
 """Names with a colon that are ours."""
 OWN_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 
@@ -66,22 +65,6 @@ def call_own(kind: str, name: str, function: Callable[[], Any]) -> Any:
         return function()
     except Exception as error:  # a user's code may raise anything
         raise ConfigError(f"{kind} {name!r}: calling it failed: {type(error).__name__}: {error}") from error
-
-
-def criteria_by_name(names: Sequence[str]) -> tuple[Criterion, ...]:
-    """Criteria in priority order, ours and the user's own; at least one, none twice."""
-    check_priority(names)
-    return tuple(map(_criterion, names))
-
-
-def _criterion(name: str) -> Criterion:
-    if name.startswith(REPUTATION) and is_own(name.removeprefix(REPUTATION)):
-        return Reputation(_criterion(name.removeprefix(REPUTATION)))
-    if not is_own(name):
-        return find_criterion(name)
-    members = ("name", "family", "required_facts", "degree", "about", "__call__")
-    part: Criterion = own_part("criterion", name, "a criterion, as @criterion makes them", members)
-    return part
 
 
 def own_names(value: Any) -> Iterator[str]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from fedmerit.config.account import noise_for
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.recipe import make_recipe
 from fedmerit.config.run import RunConfig
-from fedmerit.config.sections import Positive, Section, refuse_idle
+from fedmerit.config.sections import Positive, Section, core_field, refuse_idle
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.server.adaptive_clip import AdaptiveClip
-from fedmerit.core.server.private_centring import CentreNoise
-from fedmerit.core.server.private_search import SearchNoise
-from fedmerit.core.server.private_sum import Accountant, Privacy
+from fedmerit.core.recipes import private
+from fedmerit.core.server.private_sum import Accountant, AdaptiveClip, CentreNoise, PrivateSum, SearchNoise
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,34 +23,22 @@ class PrivacyConfig(Section):
     """[privacy]: client-level differential privacy of the model, with noise at the server."""
 
     clip: Positive | Literal["adaptive"] = Field(
-        description="updates longer than this are shortened to it; `adaptive`: a length that follows a private quantile"
+        description="the largest norm of an update; `adaptive`: it follows a private quantile of the norms"
     )
-    clip_start: Positive = Field(0.1, description="an adaptive clip's first length")
-    quantile: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.5, description="the share of the updates that an adaptive clip leaves whole"
-    )
-    clip_rate: Positive = Field(0.2, description="how fast an adaptive clip moves")
-    noise: Positive | None = Field(
-        None, description="the noise multiplier z: noise on the sum has the standard deviation z * clip; or `epsilon`"
-    )
+    clip_start: float = core_field(AdaptiveClip, "start")
+    quantile: float = core_field(AdaptiveClip, "quantile")
+    clip_rate: float = core_field(AdaptiveClip, "rate")
+    noise: float | None = core_field(PrivateSum, "noise", default=None)
     epsilon: Positive | None = Field(
         None, description="the target after run.rounds, for which the noise is found; or `noise`"
     )
-    delta: Annotated[float, Field(gt=0, lt=1)] = Field(
-        1e-5, description="epsilon is stated at this delta; at most 1 / clients"
-    )
-    accountant: Accountant = Field("rdp", description="`rdp`, or `pld`, which is tighter and slower")
-    search_share: Annotated[float, Field(gt=0, le=0.5)] | None = Field(
-        None, description="the part of the budget, 1 / z^2, that the answers to a search over steps take"
-    )
-    search_clip: Positive = Field(1.0, description="the most that a client's gains in a search may be long")
-    centre_noise: Positive | None = Field(
-        None, description="for task.centre: the noise on the mean input, a multiple of centre_clip; an event of its own"
-    )
-    centre_clip: Positive = Field(10.0, description="the most that a client's mean input may be long")
-    reproducible: bool = Field(
-        False, description="noise and selection from run.seed, for tests: the guarantee is void, and every page says so"
-    )
+    delta: float = core_field(PrivateSum, "delta")
+    accountant: Accountant = core_field(PrivateSum, "accountant")
+    search_share: float | None = core_field(SearchNoise, "share", default=None)
+    search_clip: float = core_field(SearchNoise, "clip")
+    centre_noise: float | None = core_field(CentreNoise, "noise", default=None)
+    centre_clip: float = core_field(CentreNoise, "clip")
+    reproducible: bool = core_field(PrivateSum, "reproducible")
 
     @model_validator(mode="after")
     def _one_of_the_two(self) -> Self:
@@ -72,22 +57,28 @@ class PrivacyConfig(Section):
         return self
 
     def make_clip(self) -> float | AdaptiveClip:
-        """The length, or how it adapts."""
+        """The norm, or how it adapts."""
         return AdaptiveClip(self.clip_start, self.quantile, self.clip_rate) if self.clip == "adaptive" else self.clip
 
 
-def make_privacy(section: PrivacyConfig, run: RunConfig) -> Privacy:
-    """The privacy of a run's rounds; a target epsilon becomes the noise that reaches it."""
+def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
+    """The noisy sum of a run's rounds; a target epsilon becomes the noise that reaches it."""
     noise = section.noise
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
         noise = noise_for(
             section.epsilon, section.delta, run.fraction, run.rounds, section.accountant, section.centre_noise
         )
-    search = None if section.search_share is None else SearchNoise(section.search_share, section.search_clip)
-    clip, delta = section.make_clip(), section.delta
-    centre = None if section.centre_noise is None else CentreNoise(section.centre_noise, section.centre_clip)
-    return Privacy(clip, noise, run.fraction, delta, section.accountant, section.reproducible, search, centre)
+    return PrivateSum(
+        noise,
+        run.fraction,
+        section.make_clip(),
+        delta=section.delta,
+        accountant=section.accountant,
+        reproducible=section.reproducible,
+        search=None if section.search_share is None else SearchNoise(section.search_share, section.search_clip),
+        centre=None if section.centre_noise is None else CentreNoise(section.centre_noise, section.centre_clip),
+    )
 
 
 def recipe_of(config: Config) -> Recipe:
@@ -95,9 +86,9 @@ def recipe_of(config: Config) -> Recipe:
     recipe = make_recipe(config.recipe)
     if config.privacy is None:
         return recipe
-    if getattr(config.recipe, "when_zero", "samples") != "samples":
+    if config.recipe.values.get("when_zero", "keep") != "keep":
         raise ConfigError(
             "recipe.when_zero has no effect with [privacy]: a score of 0 adds nothing to the noisy sum, also where all "
-            "are 0; leave it out"
+            "are 0; remove it"
         )
-    return replace(recipe, privacy=make_privacy(config.privacy, config.run))
+    return private(recipe, make_privacy(config.privacy, config.run))

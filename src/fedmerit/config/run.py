@@ -1,14 +1,17 @@
-"""[run]: for how long, with whom and from which seed all is run."""
+"""[run]: the number of rounds, which clients take part, how long they are waited for, and the seed."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from fedmerit.config.sections import Count, Positive, Section
-from fedmerit.core.collect.late import Delays, LateAnswers, Wait
+from fedmerit.config.sections import Count, Positive, Section, core_field
+from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
+from fedmerit.core.collect.late import Delayed, Wait
+from fedmerit.core.collect.schedules import Available, Schedule
 
 
 def _device(value: Any) -> Any:
@@ -38,34 +41,32 @@ class ScheduleConfig(Section):
 
 
 class WaitConfig(Section):
-    """[run.wait]: after so many seconds a round goes on with this share of the clients that were asked."""
+    """[run.wait]: after this time a round continues with a share of the clients that were asked."""
 
-    at_least: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="share of the clients asked that a round cannot do without"
+    min_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8, description="share of the asked clients that must have answered"
     )
-    seconds: Positive = Field(60.0, description="how long all are waited for")
-    over: Annotated[float, Field(ge=1, le=10)] = Field(
-        1.0, description="so many times the clients that a round needs are asked, and it goes on with the first"
+    seconds: Positive = Field(60.0, description="how long a round waits for all of them")
+    overselect: Annotated[float, Field(ge=1, le=10)] = Field(
+        1.0, description="ask this many times the clients that a round needs, and continue with the first answers"
     )
     late: LateAnswers = Field(
         "drop", description="answers that come later: `drop`, or `use` them in the round in which they come"
     )
 
     def make(self) -> Wait:
-        """As the fleets take it."""
-        return Wait(self.at_least, self.seconds, self.over, self.late)
+        """The rule of the core."""
+        return Wait(self.min_fraction, self.seconds, self.overselect, self.late)
 
 
 class DelaysConfig(Section):
     """[run.delays]: simulated clients that answer late, for studies on one machine."""
 
-    share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.2, description="the chance that a client is delayed in a round, drawn anew for each"
+    share: float = core_field(Delayed, "delayed")
+    seconds: float = core_field(
+        Delayed, "seconds", description="the mean delay, drawn from an exponential distribution"
     )
-    seconds: Positive = Field(120.0, description="the mean delay; delays are drawn from an exponential distribution")
-    usual: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="seconds after which a client answers that is not delayed"
-    )
+    base_seconds: float = core_field(Delayed, "base_seconds")
 
 
 Hour = Annotated[float, Field(ge=0, le=24)]
@@ -165,27 +166,48 @@ class RunConfig(Section):
             raise ValueError(
                 "availability draws uniformly of those who are there; leave schedule and selection out, or availability"
             )
-        if self.wait is not None and self.wait.over > 1:
-            self._check_over(self.wait.over)
+        if self.wait is not None and self.wait.overselect > 1:
+            self._check_overselect(self.wait.overselect)
         if self.delays is not None and self.wait is None:
             raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
         return self
 
-    def make_delays(self) -> Delays | None:
-        """The simulated delays; None where there are none."""
-        if self.delays is None or self.wait is None:
-            return None
-        return Delays(self.delays.share, self.delays.seconds, self.wait.make(), self.delays.usual)
-
-    def _check_over(self, over: float) -> None:
+    def _check_overselect(self, overselect: float) -> None:
         if self.schedule is not None or self.selection != "uniform":
             raise ValueError(
-                "wait.over goes with a fraction drawn uniformly; leave schedule and selection out, or over"
+                "wait.overselect needs a fraction drawn uniformly; remove schedule and selection, or overselect"
             )
-        if over * self.fraction > 1:
+        if overselect * self.fraction > 1:
             raise ValueError(
-                f"wait.over asks {over:g} times as many clients as a round needs, and there are not as many: set "
-                f"fraction to {1 / over:.2g} or less"
+                f"wait.overselect asks {overselect:g} times as many clients as a round needs, and there are not as "
+                f"many: set fraction to {1 / overselect:.2g} or less"
             )
+
+
+def make_selection(run: RunConfig, secret: bool = False, hour_of: Callable[[int], float] | None = None) -> Selection:
+    """Who takes part: [run.schedule], else `run.fraction` of the clients, drawn uniformly or independently.
+
+    secret      a Poisson sample does not derive from the seed
+    hour_of     the hour of the day at which a round begins, for [run.availability]
+    """
+    if run.schedule is not None:
+        return Schedule(run.rounds, run.schedule.rates, run.schedule.epochs)
+    if run.selection == "poisson":
+        return Poisson(run.fraction, secret)
+    uniform = Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
+    if run.availability is None:
+        return uniform
+    if hour_of is None:
+        raise TypeError("run.availability needs `hour_of`, the clock of the rounds")
+    return Available(uniform, run.availability.hours, hour_of)
+
+
+def make_collect(run: RunConfig, secret: bool = False, hour_of: Callable[[int], float] | None = None) -> Collect:
+    """How a round gets its answers: all in time, or from clients that are late in a simulation."""
+    selection = make_selection(run, secret, hour_of)
+    if run.delays is None or run.wait is None:
+        return InTime(selection, run.budget_seconds, run.wait.late if run.wait else "drop")
+    delays = run.delays
+    return Delayed(selection, run.wait.make(), delays.share, delays.seconds, delays.base_seconds, run.budget_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,47 +11,26 @@ from typing import Any
 import tomli_w
 from pydantic import field_validator
 
-from fedmerit.config.aggregators import AGGREGATES, ClipConfig
-from fedmerit.config.claims import CLAIMS
 from fedmerit.config.facts import FactsConfig
-from fedmerit.config.groups import GroupsConfig, RewardConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
-from fedmerit.config.recipe_keys import RecipeConfig
-from fedmerit.config.recipes import (
-    RECIPES,
-    AnyRecipe,
-    FedAvgConfig,
-    OwnRecipe,
-    PrioritizedConfig,
-    ServerConfig,
-)
+from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
-from fedmerit.config.scores import SCORES, OwnScore, ScoreConfig
-from fedmerit.config.search import SearchConfig
 from fedmerit.config.sections import Section, validate
-from fedmerit.config.steps import STEPS, OwnStep
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
 
 __all__ = [
-    "ClipConfig",
     "Config",
     "DelaysConfig",
     "FactsConfig",
-    "GroupsConfig",
-    "PrioritizedConfig",
     "PrivacyConfig",
     "RecipeConfig",
-    "RewardConfig",
     "RunConfig",
     "ScheduleConfig",
-    "ScoreConfig",
-    "SearchConfig",
     "Section",
-    "ServerConfig",
     "StopConfig",
     "TaskConfig",
     "TrainConfig",
@@ -60,11 +40,14 @@ __all__ = [
     "flatten",
     "load_config",
     "make_config",
+    "make_recipe",
     "parse_value",
     "read_toml",
     "set_values",
     "validate",
 ]
+
+DEFAULT_RECIPE = RecipeConfig()
 
 
 class Config(Section):
@@ -76,7 +59,7 @@ class Config(Section):
 
     task: TaskConfig = TaskConfig()
     train: TrainConfig = TrainConfig()
-    recipe: AnyRecipe = FedAvgConfig()
+    recipe: RecipeConfig = DEFAULT_RECIPE
     run: RunConfig = RunConfig()
     privacy: PrivacyConfig | None = None
     facts: FactsConfig | None = None
@@ -91,7 +74,9 @@ class Config(Section):
     @field_validator("recipe", mode="before")
     @classmethod
     def _is_table_or_name(cls, value: Any) -> Any:
-        return value if isinstance(value, str) else cls._is_table(value)
+        if isinstance(value, str | Mapping | RecipeConfig):
+            return value
+        raise ValueError("must be the name of a recipe, or a table such as [recipe]")
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
@@ -99,8 +84,8 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
 
     An override that makes another choice (`recipe.name=fedavg`) drops the keys of the file that do not go with it.
 
-    >>> load_config(None, ["recipe.name=prioritized", "recipe.priority=LD > DS"]).recipe.priority
-    ('LD', 'DS')
+    >>> load_config(None, ["recipe.name=prioritized", "recipe.criteria=LD > DS"]).recipe.values
+    {'name': 'prioritized', 'criteria': ['LD', 'DS']}
     """
     values = {} if path is None else read_toml(Path(path))
     override(values, overrides)
@@ -125,29 +110,18 @@ def make_config(values: Mapping[str, Any]) -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """The whole configuration as TOML, defaults included."""
+    """The whole configuration as TOML, defaults included; of the recipe what was given."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
-    "recipe.name": {name: section.model_fields for name, section in RECIPES.items()},
-    "recipe.score.name": {name: section.model_fields for name, section in SCORES.items()},
-    "recipe.aggregate.name": {name: section.model_fields for name, section in AGGREGATES.items()},
-    "recipe.step.name": {name: section.model_fields for name, section in STEPS.items()},
-    "recipe.claims.name": {name: section.model_fields for name, section in CLAIMS.items()},
     "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},
     "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
-"""Keys that choose which other keys their table takes: for each choice, the keys of the table."""
+"""Keys that choose which other keys their table takes: for each choice, the keys of the table.
 
-
-OWN_KEYS: Mapping[str, Collection[str]] = {
-    "recipe.name": OwnRecipe.model_fields,
-    "recipe.score.name": OwnScore.model_fields,
-    "recipe.step.name": OwnStep.model_fields,
-}
-"""The keys of a table that chooses a part of a user's own."""
+The `name` of a recipe and of its parts chooses, too: another name drops the whole table."""
 
 
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
@@ -162,7 +136,9 @@ def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
 def set_values(values: dict[str, Any], changes: Sequence[tuple[str, Any]]) -> None:
     """Set keys such as `train.lr` in nested settings, in their order, with what `override` says of choices."""
     for key, value in dict(changes).items():
-        if key in CHOICES:
+        if re.fullmatch(r"recipe(\.\w+)*\.name", key):
+            _choose_part(values, key.split(".")[:-1], value)
+        elif key in CHOICES:
             _choose(values, key, value)
     for key, value in changes:
         *path, last = key.split(".")
@@ -207,17 +183,34 @@ def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
     table: Any = values
     for part in path:
         table = table.get(part) if isinstance(table, dict) else None
-    takes = CHOICES[key].get(choice, OWN_KEYS.get(key) if ":" in choice else None) if isinstance(choice, str) else None
+    takes = CHOICES[key].get(choice) if isinstance(choice, str) else None
     if not isinstance(table, dict) or takes is None or table.get(tag) == choice:
         return
     for name in [name for name in table if name not in takes]:
         del table[name]
 
 
+def _choose_part(values: dict[str, Any], path: Sequence[str], choice: Any) -> None:
+    """Drop the file's table of a recipe, or of a part, that has another name."""
+    table: Any = values
+    for part in path[:-1]:
+        table = table.get(part) if isinstance(table, dict) else None
+    before = table.get(path[-1]) if isinstance(table, dict) else None
+    if before is None:
+        return
+    default = DEFAULT_RECIPE.name if len(path) == 1 else None
+    name = before.get("name", default) if isinstance(before, dict) else before
+    if name != choice:
+        del table[path[-1]]
+
+
 def _table(values: dict[str, Any], path: Sequence[str], key: str) -> dict[str, Any]:
     node = values
     for part in path:
-        node = node.setdefault(part, {})
-        if not isinstance(node, dict):
+        below = node.setdefault(part, {})
+        if isinstance(below, str) and path[0] == "recipe":  # a bare name
+            below = node[part] = {"name": below}
+        if not isinstance(below, dict):
             raise ConfigError(f"cannot set {key}: {part!r} is a value, not a section")
+        node = below
     return node

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import or_
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from fedmerit.config.old_keys import renamed
+from fedmerit.core.parts import settings
 from fedmerit.core.showing import visible
 from fedmerit.errors import ConfigError, UnknownName, did_you_mean
 
@@ -31,6 +31,17 @@ class Section(BaseModel):
 S = TypeVar("S", bound=Section)
 
 
+def core_field(kind: Any, name: str, **changes: Any) -> Any:
+    """The pydantic field of a setting that a class of the core declares: its default, range and line of help.
+
+    `changes` replace the default (`default`) or the line (`description`) where the section has its own.
+    """
+    one = settings(kind)[name]
+    limits = {bound: getattr(one.interval, bound) for bound in ("gt", "ge", "lt", "le")} if one.interval else {}
+    numbers = {"strict": True, "allow_inf_nan": False, **limits} if one.interval else {}
+    return Field(**{"default": one.default, "description": one.about, **numbers, **changes})
+
+
 def refuse_idle(section: Section, keys: Sequence[str], because: str) -> None:
     """Refuse keys that were changed where they have no effect; `because` says what makes them idle, and the way out."""
     idle = [key for key in keys if getattr(section, key) != type(section).model_fields[key].default]
@@ -47,21 +58,6 @@ def named(default: str) -> BeforeValidator:
         return {"name": default, **value} if isinstance(value, Mapping) else value
 
     return BeforeValidator(table)
-
-
-OWN = "module:attribute"
-"""How lists and errors call a part of a user's own."""
-
-
-def one_of(sections: Sequence[type[Section]], default: str) -> Any:
-    """A type: one of these sections by its name, bare or in a table; the one named OWN takes names with a colon."""
-    tagged = [Annotated[section, Tag(name_of(section))] for section in sections]
-    return Annotated[reduce(or_, tagged), Discriminator(_tag), named(default)]
-
-
-def _tag(value: Any) -> str | None:
-    name = value.get("name") if isinstance(value, Mapping) else getattr(value, "name", None)
-    return None if name is None else OWN if ":" in str(name) else str(name)
 
 
 def sections_in(annotation: Any) -> tuple[type[Section], ...]:
@@ -158,6 +154,9 @@ def _problem(item: Any, place: _Place) -> str:
 
 
 def _unknown_key(path: str, place: _Place) -> str:
+    new = renamed(path)
+    if new:
+        return new
     key, valid = place.keys[-1], list(fields_of(place.section))
     others = sorted(name_of(other) for other in place.choices if key in fields_of(other))
     if others:

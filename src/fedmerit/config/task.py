@@ -131,7 +131,7 @@ class TaskConfig(Section):
         "client", description="of a table: numbers standardised by each client's own training rows, or left as they are"
     )
     sites: dict[str, tuple[Annotated[int, Field(ge=0, strict=True)] | str, ...]] = Field(
-        {}, description="clients, by name or number, of each site, for recipe.cap_group; who is not listed is one alone"
+        {}, description="clients, by name or number, of each site, for the limit site-cap; default: each is a site"
     )
 
     centre: Annotated[Literal["none", "mean", "standard"], BeforeValidator(_spelt)] = Field(
