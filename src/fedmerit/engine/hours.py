@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fedmerit.core.collect.selection import deal_hours, is_within
+from fedmerit.core.collect.schedules import deal_hours, is_within
 
 log = logging.getLogger("flwr")
 

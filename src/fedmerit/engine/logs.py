@@ -75,11 +75,11 @@ class RoundLog:
         """Write what a round did."""
         about = {**self._fields, "round": record.index}
         tested = record.evaluation
-        numbers: dict[str, Any] = {"clients": len(record.ids), "left_out": len(record.left_out)}
+        numbers: dict[str, Any] = {"clients": len(record.ids), "left_out": len(record.dropped)}
         numbers |= {} if tested is None or not tested.sizes.sum() else {"accuracy": round(tested.accuracy, 6)}
         numbers["seconds"] = {stage: round(taken, 4) for stage, taken in record.seconds.items()}
         write_log("round", about | numbers)
-        for client, reason in record.left_out.items():
+        for client, reason in record.dropped.items():
             write_log("left out", about | self._client(client) | {"reason": reason}, logging.WARNING)
         for note in (*record.notes, *(record.weights.notes if record.weights else ())):
             who = {} if note.client is None else self._client(note.client)

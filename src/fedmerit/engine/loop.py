@@ -16,26 +16,26 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
-import numpy as np
-
-from fedmerit.config.account import epsilon_of
+from fedmerit.config.run import make_collect as collect_of
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.check import first_reason
-from fedmerit.core.collect.selection import Available, Poisson, Schedule, Selection, Uniform
+from fedmerit.core.collect.collect import Collect
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.host import Fleet
+from fedmerit.core.host import Fleet, Host, ServerSetup
 from fedmerit.core.learner import NamedTensors
-from fedmerit.core.models.choices import models_in
+from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.parts import declared
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.round import begin, play
+from fedmerit.core.recipes import privacy_of
+from fedmerit.core.release import Release, no_account
+from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
-from fedmerit.core.server.centring import centre_model, make_centring
-from fedmerit.core.server.private_sum import FIXED
+from fedmerit.core.server.centring import MakeCentring, centre_model, make_centring
 from fedmerit.core.state import OnStage, Record, State
 from fedmerit.core.targets import target_of
-from fedmerit.core.types import Model
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.types import Note
+from fedmerit.engine.account import Account
 from fedmerit.engine.hours import ServerClock, SimulatedClock
 from fedmerit.engine.sinks import Sinks
 from fedmerit.engine.stopping import Stop, make_stop
@@ -45,7 +45,7 @@ from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.now import telling
-from fedmerit.store.run_folder import BEST, DRAW_SEED, HYPOTHESES, LEDGER, MODEL, PERSONAL
+from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, LEDGER, MODEL, PERSONAL
 from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
 
@@ -78,46 +78,33 @@ class Stopping:
         self.asked = True
 
 
-def play_rounds(
-    fleet: Fleet,
+def run_rounds(
+    host: Host,
     recipe: Recipe,
-    selection: Selection,
+    collect: Collect,
     settings: RunConfig,
     state: State,
     stop: Stop | None = None,
     validated: Sequence[float] = (),
+    audits: Sequence[str] = (),
     on_stage: OnStage = lambda index, stage, clients: None,
 ) -> Iterator[tuple[State, Record]]:
     """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails.
 
-    `stop` ends it early, by the accuracies on validation rows; `validated` are those up to this state.
+    `stop` ends it early, by the accuracies on validation rows; `validated` are those up to this state. `audits` are
+    objectives in addition to those of the settings.
     """
     reason, so_far = "", list(validated)
     if stop is not None and so_far and state.history.participations and stop(so_far):
         return  # it was killed between its last round and its end
-    names = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
-    objectives = [find_objective(name) for name in names]
+    objectives = [find_objective(name) for name in dict.fromkeys((*settings.audit, *audits))]
     for index in range(state.history.rounds + 1, settings.rounds + 1):
         due = index % settings.evaluate_every == 0 or index == settings.rounds
-        state, record = play(
-            state,
-            recipe,
-            fleet,
-            selection=selection,
-            seed=settings.seed,
-            evaluate=due,
-            objectives=objectives,
-            rounds=settings.rounds,
-            budget=settings.budget_seconds,
-            delays=settings.make_delays(),
-            on_stage=on_stage,
-        )
-        if recipe.privacy is not None:
-            record = replace(record, epsilon=epsilon_of(recipe.privacy, index))
-        reason = reason or (first_reason(record.left_out) if record.left_out else "")
+        state, record = run_round(state, recipe, host, collect, settings.seed, due, objectives, on_stage)
+        reason = reason or (first_reason(record.dropped) if record.dropped else "")
         ended = False
         if stop is not None:
-            so_far.append(_validate(fleet, state))
+            so_far.append(_validate(host, state))
             ended = index < settings.rounds and bool(state.history.participations) and stop(so_far)
             record = replace(record, validation=so_far[-1], notes=(*record.notes, *_ending(so_far, ended)))
         yield state, record
@@ -135,33 +122,38 @@ def _ending(validated: Sequence[float], ended: bool) -> tuple[Note, ...]:
     return (Note("stopped", "run", text),) if ended else ()
 
 
-def _validate(fleet: Fleet, state: State) -> float:
-    accuracy = fleet.evaluate([state.model], on="validation")[0].accuracy
+def _validate(host: Host, state: State) -> float:
+    accuracy = host.clients.evaluate([state.model], on="validation")[0].accuracy
     if math.isnan(accuracy):
         raise RunFailed("run.stop goes by validation rows, and no client that answered has any; set task.validation")
     return accuracy
 
 
-def play_into(
+def run_into(
     folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None, log: Sequence[str] = ()
 ) -> None:
     """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder, and logged to sinks."""
     fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
+    recipe, privacy = with_control(recipe, fleet.server), privacy_of(recipe)
     with (
         Stopping() as stopping,
         telling(folder) as tell,
         Ledger.open(folder / LEDGER, write=True) as ledger,
         Sinks(log, ledger, folder) as sinks,
     ):
-        state = newest_state(folder, ledger, recipe, fleet.load) or first_state(fleet, recipe, config.run.seed, ledger)
-        stop, selection = make_stop(config.run.stop), make_selection(config.run)
+        account = Account(ledger, privacy) if privacy else None
+        host = Host.of(fleet, config.run.rounds, account.book if account else no_account)
+        state = newest_state(folder, ledger, recipe, fleet.load)
+        state = state or first_state(fleet, host, recipe, config.run.seed, ledger)
+        stop, collect = make_stop(config.run.stop), make_collect(config.run, recipe)
         draws = config.run.model_copy(update={"seed": int(ledger.meta().get(DRAW_SEED, config.run.seed))})
         sinks.log(ledger)
-        validated = ledger.validated()
-        for after, record in play_rounds(fleet, recipe, selection, draws, state, stop, validated, tell):
+        rounds = run_rounds(host, recipe, collect, draws, state, stop, ledger.validated(), audits_of(fleet), tell)
+        for after, record in rounds:
             state = after
-            one_model = recipe.one_model and recipe.privacy is None  # clients' test rows would choose the best
-            _keep(folder, ledger, fleet, state, record, best=one_model)
+            record = replace(record, epsilon=account.epsilon()) if account else record
+            # clients' test rows would choose the best model of a private run
+            keep_round(folder, ledger, fleet, state, record, best=tests_one_model(recipe) and privacy is None)
             sinks.log(ledger)
             if on_record:
                 on_record(record)
@@ -169,17 +161,42 @@ def play_into(
                 raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
         if any_saved(folder):
             copy_out(folder, folder / PERSONAL)
-        played, named = state.history.rounds, fleet.server.name_tensors(state.model)
-        write_model(folder / MODEL, state.model, played, named=named)
-        write_hypotheses(folder, state, fleet)
+        rounds_done, named = state.history.rounds, fleet.server.name_tensors(state.model)
+        write_model(folder / MODEL, state.model, rounds_done, named)
+        write_clusters(folder, state, fleet)
         remove_checkpoints(folder)
         sinks.finish(partial(run_files, ledger, folder, state, named))
     write_sums(folder)
 
 
-def write_hypotheses(folder: Path, state: State, fleet: Fleet) -> None:
+def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
+    """The recipe with the control that the clients' learner needs (SCAFFOLD, FedDyn)."""
+    controls = () if server.control is None else (server.control,)
+    return replace(recipe, server=replace(recipe.server, controls=controls)) if controls else recipe
+
+
+def tests_one_model(recipe: Recipe) -> bool:
+    """Whether all clients are tested on one model."""
+    return "shared test" in declared(recipe.models, "gives")
+
+
+def audits_of(fleet: Fleet) -> tuple[str, ...]:
+    """The objectives that are always audited of what the learner predicts."""
+    return target_of(fleet.server.learner).audits
+
+
+def make_collect(settings: RunConfig, recipe: Recipe) -> Collect:
+    """Which clients take part and which answers count, as [run] says; a private sample stays secret."""
+    privacy, there = privacy_of(recipe), settings.availability
+    hour_of = None
+    if there is not None:
+        hour_of = ServerClock(there.hours) if there.clock == "server" else SimulatedClock(there.start, there.minutes)
+    return collect_of(settings, secret=privacy is not None and not privacy.reproducible, hour_of=hour_of)
+
+
+def write_clusters(folder: Path, state: State, fleet: Fleet) -> None:
     """The models that clients chose from, where there are several; the first is also the run's model."""
-    models, home = models_in(state), folder / HYPOTHESES
+    models, home = models_in(state), folder / CLUSTERS
     for number, model in enumerate(models if len(models) > 1 else ()):
         home.mkdir(exist_ok=True)
         write_model(home / f"{number}.safetensors", model, state.history.rounds, named=fleet.server.name_tensors(model))
@@ -193,59 +210,43 @@ def run_files(
         folder = scratch / "run"
         folder.mkdir()
         ledger.copy(folder / LEDGER)
-        write_model(folder / MODEL, state.model, state.history.rounds, named=named)
+        write_model(folder / MODEL, state.model, state.history.rounds, named)
     page, out = import_module("fedmerit.report.html"), scratch / "report.html"  # that room builds on this one
     with suppress(UserError):
         page.write_report([folder], out)
     return [folder / MODEL, *([out] if out.exists() else [])]
 
 
-def make_selection(settings: RunConfig) -> Selection:
-    """The schedule that [run.schedule] asks for, else `run.fraction` of the clients, as many or by chance.
-
-    Of those who are there at the hour, where [run.availability] says who is; more than needed with `run.wait.over`.
-    """
-    plan = settings.schedule
-    if plan is not None:
-        return Schedule(settings.rounds, plan.rates, plan.epochs)
-    if settings.selection == "poisson":
-        return Poisson(settings.fraction)
-    uniform = Uniform(settings.fraction, settings.wait.over if settings.wait else 1.0)
-    there = settings.availability
-    if there is None:
-        return uniform
-    clock = ServerClock(there.hours) if there.clock == "server" else SimulatedClock(there.start, there.minutes)
-    return Available(uniform, there.hours, clock)
-
-
-def first_state(fleet: Fleet, recipe: Recipe, seed: int, ledger: Ledger) -> State:
-    """The state before round 1: the learner's first model, centred, or what an initial phase made of it."""
-    server, parts = fleet.server, dict[str, Model]()
+def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
+    """The state before round 1: the learner's first model, centred, and what the recipe's models make of it."""
+    server = fleet.server
     model = server.first_model(derive(seed, "model"))
     if server.centre is not None:
-        bare, limit, privacy = len(model), server.limits.get(SAMPLES), recipe.privacy
-        make = make_centring if privacy is None else privacy.make_centring(len(server.names), seed)
-        model, left_out, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
-        parts = {} if privacy is None else {FIXED: np.array([len(model) - bare], np.float32)}
+        privacy, limit = privacy_of(recipe), server.limits.get(SAMPLES)
+        make: MakeCentring = make_centring
+        if privacy is not None and privacy.centre is not None:
+            host.book(Release(0, "centre", privacy.centre.noise))
+            make = privacy.make_centring(len(server.names), seed)
+        model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
         ledger.note(Event(0, None, "centre", about))
-        for client, reason in sorted(left_out.items()):
+        for client, reason in sorted(dropped.items()):
             ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
-    model, trained = begin(recipe, fleet, model, seed)
-    if recipe.initial:
-        ledger.note(Event(0, None, "initial", f"{len(trained)} clients trained the first model: {list(trained)}"))
+    state, notes = initial_state(recipe, host, model, seed)
+    for note in notes:
+        ledger.note(Event(0, note.client, note.kind, note.text))
     if about := target_of(server.learner).about:
         ledger.note(Event(0, None, "target", about))
     for text in fleet.server.notes:
         ledger.note(Event(0, None, "data", text))
-    return State(model, parts)
+    return state
 
 
-def _keep(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
+def keep_round(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
     """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
     fleet.save(folder, record.index)
     evaluation = record.evaluation
     if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
-        write_model(folder / BEST, state.model, record.index, named=fleet.server.name_tensors(state.model))
+        write_model(folder / BEST, state.model, record.index, fleet.server.name_tensors(state.model))
     write_checkpoint(folder, state, ledger.identity())
     ledger.append(record)
 
@@ -263,9 +264,8 @@ def newest_state(
     ledger.forget_after(checkpoint[2] if checkpoint else -1)  # the initial phase is noted at round 0
     if checkpoint is None:
         return None
-    model, parts, _ = checkpoint
-    history = ledger.history(recipe.remembered_facts)
-    return State(model, parts, history, ledger.search_state(), ledger.pair_distances())
+    model, own, _ = checkpoint
+    return State(model, ledger.history(recipe.remembers), own)
 
 
 @contextmanager

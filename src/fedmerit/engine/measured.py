@@ -7,10 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria.client_fact import NAME, parse_own_fact
-from fedmerit.core.criteria.table import CRITERIA, Attribute, Connection, Criterion, Measured
-from fedmerit.core.facts import ATTRIBUTE, FACTS, IS, OF_TRAINING, OWN, SECONDS, SIMULATED, find_fact, measure
-from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.criteria.client_fact import NAME, parse_client_fact
+from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
+from fedmerit.core.criteria.table import CRITERIA, Attribute, Connection
+from fedmerit.core.facts import (
+    ATTRIBUTE,
+    CLIENT_FACT,
+    FACTS,
+    IS_WORD,
+    OF_TRAINING,
+    SECONDS,
+    SIMULATED,
+    find_fact,
+    measure,
+)
+from fedmerit.core.history import History
+from fedmerit.core.types import Cohort, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import VISIBLE, shares, total_variation
 from fedmerit.errors import DataError
@@ -74,9 +86,9 @@ def _measurable(federation: Federation) -> Iterator[str]:
             yield name
             continue
         yield from (
-            (f"{OWN}{name} is {word}" for word in dict.fromkeys(map(str, values)))
+            (f"{CLIENT_FACT}{name} is {word}" for word in dict.fromkeys(map(str, values)))
             if name in words
-            else (f"{OWN}{name}",)
+            else (f"{CLIENT_FACT}{name}",)
         )
 
 
@@ -89,20 +101,21 @@ def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()
 
     Of the words of clients' own facts, those that at least two clients share: another gives one client everything.
     """
-    plain = [one for one in CRITERIA.values() if isinstance(one, Measured) and one.required_facts]
+    plain = [one for one in CRITERIA.values() if isinstance(one, FunctionCriterion) and one.required_facts]
     attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
-    told = map(parse_own_fact, filter(_can_be_named, _shared(facts)))
+    told = map(parse_client_fact, filter(_can_be_named, _shared(facts)))
     known = {one.name: one for one in (*own, *plain, *attributes, *told)}
     return [one for one in known.values() if one.required_facts and _needed(one) <= set(facts)]
 
 
 def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
-    yield from (name for name, values in facts.items() if name.startswith(OWN) and (IS not in name or values.sum() > 1))
+    own = ((name, values) for name, values in facts.items() if name.startswith(CLIENT_FACT))
+    yield from (name for name, values in own if IS_WORD not in name or values.sum() > 1)
 
 
 def _can_be_named(fact: str) -> bool:
     """Whether a priority can name it: a column `home town` cannot."""
-    return NAME.fullmatch(fact.removeprefix(OWN).partition(IS)[0]) is not None
+    return NAME.fullmatch(fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]) is not None
 
 
 def _needed(criterion: Criterion) -> set[str]:

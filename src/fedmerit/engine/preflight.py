@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fedmerit.config.account import require_account
 from fedmerit.config.schema import Config
 from fedmerit.core.attacks import Attackers, Liar
-from fedmerit.core.collect.selection import Available, Poisson, Schedule, Selection, Uniform
+from fedmerit.core.collect.collect import Collect, Poisson, Uniform
+from fedmerit.core.collect.schedules import Available, Schedule
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.validated import validated_of
 from fedmerit.core.facts import (
-    ALIGNMENT,
+    CLIENT_FACT,
     DONE,
     EPOCHS,
-    IS,
+    IS_WORD,
     LOSS,
-    OWN,
     SIMULATED,
     SITE,
     SPEED,
@@ -24,17 +28,16 @@ from fedmerit.core.facts import (
     is_own_word,
     measure,
 )
-from fedmerit.core.host import Server, predict_all
-from fedmerit.core.learner import PulledLearner
-from fedmerit.core.objectives import Objective, find_objective
-from fedmerit.core.recipe import MEAN, Recipe
-from fedmerit.core.search.step_search import BoldestFirst
+from fedmerit.core.host import CLIENT_WORDS, ServerSetup, predict_all, server_words
+from fedmerit.core.learner import Learner
+from fedmerit.core.objectives import AND, ByGroup, Objective, Predictions, find_objective
+from fedmerit.core.parts import Words, check_words
+from fedmerit.core.recipe import RECIPE_WORDS, Recipe
+from fedmerit.core.recipes import privacy_of
 from fedmerit.core.server.centring import check_centred
-from fedmerit.core.server.controls import Control
-from fedmerit.core.server.optimizers import Plain
 from fedmerit.core.server.private_sum import check_selection
-from fedmerit.core.stages.validation import NO_ROWS, check_objectives, try_objectives
-from fedmerit.core.targets import Target, TargetKind, has_losses, target_of
+from fedmerit.core.targets import Target, TargetKind, has_losses, has_probabilities, target_of
+from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError, did_you_mean
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task
@@ -43,21 +46,21 @@ from fedmerit.tasks.registry import Task
 def check_task(
     task: Task,
     recipe: Recipe,
-    selection: Selection,
+    collect: Collect,
     audits: Sequence[str] = (),
     *,
     one_device: bool = True,
     budget: float | None = None,
 ) -> None:
     """The server and the clients of a task have what the recipe asks for; `one_device`: all clients share a machine."""
-    check_server(task.server(), recipe, selection, audits)
+    check_server(task.server(), recipe, collect, audits, client_words(task.federation))
     check_clients(task, recipe, audits)
     if DONE in recipe.required_facts and budget is None:
-        raise ConfigError("BudgetComputation goes by the epochs done within run.budget_seconds, which is not set")
+        raise ConfigError("BudgetComputation reads the epochs done within run.budget_seconds, which is not set")
     if budget is not None and one_device and SPEED not in task.federation.facts:
         raise ConfigError(
             "run.budget_seconds on this machine, where all clients share a device, needs their simulated speeds: a "
-            "column speed, rows per second, in [facts]; on Flower clients go by the clock"
+            "column speed, rows per second, in [facts]; on Flower clients use the clock"
         )
     for fact in SIMULATED if one_device else ():
         if fact in recipe.required_facts and fact not in task.federation.facts:
@@ -67,22 +70,41 @@ def check_task(
             )
 
 
-def check_late(config: Config, recipe: Recipe, server: Server) -> None:
-    """Late answers can be used, where they are, and a criterion that goes by them has some."""
-    used = config.run.wait is not None and config.run.wait.late == "use"
-    if STALENESS in recipe.required_facts and not used:
-        raise ConfigError(
-            'Staleness goes by answers that come after their round, and these are dropped; set run.wait.late = "use"'
-        )
-    kept = "clients have personal models" if recipe.keeps_models else "clients keep controls" if server.control else ""
-    kept = "clients choose among models in each round" if recipe.hypotheses else kept
-    kept = "[privacy] accounts for answers in their round alone" if recipe.privacy else kept
-    if used and kept:
-        raise ConfigError(f'run.wait.late = "use" does not go with this run: {kept}; set run.wait.late = "drop"')
+BELIEVED: Words = frozenset({"validation rows", "test rows"})
+"""What the clients of a fleet are believed to have, where nobody can look."""
+
+
+def client_words(data: Federation) -> Words:
+    """What the clients' rows give."""
+    rows = {"validation rows": len(data.validation.y), "test rows": len(data.test.y)}
+    return frozenset(word for word, number in rows.items() if number)
+
+
+def check_parts(recipe: Recipe, collect: Collect, host: Words) -> None:
+    """The parts of a run go together: what one needs, another part or the host gives."""
+    facts = {f"fact {fact}" for fact in (STALENESS, EPOCHS) if fact in recipe.required_facts}
+    selection = getattr(collect, "selection", None)
+    if selection is not None and not isinstance(selection, Uniform | Poisson | Available | Schedule):
+        host = host | {f"fact {EPOCHS}"}  # a user's selection is believed
+    parts = (*recipe.parts, collect, selection, _Facts(frozenset(facts)))
+    check_words(parts, host, only=lambda word: word not in RECIPE_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Stands for the facts that criteria read and only the collector gives."""
+
+    needs: Words
+    name: str = "the recipe"
+    why: ClassVar[Mapping[str, str]] = {
+        f"fact {STALENESS}": 'late answers are dropped; set run.wait.late = "use"',
+        f"fact {EPOCHS}": "SimulatedComputation reads the epochs that each client is given; set "
+        "run.schedule.epochs = [1, 3], or use Computation, which reads the clock",
+    }
 
 
 def check_waited(config: Config) -> None:
-    """On this machine clients are late, and the day passes, in a simulation alone."""
+    """On this machine clients are late, and the day passes, in a simulation only."""
     if config.run.availability is not None and config.run.availability.clock == "server":
         raise ConfigError(
             'run.availability.clock = "server" is for clients that are elsewhere; on this machine set "simulated"'
@@ -94,106 +116,59 @@ def check_waited(config: Config) -> None:
         )
 
 
-def check_server(server: Server, recipe: Recipe, selection: Selection, audits: Sequence[str] = ()) -> None:
-    """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for."""
+def check_server(
+    server: ServerSetup, recipe: Recipe, collect: Collect, audits: Sequence[str] = (), clients: Words | None = None
+) -> None:
+    """The server has the rows, the learner and the selection that the recipe needs; no row of a client is asked for.
+
+    `clients` are the words that the clients' rows give; None: nobody knows them here, and they are believed.
+    """
     check_centred(server.learner, server.centre)
-    _check_control(server.control, recipe)
-    _check_beside(server, recipe)
-    _check_privacy(server, recipe, selection)
-    rows, losses = server.rows, has_losses(server.learner)
-    check_objectives([criterion.objective for criterion in recipe.validated], rows, server.learner)
-    by_rows = [one.objective for one in recipe.measured if one.method != "cosine"]
-    check_objectives(by_rows, rows, server.learner)
+    _check_privacy(server, recipe, collect)
+    given = BELIEVED if clients is None else clients
+    check_parts(recipe, collect, server_words(server) | CLIENT_WORDS | given)
+    rows = server.rows
+    measured = [one.objective for one in validated_of(recipe)]
+    measured += [one.objective for one in recipe.all_stages if isinstance(one, Contribution) and one.method != "cosine"]
+    check_objectives(measured, rows, server.learner)
     check_objectives(find_objectives(audits) if rows else (), rows, server.learner)
-    if LOSS in recipe.required_facts and not losses:
+    if LOSS in recipe.required_facts and not has_losses(server.learner):
         raise ConfigError(
             "the fact `loss` needs a learner with a method `predict_proba`, which this task's learner does not have"
         )
-    if recipe.hypotheses is not None and not losses:
-        raise ConfigError(
-            "clients choose among hypotheses by loss, which needs a learner with a method `predict_proba`, and this "
-            "task's learner does not have it"
-        )
-    if ALIGNMENT in recipe.required_facts and (rows is None or not len(rows)):
-        raise ConfigError(NO_ROWS)
-    if isinstance(recipe.search, BoldestFirst) and recipe.search.by == "loss" and not losses:
-        raise ConfigError(
-            "a search by loss needs a learner with a method `predict_proba`, which this task's learner does not have; "
-            'set recipe.search.by = "accuracy"'
-        )
-    if EPOCHS in recipe.required_facts and not _gives_epochs(selection):
-        raise ConfigError(
-            "SimulatedComputation goes by the epochs that each client is given, and here none is; set "
-            "run.schedule.epochs = [1, 3], or use Computation, which goes by the clock"
-        )
     if SITE in recipe.required_facts:
         server.site_numbers()
-    judges, clients = recipe.search.judges, len(server.names)
-    if isinstance(judges, int) and judges > clients:
-        raise ConfigError(f"recipe.search.judges is at most the number of clients, {clients}; got {judges}")
+    judges, number = getattr(recipe.search, "judges", None), len(server.names)
+    if isinstance(judges, int) and judges > number:
+        raise ConfigError(f"recipe.search.judges is at most the number of clients, {number} (got {judges})")
 
 
-def _check_beside(server: Server, recipe: Recipe) -> None:
-    """A model beside the shared one needs a learner that can be pulled."""
-    if recipe.beside is not None and not isinstance(server.learner, PulledLearner):
-        raise ConfigError(
-            f"a personal model beside the shared one needs a learner with a method `train_pulled`, and "
-            f"{type(server.learner).__name__} has none; TorchLearner has"
-        )
-
-
-def _check_control(control: Control | None, recipe: Recipe) -> None:
-    """A control corrects clients towards one model, and some make that model themselves."""
-    if control is None:
-        return
-    if not recipe.one_model:
-        raise ConfigError(
-            f"train.algorithm = {control.name!r} corrects clients towards one global model, and this recipe's clients "
-            'have personal models, or several to choose from; use train.algorithm = "sgd", or another recipe'
-        )
-    if recipe.aggregate != MEAN or recipe.clip:
-        raise ConfigError(
-            f"train.algorithm = {control.name!r} adds up what clients send beside their updates, which neither "
-            'recipe.aggregate nor recipe.clip bounds; use train.algorithm = "sgd", or the mean without clip'
-        )
-    if control.moves_model and (recipe.search.asks is not None or recipe.step != Plain()):
-        raise ConfigError(
-            f"train.algorithm = {control.name!r} takes a step of its own, which neither a search nor a recipe.step "
-            'other than "plain" knows of; use a recipe without them, or train.algorithm = "scaffold"'
-        )
-
-
-def _check_privacy(server: Server, recipe: Recipe, selection: Selection) -> None:
-    """All that a private run tells about its clients is in the account."""
-    if recipe.privacy is None:
+def _check_privacy(server: ServerSetup, recipe: Recipe, collect: Collect) -> None:
+    """All that a private run reveals about its clients is in the account."""
+    privacy = privacy_of(recipe)
+    if privacy is None:
         return
     require_account()
-    check_selection(recipe.privacy, selection, len(server.names))
-    if server.control is not None:
-        raise ConfigError(
-            f"[privacy] noises the aggregate, and train.algorithm = {server.control.name!r} sends clients what others "
-            'sent, without noise; use train.algorithm = "sgd"'
-        )
-    noised = recipe.privacy.centre is not None
-    if server.centre is not None and not noised:
+    check_selection(privacy, getattr(collect, "selection", Uniform()), len(server.names))
+    if server.centre is not None and privacy.centre is None:
         raise ConfigError(
             "task.centre takes the federation's mean input from the clients, without noise; set privacy.centre_noise = "
-            "4.0, which is in the account, or leave task.centre out"
+            "4.0, which is in the account, or remove task.centre"
         )
     if server.centre == "standard":
         raise ConfigError(
-            '[privacy] noises the mean input, and task.centre = "standard" also tells deviations; set task.centre = '
+            '[privacy] noises the mean input, and task.centre = "standard" also reveals deviations; set task.centre = '
             '"mean"'
         )
-    if noised and server.centre is None:
-        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or leave it out')
+    if privacy.centre is not None and server.centre is None:
+        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or remove it')
 
 
 def _check_words(data: Federation, recipe: Recipe) -> None:
     """Somebody has each word that a criterion asks for: `fact:job is Nurse` may be a slip."""
     for name in recipe.required_facts:
-        of, is_word, word = name.removeprefix(OWN).partition(IS)
-        column = data.facts.get(of, ()) if name.startswith(OWN) and is_word else ()
+        of, is_word, word = name.removeprefix(CLIENT_FACT).partition(IS_WORD)
+        column = data.facts.get(of, ()) if name.startswith(CLIENT_FACT) and is_word else ()
         if column and not any(is_own_word(value, word) for value in column):
             words = list(dict.fromkeys(f"{value:g}" if isinstance(value, float) else value for value in column))
             raise ConfigError(
@@ -213,23 +188,6 @@ def check_clients(task: Task, recipe: Recipe, audits: Sequence[str] = ()) -> Non
         raise DataError("no client has a training row")
     measure(data.samples(int(clients[0])), recipe.client_facts)
     _check_lies(task.attackers, recipe)
-    check_validation(recipe, any_rows=len(data.validation.y) > 0)
-    if recipe.search.asks == "test" and not len(data.test.y):
-        raise DataError("the search asks clients about their test rows, and no client has any")
-
-
-def check_validation(recipe: Recipe, *, any_rows: bool) -> None:
-    """Some client has validation rows where the recipe asks about them."""
-    if recipe.personal and recipe.acceptance.refuses and not any_rows:
-        raise ConfigError(
-            "clients test their rewards on their validation rows, and none has any; set task.validation = 0.1, or "
-            "recipe.reward.sigma = 2 to take every reward"
-        )
-    if recipe.search.asks == "validation" and not any_rows:
-        raise ConfigError(
-            "the search asks clients about their validation rows, and none has any; set task.validation = 0.1, "
-            'or recipe.search.adjust_on = "test" to choose on the test rows as in the paper'
-        )
 
 
 def _check_lies(attackers: Attackers, recipe: Recipe) -> None:
@@ -279,10 +237,27 @@ def find_objectives(names: Sequence[str]) -> list[Objective]:
     return [find_objective(name) for name in names]
 
 
-def _gives_epochs(selection: Selection) -> bool:
-    """Whether each client has a number of epochs of its own; a user's selection is believed."""
-    return (
-        selection.epochs is not None
-        if isinstance(selection, Schedule)
-        else not isinstance(selection, Uniform | Poisson | Available)
+def check_objectives(objectives: Sequence[Objective], rows: Samples | None, learner: Learner) -> None:
+    """Every objective can be measured on the server's rows; asked before a run starts."""
+    if not objectives:
+        return
+    if rows is None or not len(rows):
+        name = objectives[0].name
+        raise ConfigError(f"{name} is measured on rows of the server, and it has none; set task.server = 1000")
+    predictions = try_objectives(objectives, rows, learner)
+    for objective in objectives:
+        if isinstance(objective, ByGroup) and len(predictions.groups(objective.attribute)) < 2:
+            one = objective.attribute.replace(AND, " and ")
+            raise DataError(f"{objective.name} compares groups, and the server's rows are all of one by {one}")
+
+
+def try_objectives(objectives: Sequence[Objective], rows: Samples, learner: Learner) -> Predictions:
+    """Ask every objective about a model that knows nothing; what cannot be measured at all is an error."""
+    shape = (1, len(rows), rows.classes)
+    guess = np.full(shape, 1 / rows.classes, dtype=np.float32) if has_probabilities(learner) else None
+    predictions = Predictions(
+        rows.y, rows.classes, rows.attributes, np.zeros_like(rows.y)[np.newaxis], guess, target_of(learner)
     )
+    for objective in objectives:
+        objective(predictions)
+    return predictions

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fedmerit.core.state import Record
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.types import Note
 from fedmerit.engine.loop import OnRecord
 from fedmerit.errors import NoteWarning
 
@@ -59,7 +59,7 @@ class Warner:
         for note in _notes(record):
             who = "" if note.client is None else f"{self._names[note.client]} "
             self._tell(note.kind, f"round {record.index}: {who}{note.text}")
-        for client, reason in record.left_out.items():
+        for client, reason in record.dropped.items():
             self._tell("left-out", f"round {record.index}: {self._names[client]} was left out: {reason}")
 
     def _tell(self, kind: str, text: str) -> None:
@@ -79,7 +79,7 @@ class _Notes:
         self._console, self._seen = console, set[tuple[str, str]]()
 
     def __call__(self, record: Record) -> None:
-        for client, reason in record.left_out.items():
+        for client, reason in record.dropped.items():
             self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
         for client, verdict in record.rewards.verdicts.items():
             if verdict.reason:
@@ -109,7 +109,7 @@ def _line(console: Console, teller: OnRecord, record: Record, label: str, every:
 
 def _spent(record: Record) -> str:
     """The privacy that the run has cost so far, and the length that updates were cut to."""
-    clip = record.aggregation.clip if record.aggregation else None
+    clip = record.numbers.get("clip")
     return "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
 
 
@@ -119,7 +119,6 @@ def _order(record: Record) -> str:
         groups = len(record.groups.members) if record.groups else 1
         taken = sum(verdict.accepted for verdict in verdicts)
         return f"  {groups} group{'s' * (groups > 1)}, {taken} of {len(verdicts)} rewards taken"
-    aggregation = record.aggregation
-    if aggregation is None or not aggregation.results or aggregation.candidate is None:
+    if record.search is None or not record.search.results or record.label is None:
         return ""
-    return f"  {aggregation.candidate.label} ({aggregation.evaluations} tested)"
+    return f"  {record.label} ({record.search.models_sent} tested)"

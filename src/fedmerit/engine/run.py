@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.selection import Selection, Uniform, default_fraction
-from fedmerit.core.host import Fleet
+from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform, default_fraction
+from fedmerit.core.host import Fleet, Host
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
+from fedmerit.core.recipes import privacy_of
+from fedmerit.core.release import no_account
+from fedmerit.engine.account import Account
 from fedmerit.engine.devices import count_workers, device_of, on_devices
 from fedmerit.engine.finished import Run
 from fedmerit.engine.logs import logged
 from fedmerit.engine.loop import (
     OnRecord,
+    audits_of,
     first_state,
-    make_selection,
-    play_into,
-    play_rounds,
+    make_collect,
     resumable,
     run_files,
-    write_hypotheses,
+    run_into,
+    run_rounds,
+    with_control,
+    write_clusters,
 )
-from fedmerit.engine.preflight import check_late, check_task, check_waited
+from fedmerit.engine.preflight import BELIEVED, check_parts, check_task, check_waited
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import Sinks, check_logs
 from fedmerit.engine.stopping import Stop, check_stop, make_stop
@@ -92,9 +98,12 @@ def federate(
     settings: dict[str, Any] = {"rounds": rounds, "fraction": share, "seed": seed, "evaluate_every": evaluate_every}
     config = make_config({"run": settings | {"workers": workers, "audit": tuple(audit), "device": device}})
     task = on_devices(task, config.run)
-    chosen = selection or Uniform(config.run.fraction)
-    check_task(task, recipe, chosen, config.run.audit)
-    check_late(config, recipe, task.server())
+    recipe = with_control(recipe, task.server())
+    privacy = privacy_of(recipe)
+    secret = privacy is not None and not privacy.reproducible
+    chosen = replace(selection, secret=True) if secret and isinstance(selection, Poisson) else selection
+    collect = InTime(chosen or Uniform(config.run.fraction))
+    check_task(task, recipe, collect, config.run.audit)
     check_stop(stop, task, recipe, evaluate_every)
     check_logs(log)
     home = None if out is None else Path(out)
@@ -108,9 +117,12 @@ def federate(
         Sinks(log, ledger, home) as sinks,
     ):
         fleet = attacked(local, task.attackers)
-        state = first_state(fleet, recipe, seed, ledger)
-        for after, record in play_rounds(fleet, recipe, chosen, config.run, state, stop, on_stage=tell):
-            state = after
+        account = Account(ledger, privacy) if privacy else None
+        host = Host.of(fleet, rounds, account.book if account else no_account)
+        state = first_state(fleet, host, recipe, seed, ledger)
+        audits = audits_of(fleet)
+        for after, done in run_rounds(host, recipe, collect, config.run, state, stop, audits=audits, on_stage=tell):
+            state, record = after, replace(done, epsilon=account.epsilon()) if account else done
             ledger.append(record)
             sinks.log(ledger)
             warn(record)
@@ -120,8 +132,8 @@ def federate(
         named = task.server().name_tensors(state.model)
         if home is not None:
             write_encoder(home, task.federation.encoder)
-            write_model(home / MODEL, state.model, state.history.rounds, named=named)
-            write_hypotheses(home, state, fleet)
+            write_model(home / MODEL, state.model, state.history.rounds, named)
+            write_clusters(home, state, fleet)
         sinks.finish(partial(run_files, ledger, home, state, named))
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
@@ -154,8 +166,8 @@ def run_config(
     check_waited(config)
     recipe = recipe_of(config)
     task = on_devices(load(config), config.run)
-    check_task(task, recipe, make_selection(config.run), config.run.audit, budget=config.run.budget_seconds)
-    check_late(config, recipe, task.server())
+    recipe = with_control(recipe, task.server())
+    check_task(task, recipe, make_collect(config.run, recipe), config.run.audit, budget=config.run.budget_seconds)
     check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
@@ -204,7 +216,7 @@ def _run_locally(
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
-        play_into(folder, config, recipe, fleet, on_record, log)
+        run_into(folder, config, recipe, fleet, on_record, log)
     return Run.load(folder)
 
 
@@ -222,12 +234,12 @@ def run_on(
     """
     check_logs(log)
     recipe = recipe_of(config)
-    check_late(config, recipe, fleet.server)
+    check_parts(with_control(recipe, fleet.server), make_collect(config.run, recipe), Host.of(fleet).gives | BELIEVED)
     if not folder.exists():
         with resumable(folder, "start again"):
             make_folder(folder, config, fleet.server.names, part_to_json(recipe))
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
-            play_into(folder, config, recipe, fleet, logged(on_record, fleet.server.names, folder), log)
+            run_into(folder, config, recipe, fleet, logged(on_record, fleet.server.names, folder), log)
     return Run.load(folder)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedmerit.config.schema import flatten
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.engine.sink_kinds import SINKS, Sink, Target
 from fedmerit.errors import ConfigError, NoteWarning, UnknownName
 from fedmerit.store.files import write_new_file

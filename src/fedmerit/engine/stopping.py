@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from fedmerit.config.run import StopConfig
+from fedmerit.core.parts import declared
 from fedmerit.core.recipe import Recipe
+from fedmerit.core.recipes import privacy_of
 from fedmerit.errors import ConfigError
 from fedmerit.tasks.registry import Task
 
@@ -52,11 +54,11 @@ def check_stop(stop: Stop | None, task: Task, recipe: Recipe, evaluate_every: in
         return
     if not len(task.federation.validation.y):
         raise ConfigError("stopping early goes by validation rows, and no client has any; set validation=0.1")
-    if not recipe.one_model:
+    if "shared test" not in declared(recipe.models, "gives"):
         raise ConfigError(
             "stopping early goes by one model, and in this recipe each client has its own, or chooses among several"
         )
-    if recipe.privacy is not None:
+    if privacy_of(recipe) is not None:
         raise ConfigError("stopping early asks clients' rows without noise, which [privacy] does not cover")
     if evaluate_every != 1:
         raise ConfigError("a run that may stop after any round tests every one; leave evaluate_every at 1")

@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from fedmerit.config.schema import Config, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.learner import Learner, NamedLearner
+from fedmerit.core.models.clusters import ClusterModels
+from fedmerit.core.models.personal import PersonalModels
+from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Model
 from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
 from fedmerit.store.files import write_new_file
 from fedmerit.store.ledger import Ledger, kept_recipe
 from fedmerit.store.model_files import read_model
-from fedmerit.store.run_folder import ENCODER, HYPOTHESES, PERSONAL
+from fedmerit.store.run_folder import CLUSTERS, ENCODER, PERSONAL
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.formats.table_files import read_frame, read_table
 from fedmerit.tasks.registry import make_federation, make_learner, make_task
@@ -75,12 +78,13 @@ def epochs_of(learner: Learner) -> int:
 def check_shared(ledger: Ledger) -> None:
     """Refuse to speak of one model where each client has its own."""
     recipe = kept_recipe(ledger)
-    if recipe is not None and recipe.keeps_models:
+    models = None if recipe is None else recipe.models
+    if isinstance(models, PersonalModels | LocalModel):
         raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
-    if recipe is not None and recipe.hypotheses is not None and not recipe.one_model:
+    if isinstance(models, ClusterModels):
         raise ConfigError(
-            f"this run has {recipe.hypotheses.count} models, of which clients choose; read one from its folder's "
-            f"{HYPOTHESES}/, for example {HYPOTHESES}/1.safetensors"
+            f"this run has {models.count} models, of which clients choose; read one from its folder's "
+            f"{CLUSTERS}/, for example {CLUSTERS}/1.safetensors"
         )
 
 

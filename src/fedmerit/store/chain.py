@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from hashlib import sha256
 
+from fedmerit.core.release import Release
 from fedmerit.store.ledger_rows import TABLES
 
 WHOLE = ("meta", "clients")
@@ -49,8 +50,32 @@ def _rows(db: sqlite3.Connection, table: str, index: int) -> Iterator[tuple[obje
     return iter(sorted(db.execute(f"SELECT * FROM {table} {which}", values), key=repr))
 
 
+RELEASE = "round, kind, multiplier, fraction"
+"""The columns of a release."""
+
+
+def release_hash(release: Release, before: str) -> str:
+    """SHA-256 of the hash before and a release."""
+    row = (release.round, release.kind, float(release.multiplier), float(release.fraction))
+    return sha256(f"{before}{row!r}".encode()).hexdigest()
+
+
+def broken_releases(db: sqlite3.Connection) -> list[str]:
+    """The first release that does not fit the hashes; or that releases at the end are missing.
+
+    SQLite counts the numbers that it gave out (AUTOINCREMENT), also those of rows that are gone.
+    """
+    before, count = "", 0
+    for number, *row, kept in db.execute(f"SELECT number, {RELEASE}, hash FROM releases ORDER BY number"):
+        before, count = release_hash(Release(*row), before), count + 1
+        if before != kept or number != count:
+            return [f"release {count} is not what was written"]
+    (booked,) = db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'releases'").fetchone()
+    return [] if booked == count else [f"{booked} releases were booked, {count} are there"]
+
+
 def head(db: sqlite3.Connection) -> str:
-    """The last hash; empty where an earlier version wrote the ledger."""
+    """The last hash."""
     row = db.execute("SELECT hash FROM chain ORDER BY round DESC LIMIT 1").fetchone()
     return str(row[0]) if row else ""
 
@@ -70,4 +95,5 @@ def broken_links(db: sqlite3.Connection) -> list[str]:
     more = [table for table in TABLES if db.execute(outside.format(table)).fetchone()[0]]
     rounds = db.execute("SELECT count(*) FROM rounds").fetchone()[0]
     lost = [] if rounds == len(chain) - 1 else [f"{len(chain) - 1} rounds were written, {rounds} are there"]
-    return [*(f"table {table} has rows of rounds that were never written" for table in more), *lost]
+    unknown = [f"table {table} has rows of rounds that were never written" for table in more]
+    return [*unknown, *lost, *broken_releases(db)]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.weight_columns import WeightColumns

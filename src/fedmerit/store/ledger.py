@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,28 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import EPOCHS
-from fedmerit.core.models.grouping import PairDistances
+from fedmerit.core.history import History, PairDistances, remember_facts
+from fedmerit.core.parts import PAIRS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import recipe_from_json
-from fedmerit.core.search.search import SearchState
-from fedmerit.core.server.aggregation import CandidateResult
+from fedmerit.core.release import Release
+from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
-from fedmerit.core.state import Record, remember_facts
-from fedmerit.core.types import ClientId, History, Matrix, Vector
+from fedmerit.core.state import Record
+from fedmerit.core.types import ClientId, Matrix, Vector
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
-from fedmerit.store.chain import broken_links, extend_chain, head
-from fedmerit.store.files import check_size
+from fedmerit.store.chain import RELEASE, broken_links, extend_chain, head, release_hash
 from fedmerit.store.ledger_rows import TABLES, insert, rows_of
-from fedmerit.store.schema import (
-    LARGEST_MIGRATED,
-    MIGRATIONS,
-    SCHEMA,
-    SCHEMA_VERSION,
-    check_schema,
-    guard_connection,
-    migrated,
-)
+from fedmerit.store.schema import SCHEMA, SCHEMA_VERSION, check_schema, guard_connection
 from fedmerit.store.weight_columns import WeightColumns, read_columns, read_facts
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
@@ -106,11 +98,11 @@ class Ledger:
             guard_connection(connection)
             connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = 1")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (SCHEMA_VERSION, *MIGRATIONS) or (write and version != SCHEMA_VERSION):
-                raise FolderError(f"{path} has ledger version {version}, this program writes version {SCHEMA_VERSION}")
             if version != SCHEMA_VERSION:
-                check_size(path, LARGEST_MIGRATED)
-                connection = migrated(connection, version)
+                raise FolderError(
+                    f"{path} has ledger version {version}, and this program reads version {SCHEMA_VERSION}; use the "
+                    "program that wrote it"
+                )
             check_schema(connection, path)
         except DAMAGE as error:
             connection.close()
@@ -133,7 +125,7 @@ class Ledger:
             raise FolderError(f"{self._path} is damaged: {damage[0]}; see `fedmerit verify {where}`") from None
 
     def damage(self) -> list[str]:
-        """What in the file is not what was written; a ledger of an earlier version is only looked at as a database."""
+        """What in the file is not what was written."""
         try:
             (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if said != "ok":
@@ -200,6 +192,17 @@ class Ledger:
             insert(db, "events", [asdict(event)])
             extend_chain(db, event.round)
 
+    def book(self, release: Release) -> None:
+        """A release of a private run; on the disk when this returns, and never removed."""
+        with _transaction(self._db) as db:
+            before = db.execute("SELECT hash FROM releases ORDER BY number DESC LIMIT 1").fetchone()
+            row = asdict(release)
+            insert(db, "releases", [row | {"hash": release_hash(release, str(before[0]) if before else "")}])
+
+    def releases(self) -> list[Release]:
+        """All releases of a private run, in the order in which they were booked."""
+        return [Release(*row) for row in self._db.execute(f"SELECT {RELEASE} FROM releases ORDER BY number")]
+
     def last_round(self) -> int:
         """The newest round; 0 before the first."""
         return int(self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0])
@@ -221,15 +224,9 @@ class Ledger:
     def history(self, names: Sequence[str] = ()) -> History:
         """What the rounds so far leave in the history, with the facts of these names."""
         rows = self._db.execute("SELECT client, facts FROM weights ORDER BY round, client")
-        return remember_facts(History(self.last_round()), ((row[0], json.loads(row[1])) for row in rows), names)
-
-    def search_state(self) -> SearchState:
-        """What a search knows after the last round: its weighting, its accuracy, the best so far."""
-        row = self._db.execute(
-            "SELECT weighting, quality FROM rounds WHERE weighting NOT NULL ORDER BY round DESC"
-        ).fetchone()
-        best = self._db.execute("SELECT max(quality) FROM rounds").fetchone()[0]
-        return SearchState(row[0], row[1], best) if row else SearchState()
+        facts = [name for name in names if name != PAIRS]
+        known = remember_facts(History(self.last_round()), ((row[0], json.loads(row[1])) for row in rows), facts)
+        return replace(known, pairs=self.pair_distances()) if PAIRS in names else known
 
     def candidates(self, index: int) -> list[CandidateResult]:
         """The weightings that the search of a round thought of, in the order of visiting; empty without a search."""

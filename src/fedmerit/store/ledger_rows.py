@@ -14,6 +14,7 @@ from fedmerit.core.measures import percentiles
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.state import Record
 from fedmerit.core.types import Verdict
+from fedmerit.core.weights.normalise import normalise_name
 from fedmerit.core.weights.scores import ExplainedScore, Score
 from fedmerit.core.weights.weigh import by_client
 from fedmerit.errors import DataError
@@ -37,28 +38,27 @@ def insert(db: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
 
 def round_rows(record: Record) -> list[Row]:
     """The round as a whole."""
-    evaluation, aggregation, groups = record.evaluation, record.aggregation, record.groups
-    candidate = aggregation.candidate if aggregation else None
-    searched = aggregation if candidate else None
+    evaluation, groups, weighting = record.evaluation, record.groups, record.weighting
+    searched = record.search if weighting else None
     p10, p50, p90 = (None, None, None) if evaluation is None else percentiles(evaluation.local)
     return [
         {
             "priority": json.dumps(record.priority),
-            "weighting": candidate.label if candidate else None,
-            "score": part_to_json(candidate.weighting.score) if candidate else None,
-            "normalise": candidate.weighting.normalise if candidate else None,
+            "weighting": record.label,
+            "score": part_to_json(weighting.score) if weighting else None,
+            "normalise": normalise_name(weighting.normalise) if weighting else None,
             "exchanges": searched.exchanges if searched else 0,
-            "evaluations": searched.evaluations if searched else 0,
+            "evaluations": searched.models_sent if searched else 0,
             "tests": searched.tests if searched else 0,
             "groups": len(groups.members) if groups else 1,
             "cut": groups.cut if groups else None,
-            "quality": searched.search.quality if searched else None,
+            "quality": searched.quality if searched else None,
             "accuracy": None if evaluation is None else evaluation.accuracy,
             "p10": p10,
             "p50": p50,
             "p90": p90,
             "epsilon": record.epsilon,
-            "clip": aggregation.clip if aggregation else None,
+            "clip": record.numbers.get("clip"),
             "validation": record.validation,
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
@@ -69,7 +69,7 @@ def round_rows(record: Record) -> list[Row]:
 
 def candidate_rows(record: Record) -> list[Row]:
     """What its search thought of."""
-    results = record.aggregation.results if record.aggregation else ()
+    results = record.search.results if record.search else ()
     return [
         {
             "place": place,
@@ -119,8 +119,7 @@ def own_terms(record: Record) -> dict[int, str]:
 
     Steps that do not come to the score that counted, or that fail, are left out: a reason is true or missing.
     """
-    candidate = record.aggregation.candidate if record.aggregation else None
-    score = candidate.weighting.score if candidate else None
+    score = record.weighting.score if record.weighting else None
     if record.weights is None or not isinstance(score, ExplainedScore) or not _is_own(score):
         return {}
     table, scores = record.weights.table, record.weights.scores
@@ -185,7 +184,7 @@ def distance_rows(record: Record) -> list[Row]:
 
 def observation_rows(record: Record) -> list[Row]:
     """NaN becomes NULL by SQLite's own rule."""
-    seen = record.observations
+    seen = record.diagnostics
     if seen is None:
         return []
     lines = zip(record.ids, seen.norms.tolist(), seen.cosines.tolist(), strict=True)
@@ -195,7 +194,7 @@ def observation_rows(record: Record) -> list[Row]:
 def event_rows(record: Record) -> list[Row]:
     """Who was left out or refused, and the notes."""
     events: list[tuple[int | None, str, str]] = [
-        (i, "left-out", reason) for i, reason in sorted(record.left_out.items())
+        (i, "left-out", reason) for i, reason in sorted(record.dropped.items())
     ]
     verdicts = sorted(record.rewards.verdicts.items())
     events += [(client, "refused", verdict.reason) for client, verdict in verdicts if verdict.reason]

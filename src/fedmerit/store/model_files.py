@@ -17,40 +17,47 @@ from safetensors.numpy import save
 
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.state import State
-from fedmerit.core.types import NOTHING, Model
+from fedmerit.core.types import Model
+from fedmerit.errors import FolderError
 
 FOLDER = "checkpoints"
 MODEL = "model"
 SEAL, UNSEALED = "seal", "0" * 64
 LONGEST_HEADER = 1 << 24
+VERSION = 1
+"""Of the format of checkpoints."""
+OWN = "own"
+NOT_SEALED = "it is not sealed, or of an older format"
 KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
-def write_model(
-    path: Path,
-    model: Model,
-    index: int,
-    parts: Mapping[str, Model] = NOTHING,
-    named: NamedTensors | None = None,
-    run: str | None = None,
-) -> None:
-    """The tensor `model` and one for each named part, or the tensors that the learner names; the round, a SHA-256.
+def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> None:
+    """The tensor `model`, or the tensors that the learner names, with the round and a SHA-256; atomic and synced.
 
-    Named tensors are what the model's own library loads. Atomic, and on the disk when this returns. With `run`, a hash
-    of the settings that the model came of, the file is sealed: by a SHA-256 over all of it, the seal itself being
-    zeros, so over names, types, shapes, round, settings and numbers.
+    Named tensors are what the model's own library loads.
     """
-    tensors: dict[str, NDArray[Any]] = {MODEL: model, **{name: parts[name] for name in sorted(parts)}}
+    tensors: dict[str, NDArray[Any]] = {MODEL: model}
     about: dict[str, Any] = {"round": index}
     if named is not None:
         tensors = {name: named.tensors[name] for name in sorted(named.tensors)}
         about |= {"vector": named.vector, "beside": named.beside}
     tensors = {name: np.ascontiguousarray(values).reshape(values.shape) for name, values in tensors.items()}
-    about |= {"sha256": _digest(tensors, named is not None)} if run is None else {"run": run, SEAL: UNSEALED}
+    about |= {"sha256": _digest(tensors, named is not None)}
+    _write(path, save(tensors, metadata={"fedmerit": json.dumps(about)}))
+
+
+def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Tensors and what is said of them, sealed by a SHA-256 over the whole file, the seal itself being zeros.
+
+    So the seal covers names, types, shapes, round, settings and numbers. Atomic, and on the disk when this returns.
+    """
+    ordered = {name: np.ascontiguousarray(tensors[name]).reshape(tensors[name].shape) for name in sorted(tensors)}
     # one key: safetensors writes several in no fixed order, and equal models shall be equal files
-    content = save(tensors, metadata={"fedmerit": json.dumps(about)})
-    if run is not None:
-        content = content.replace(UNSEALED.encode(), sha256(content).hexdigest().encode(), 1)
+    content = save(ordered, metadata={"fedmerit": json.dumps({**about, SEAL: UNSEALED})})
+    _write(path, content.replace(UNSEALED.encode(), sha256(content).hexdigest().encode(), 1))
+
+
+def _write(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
         file.write(content)
@@ -121,29 +128,86 @@ def _digest(tensors: Mapping[str, NDArray[Any]], named: bool) -> str:
 
 
 def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
-    """The model and parts after a round of the run with this identity; older ones but the last before are removed."""
+    """The state after a round of the run with this identity, but for its history, which the ledger keeps.
+
+    Arrays are tensors under the "/"-joined path in `State.own`, in their own type; other leaves are JSON in the header,
+    floats as `float.hex()`. Checkpoints older than the last before this one are removed.
+    """
     index = state.history.rounds
     (run / FOLDER).mkdir(exist_ok=True)
-    write_model(run / FOLDER / f"{index:08d}.safetensors", state.model, index, state.parts, run=identity)
+    tensors, leaves = {MODEL: state.model}, dict[str, Any]()
+    for name, leaf in _leaves(state.own):
+        if isinstance(leaf, np.ndarray):
+            tensors[f"{OWN}/{name}"] = leaf
+        else:
+            leaves[name] = _to_json(leaf)
+    about = {"version": VERSION, "round": index, "run": identity, "own": leaves}
+    write_sealed(run / FOLDER / f"{index:08d}.safetensors", tensors, about)
     for path in list(_paths(run))[KEPT:]:
         path.unlink()
 
 
-def read_checkpoint(run: Path, upto: int, identity: str = "") -> tuple[Model, dict[str, Model], int] | None:
-    """Model, parts and round of the newest intact checkpoint of a round up to this one, and of this run."""
+def read_checkpoint(run: Path, upto: int, identity: str = "") -> tuple[Model, dict[str, Any], int] | None:
+    """Model, own states and round of the newest intact checkpoint of a round up to this one, and of this run.
+
+    A checkpoint that is not sealed, or of another format, is refused: nothing says what is in it.
+    """
     for path in _paths(run):
-        file = _read(path) if path.stem.isdecimal() and int(path.stem) <= upto else None
-        if file is not None and not wrong_checkpoint(path, file[1], identity):
-            tensors, about = file
-            return tensors.pop(MODEL), tensors, int(about["round"])
+        if not path.stem.isdecimal() or int(path.stem) > upto:
+            continue
+        if unsealed := unsealed_reason(path):
+            raise FolderError(f"cannot resume from {path}: {unsealed}; start a new run")
+        file = _read(path)
+        if file is None or wrong_checkpoint(path, file[1], identity):
+            continue
+        tensors, about = file
+        own: dict[str, Any] = {}
+        leaves = {name: _from_json(value) for name, value in about["own"].items()}
+        arrays = {name.removeprefix(f"{OWN}/"): value for name, value in tensors.items() if name != MODEL}
+        for name, value in sorted({**leaves, **arrays}.items()):
+            *folders, last = name.split("/")
+            table = own
+            for folder in folders:
+                table = table.setdefault(folder, {})
+            table[last] = value
+        return tensors[MODEL], own, int(about["round"])
     return None
 
 
+def _leaves(own: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested mappings, by its path."""
+    for key, value in own.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{before}{key}/")
+        else:
+            yield before + key, value
+
+
+def _to_json(leaf: Any) -> Any:
+    """Floats as hexadecimal text, so that they come back to the bit."""
+    return {"float": float(leaf).hex()} if isinstance(leaf, float | np.floating) else leaf
+
+
+def _from_json(value: Any) -> Any:
+    return float.fromhex(value["float"]) if isinstance(value, dict) else value
+
+
+def unsealed_reason(path: Path) -> str:
+    """Why a file is no checkpoint that this program writes; empty where it is one, or where it is just damaged."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {}).get("fedmerit", "{}"))
+    except (OSError, SafetensorError, ValueError):
+        return ""
+    sealed = isinstance(about, dict) and SEAL in about and about.get("version") == VERSION
+    return "" if sealed else NOT_SEALED
+
+
 def wrong_checkpoint(path: Path, about: Mapping[str, Any], identity: str) -> str:
-    """Why an intact file is not the checkpoint that its name promises; empty where it is."""
-    if str(about["round"]) != str(int(path.stem)):
+    """Why an intact, sealed file is not the checkpoint that its name promises; empty where it is."""
+    if path.stem != f"{int(about['round']):08d}":
         return f"it is of round {about['round']}"
-    return "" if about.get("run", identity) == identity else "it is of a run with other settings"
+    return "" if about.get("run") == identity else "it is of a run with other settings"
 
 
 def damaged_models(run: Path, identity: str) -> dict[str, str]:
@@ -152,7 +216,9 @@ def damaged_models(run: Path, identity: str) -> dict[str, str]:
     for path in sorted(run.rglob("*.safetensors")):
         file = _read(path)
         of_round = path.parent == run / FOLDER
-        wrong = "it is damaged" if file is None else wrong_checkpoint(path, file[1], identity) if of_round else ""
+        wrong = unsealed_reason(path) if of_round else ""
+        if not wrong:
+            wrong = "it is damaged" if file is None else wrong_checkpoint(path, file[1], identity) if of_round else ""
         if wrong:
             found[path.relative_to(run).as_posix()] = wrong
     return found

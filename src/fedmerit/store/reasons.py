@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmerit.core.criteria.table import VALIDATED_ACCURACY
+from fedmerit.core.criteria.validated import VALIDATED_ACCURACY, validated_of
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.reasons import Gate, Reason, Rule, called, explain, percent
 from fedmerit.core.recipe import Recipe
@@ -46,24 +46,22 @@ def reason_of(
     samples = [member.facts.get(SAMPLES, 0.0) for member in members]
     uniform = [float(recipe is not None and recipe.when_zero == "uniform")] * len(members)
     fallback = samples if recipe is None or recipe.when_zero == "samples" else uniform
-    if recipe is not None and recipe.privacy is not None:
-        fallback = [0.0] * len(members)
-    scales = recipe.scales if recipe is not None else ()
-    rule = Rule(priority, score, row["normalise"] or "sum", tuple(fallback), scales)
+    normalise = recipe.normalise if recipe is not None and row["normalise"] == "scale" else row["normalise"] or "sum"
+    rule = Rule(priority, score, normalise, tuple(fallback))
     return explain(raw, place, rule, kept=mine.weight, samples=samples, gates=_gates(recipe, mine))
 
 
 def _gates(recipe: Recipe | None, mine: ClientWeight) -> dict[str, Gate]:
     """The criteria that a gate set to 0 for this client."""
     gates = {}
-    for criterion in recipe.validated if recipe is not None else ():
+    for criterion in validated_of(recipe) if recipe is not None else ():
         measured, accuracy = mine.facts.get(criterion.name), mine.facts.get(VALIDATED_ACCURACY)
-        if criterion.gate is None or measured is None or accuracy is None or criterion.name not in mine.criteria:
+        if not criterion.min_accuracy or measured is None or accuracy is None or criterion.name not in mine.criteria:
             continue
         if criterion.marginal:
             measured = max(measured - mine.facts.get(criterion.without, 0.0), 0.0)
-        if accuracy < criterion.gate.least:
-            gates[criterion.name] = Gate(measured, accuracy, criterion.gate.least)
+        if accuracy < criterion.min_accuracy:
+            gates[criterion.name] = Gate(measured, accuracy, criterion.min_accuracy)
     return gates
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.config.own import own_sources
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, dump_config, flatten, load_config, make_config
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
@@ -28,7 +28,7 @@ from fedmerit.store.ledger import Ledger
 
 CONFIG, LEDGER = "config.toml", "ledger.db"
 MODEL, BEST, PERSONAL = "model.safetensors", "best.safetensors", "personal"
-HYPOTHESES = "hypotheses"
+CLUSTERS = "clusters"
 """A folder with the models that clients chose from, where there are several: `0.safetensors` ..."""
 ENCODER = "encoder.json"
 """How new rows of a table become inputs of the model."""

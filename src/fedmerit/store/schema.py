@@ -1,22 +1,16 @@
-"""The ledger's schema: its tables, and how ledgers of earlier versions are brought up to it.
-
-A migration is one SQL script from a version to the next. Ledgers are migrated in a copy in memory, for reading: a file
-that an earlier program wrote is never changed.
-"""
+"""The ledger's schema: its tables, and what a file must look like to be read as one."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 
 from fedmerit.core.showing import printable
 from fedmerit.errors import FolderError
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 SCHEMA = f"""
 PRAGMA user_version = {SCHEMA_VERSION};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -76,46 +70,14 @@ CREATE TABLE observations (          -- what the server saw of each update by it
     PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 CREATE TABLE events (round INTEGER NOT NULL, client INTEGER, kind TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE releases (              -- what a private run reveals, each written before anybody sees it; none is removed
+    number INTEGER PRIMARY KEY AUTOINCREMENT, round INTEGER NOT NULL, kind TEXT NOT NULL,
+    multiplier REAL NOT NULL, fraction REAL NOT NULL,
+    hash TEXT NOT NULL               -- over this row and the hash before
+);
 CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);   -- over all rows of a round and the hash before
 """
 
-MIGRATIONS: Mapping[int, str] = MappingProxyType(
-    {
-        5: """
-ALTER TABLE rounds RENAME COLUMN way TO weighting;
-ALTER TABLE rounds ADD COLUMN normalise TEXT;
-UPDATE rounds SET normalise = (SELECT json_extract(value, '$.recipe.normalise') FROM meta WHERE key = 'config');
-ALTER TABLE earned RENAME TO weights;
-ALTER TABLE tested RENAME TO evaluations;
-ALTER TABLE tried RENAME TO candidates;
-ALTER TABLE candidates RENAME COLUMN way TO weighting;
-""",
-        6: """
-ALTER TABLE weights ADD COLUMN uncapped REAL;
-CREATE TABLE observations (
-    round INTEGER NOT NULL, client INTEGER NOT NULL, norm REAL NOT NULL, cosine REAL, PRIMARY KEY (round, client)
-) WITHOUT ROWID;
-""",
-        7: """
-ALTER TABLE rounds ADD COLUMN epsilon REAL;
-""",
-        8: """
-ALTER TABLE rounds ADD COLUMN clip REAL;
-ALTER TABLE rounds ADD COLUMN validation REAL;
-""",
-        9: """
-ALTER TABLE weights ADD COLUMN terms TEXT;
-""",
-        10: """
-CREATE TABLE chain (round INTEGER PRIMARY KEY, hash TEXT NOT NULL);
-""",
-    }
-)
-"""From each earlier version to the next. Version 5 kept scores as Python's `repr`, which stays: it is for people."""
-
-
-LARGEST_MIGRATED = 1 << 30
-"""Bytes of a ledger of an earlier version: it is brought up to this one in memory."""
 LONGEST = 1 << 26
 """Bytes of one value."""
 PATIENCE, STEPS = 60.0, 100_000
@@ -148,13 +110,3 @@ def _columns(db: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
     names = [str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     query = 'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)'
     return {name: sorted(db.execute(query, (name,)).fetchall()) for name in names if not name.startswith("sqlite_")}
-
-
-def migrated(db: sqlite3.Connection, version: int) -> sqlite3.Connection:
-    """A copy in memory of an earlier ledger, brought up to this version."""
-    copy = sqlite3.connect(":memory:", isolation_level=None)
-    db.backup(copy)
-    db.close()
-    for step in range(version, SCHEMA_VERSION):
-        copy.executescript(f"BEGIN; {MIGRATIONS[step]} PRAGMA user_version = {step + 1}; COMMIT;")
-    return copy

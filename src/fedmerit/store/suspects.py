@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fedmerit.core.suspects import Looked, RoundSeen, Suspect, find_suspects, is_refusal, look
-from fedmerit.core.types import NOTHING
+from fedmerit.core.types import EMPTY
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.weight_columns import WeightColumns
 
@@ -15,7 +15,7 @@ SILENT = ("left-out", "refused")
 """Events about one client that are no note on its answer: why it was left out, and rewards that it refused."""
 
 
-def suspects_of(ledger: Ledger, weights: Mapping[int, WeightColumns] = NOTHING) -> list[Suspect]:
+def suspects_of(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> list[Suspect]:
     """Who is suspected after the last round, by client; nobody in ledgers that kept no observations.
 
     `weights` are those of rounds that are read already.
@@ -23,7 +23,7 @@ def suspects_of(ledger: Ledger, weights: Mapping[int, WeightColumns] = NOTHING) 
     return find_suspects(looked_at(ledger, weights))
 
 
-def looked_at(ledger: Ledger, weights: Mapping[int, WeightColumns] = NOTHING) -> list[Looked]:
+def looked_at(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> list[Looked]:
     """Every round, with what was odd in it."""
     return [look(seen) for seen in _rounds(ledger, weights)]
 

@@ -2,11 +2,13 @@
 
 A run that came to its end leaves `SHA256SUMS`, which `sha256sum -c` reads, too. Before that, the ledger's chain and the
 seals of checkpoints tell. Both show damage and changes by hand; whoever rewrites everything can make them fit, unless
-the chain's last hash was kept elsewhere.
+the chain's last hash was kept elsewhere. Of a private run, epsilon is computed again from the releases that it booked.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,9 +16,12 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
+from fedmerit.config.account import epsilon_of_releases, require_account
 from fedmerit.config.schema import load_config, make_config
+from fedmerit.core.recipe_json import part_from_json
+from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.showing import printable
-from fedmerit.errors import FolderError, UserError
+from fedmerit.errors import ConfigError, FolderError, UserError
 from fedmerit.store.files import check_size
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import damaged_models
@@ -25,15 +30,18 @@ from fedmerit.store.strict_json import load_json
 
 SUMS = "SHA256SUMS"
 LARGEST_SUMS = 1 << 24
+ROUNDING = 1e-6
+"""The relative difference of epsilon that other versions of libraries may make."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found: each file's fault in words, the rounds that are there and the last hash of the chain."""
+    """What was found: each file's fault, the number of rounds, the last hash of the chain, and what was not checked."""
 
     faults: dict[str, str]
     rounds: int
     head: str
+    skipped: tuple[str, ...] = ()
 
 
 def write_sums(folder: Path) -> None:
@@ -48,6 +56,7 @@ def write_sums(folder: Path) -> None:
 def verify_run(folder: Path) -> Verified:
     """Every fault of a run's folder; none where all of it is as it was written."""
     faults, rounds, head, identity = _wrong_sums(folder), 0, "", ""
+    skipped: tuple[str, ...] = ()
     if not (folder / LEDGER).is_file() and not faults:
         raise FolderError(f"no run in {folder}: it has no {LEDGER}; give a folder made by `fedmerit run`")
     try:
@@ -58,9 +67,41 @@ def verify_run(folder: Path) -> Verified:
             else:
                 rounds, head, identity = ledger.last_round(), ledger.head(), ledger.identity()
                 faults |= _other_config(folder, ledger.meta())
+                wrong, skipped = _check_epsilon(ledger)
+                if wrong:
+                    faults.setdefault(LEDGER, wrong)
     except UserError as error:
         faults.setdefault(LEDGER, printable(str(error)))
-    return Verified(damaged_models(folder, identity) | faults, rounds, head)
+    return Verified(damaged_models(folder, identity) | faults, rounds, head, skipped)
+
+
+def _check_epsilon(ledger: Ledger) -> tuple[str, tuple[str, ...]]:
+    """The first round whose epsilon is not that of the releases booked so far; and why that was not checked."""
+    releases, privacy = ledger.releases(), _kept_privacy(ledger)
+    if privacy is None:
+        return "it has releases, and its recipe has no noisy sum" if releases else "", ()
+    try:
+        require_account()
+    except ConfigError as error:
+        return "", (f"epsilon was not computed again: {error}",)
+    last = {release.round: place for place, release in enumerate(releases, start=1)}
+    for row in ledger.rounds():
+        index, spent = row["round"], row["epsilon"]
+        if index not in last:
+            return f"round {index} has no release", ()
+        expected = epsilon_of_releases(privacy, releases[: last[index]])
+        if spent is None or not math.isclose(spent, expected, rel_tol=ROUNDING):
+            return f"round {index} has epsilon {spent}, and its releases cost {expected:.6g}", ()
+    return "", ()
+
+
+def _kept_privacy(ledger: Ledger) -> PrivateSum | None:
+    """The noisy sum of the run's recipe; the recipe itself may have parts of a user that cannot be made here."""
+    try:
+        part = part_from_json(json.dumps(json.loads(ledger.meta()["recipe"])["server"]["aggregator"]))
+    except (UserError, ValueError, LookupError, TypeError):
+        return None
+    return part if isinstance(part, PrivateSum) else None
 
 
 def _wrong_sums(folder: Path) -> dict[str, str]:

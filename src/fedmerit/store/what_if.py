@@ -7,29 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.criteria.client_fact import OwnFact
-from fedmerit.core.criteria.table import (
-    MW,
-    PARTICIPATION,
-    Attribute,
-    Computation,
-    Criterion,
-    LossPower,
-    Measured,
-    Staleness,
-    Validated,
-    check_priority,
-    find_criterion,
-)
+from fedmerit.core.collect.late import Staleness
+from fedmerit.core.criteria.client_fact import ClientFact
+from fedmerit.core.criteria.computation import Computation
+from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
+from fedmerit.core.criteria.loss import LossPower
+from fedmerit.core.criteria.table import MW, PARTICIPATION, Attribute, check_priority, find_criterion
+from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import CLIP, SAMPLES
-from fedmerit.core.types import NOTHING, ClientId, Cohort, History, Normalise, Vector
+from fedmerit.core.history import History
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.scores import PLAIN, Prioritized, Score
+from fedmerit.core.weights.normalise import Normalise, Scale
+from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
 from fedmerit.core.weights.weigh import ClientWeight, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 
-FROM_FACTS = (Measured, Attribute, OwnFact, Computation, LossPower, Staleness, Validated)
+ANY_NUMBER = (Prioritized, PrioritizedAnd, PrioritizedMean, Product)
+"""Scores that take any number of criteria."""
+FROM_FACTS = (FunctionCriterion, Attribute, ClientFact, Computation, LossPower, Staleness, Validated)
 """Criteria that are functions of facts alone, where they read any."""
 
 
@@ -67,7 +64,7 @@ def reweigh(
     ledger: Ledger,
     priority: Sequence[str],
     normalise: Normalise | None = None,
-    measured: Mapping[str, Vector] = NOTHING,
+    measured: Mapping[str, Vector] = EMPTY,
 ) -> list[Reweighed]:
     """Every round by another priority; the score is the run's where it takes any number of criteria.
 
@@ -77,7 +74,7 @@ def reweigh(
     check_priority(priority)
     score = rescored(ledger)
     how = normalise or _normalise(ledger)
-    if how == "scale":
+    if isinstance(how, Scale):
         raise UserError("bounds of another priority are not known; give --normalise max, sum, minmax or none")
     lengths: dict[int, dict[ClientId, float]] = {}
     for index, client, length, _ in ledger.observations():
@@ -117,8 +114,7 @@ def missing_facts(ledger: Ledger, priority: Sequence[str]) -> list[str]:
 def rescored(ledger: Ledger) -> Score:
     """The run's score where it takes any number of criteria, else the prioritized one."""
     recipe = kept_recipe(ledger)
-    plain = tuple(kind for kind, _ in PLAIN.values() if isinstance(kind, type))
-    return recipe.score if recipe is not None and isinstance(recipe.score, plain) else Prioritized()
+    return recipe.score if recipe is not None and isinstance(recipe.score, ANY_NUMBER) else Prioritized()
 
 
 def _normalise(ledger: Ledger) -> Normalise:
@@ -143,7 +139,7 @@ def _column(kept: Kept, members: Sequence[ClientWeight], name: str) -> Vector:
         raise UserError(
             f"round {kept.round} kept nothing to compute {name} from; it has the criteria "
             f"{', '.join(members[0].criteria)} and the facts {', '.join(sorted(facts))}; run again with {name} in "
-            "recipe.priority, at its end say, to have it kept"
+            "recipe.criteria, at its end say, to have it kept"
         )
     columns = {
         fact: np.array([member.facts[fact] for member in members])
