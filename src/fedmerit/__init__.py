@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import load_config as load_config
+    from fedmerit.core.collect.collect import InTime as InTime
+    from fedmerit.core.collect.collect import Poisson as Poisson
+    from fedmerit.core.collect.collect import Uniform as Uniform
+    from fedmerit.core.criteria.criterion import Criterion as Criterion
+    from fedmerit.core.criteria.criterion import criterion as criterion
     from fedmerit.core.criteria.table import CB as CB
     from fedmerit.core.criteria.table import DS as DS
     from fedmerit.core.criteria.table import IS as IS
@@ -21,14 +26,16 @@ if TYPE_CHECKING:
     from fedmerit.core.criteria.table import LD as LD
     from fedmerit.core.criteria.table import MW as MW
     from fedmerit.core.criteria.table import Attribute as Attribute
-    from fedmerit.core.criteria.table import Criterion as Criterion
     from fedmerit.core.criteria.table import Sharpness as Sharpness
-    from fedmerit.core.criteria.table import Validated as Validated
-    from fedmerit.core.criteria.table import criterion as criterion
+    from fedmerit.core.criteria.validated import Validated as Validated
     from fedmerit.core.host import Fleet as Fleet
     from fedmerit.core.learner import Learner as Learner
+    from fedmerit.core.models.clusters import ClusterModels as ClusterModels
     from fedmerit.core.models.grouping import ByCosine as ByCosine
+    from fedmerit.core.models.personal import PersonalModels as PersonalModels
     from fedmerit.core.models.rewards import TopShare as TopShare
+    from fedmerit.core.models.shared import LocalModel as LocalModel
+    from fedmerit.core.models.shared import OneModel as OneModel
     from fedmerit.core.recipe import Recipe as Recipe
     from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
@@ -40,22 +47,31 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import fedavg as fedavg
     from fedmerit.core.recipes import fedval as fedval
     from fedmerit.core.recipes import finetuned as finetuned
-    from fedmerit.core.recipes import guarded as guarded
     from fedmerit.core.recipes import ifca as ifca
     from fedmerit.core.recipes import m2f as m2f
     from fedmerit.core.recipes import prioritized as prioritized
+    from fedmerit.core.recipes import private as private
     from fedmerit.core.recipes import qffl as qffl
     from fedmerit.core.recipes import rffl as rffl
+    from fedmerit.core.recipes import robust as robust
     from fedmerit.core.recipes import standalone as standalone
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
-    from fedmerit.core.search.step_search import BoldestFirst as BoldestFirst
+    from fedmerit.core.search.step_search import StepSearch as StepSearch
+    from fedmerit.core.server.optimizers import SGD as SGD
     from fedmerit.core.server.optimizers import Adagrad as Adagrad
     from fedmerit.core.server.optimizers import Adam as Adam
-    from fedmerit.core.server.optimizers import Extrapolated as Extrapolated
+    from fedmerit.core.server.optimizers import FedExP as FedExP
     from fedmerit.core.server.optimizers import Momentum as Momentum
-    from fedmerit.core.server.optimizers import Plain as Plain
     from fedmerit.core.server.optimizers import Yogi as Yogi
+    from fedmerit.core.server.private_sum import PrivateSum as PrivateSum
+    from fedmerit.core.server.server import Server as Server
+    from fedmerit.core.stages.claims import Claims as Claims
+    from fedmerit.core.stages.clip import Clip as Clip
     from fedmerit.core.types import Samples as Samples
+    from fedmerit.core.weights.limits import Cap as Cap
+    from fedmerit.core.weights.limits import SiteCap as SiteCap
+    from fedmerit.core.weights.normalise import Scale as Scale
+    from fedmerit.core.weights.normalise import scale as scale
     from fedmerit.core.weights.ranking import Ranked as Ranked
     from fedmerit.core.weights.scores import OWA as OWA
     from fedmerit.core.weights.scores import Choquet as Choquet
@@ -82,41 +98,35 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "config.schema": ("load_config",),
-    "core.backtracking": ("Backtracking",),
-    "core.boldest": ("BoldestFirst",),
-    "core.criteria": (
-        *("CB", "DS", "IS", "LC", "LD", "MW", "Sharpness"),
-        *("Attribute", "Criterion", "Validated", "criterion"),
-    ),
-    "core.fleet": ("Fleet",),
-    "core.groups": ("ByCosine",),
+    "core.collect.collect": ("InTime", "Poisson", "Uniform"),
+    "core.criteria.criterion": ("Criterion", "criterion"),
+    "core.criteria.table": ("CB", "DS", "IS", "LC", "LD", "MW", "Attribute", "Sharpness"),
+    "core.criteria.validated": ("Validated",),
+    "core.host": ("Fleet",),
     "core.learner": ("Learner",),
-    "core.ranking": ("Ranked",),
+    "core.models.clusters": ("ClusterModels",),
+    "core.models.grouping": ("ByCosine",),
+    "core.models.personal": ("PersonalModels",),
+    "core.models.rewards": ("TopShare",),
+    "core.models.shared": ("LocalModel", "OneModel"),
     "core.recipe": ("Recipe",),
     "core.recipes": (
-        "adaptive",
-        "agnostic",
-        "cgsv",
-        "device_aware",
-        "fedavg",
-        "fedval",
-        "guarded",
-        "m2f",
-        "prioritized",
-        "qffl",
-        "rffl",
-        "standalone",
-        "finetuned",
-        "fedamp",
-        "cfl",
-        "ifca",
-        "ditto",
+        *("adaptive", "agnostic", "cfl", "cgsv", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
+        *("finetuned", "ifca", "m2f", "prioritized", "private", "qffl", "rffl", "robust", "standalone"),
     ),
-    "core.rewards": ("TopShare",),
-    "core.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
-    "core.steps": ("Adagrad", "Adam", "Extrapolated", "Momentum", "Plain", "Yogi"),
+    "core.search.backtracking": ("Backtracking",),
+    "core.search.step_search": ("StepSearch",),
+    "core.server.optimizers": ("SGD", "Adagrad", "Adam", "FedExP", "Momentum", "Yogi"),
+    "core.server.private_sum": ("PrivateSum",),
+    "core.server.server": ("Server",),
+    "core.stages.claims": ("Claims",),
+    "core.stages.clip": ("Clip",),
     "core.types": ("Samples",),
-    "core.weights": ("weigh",),
+    "core.weights.limits": ("Cap", "SiteCap"),
+    "core.weights.normalise": ("Scale", "scale"),
+    "core.weights.ranking": ("Ranked",),
+    "core.weights.scores": ("OWA", "Choquet", "Prioritized", "Product", "Score", "WeightedMean"),
+    "core.weights.weigh": ("weigh",),
     "engine.finished": ("Run",),
     "engine.run": ("federate", "resume", "run_config", "run_on"),
     "errors": ("FedmeritError", "UserError"),

@@ -12,7 +12,7 @@ from fedmerit.store.strict_json import dump_json
 def contribution(folder: RunFolder, as_json: Json = False) -> None:
     """Say what every client's updates were worth to the model, over a run.
 
-    DIR is a folder made by `fedmerit run` with recipe.contributions = ["shapley"], or with a criterion
+    DIR is a folder made by `fedmerit run` with recipe.stages = ["contribution:shapley"], or with a criterion
     contribution:METHOD.
     """
     from fedmerit.report.contributions import contributions_dict, contributions_screen

@@ -1,4 +1,4 @@
-"""The demo: two fifths of the clients learn wrong labels; what they weigh in FedAvg, FedVal and our guarded recipe."""
+"""The demo: two fifths of the clients learn wrong labels; what they weigh in FedAvg, FedVal and robust."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPLAINED = "FedVal top"
 
 def demo_plan(rounds: int, seed: int) -> Plan:
     """scikit-learn's digits, spread over 20 unlike clients, of whom 8 have flipped labels; 200 rows for the server."""
-    fedval = {"name": "fedval", "priority": "validated:accuracy", "score": {"rank": "top"}}
+    fedval = {"name": "fedval", "criteria": "validated:accuracy", "score": {"rank": "top"}}
     return make_plan(
         {
             "name": "demo",
@@ -42,7 +42,7 @@ def demo_plan(rounds: int, seed: int) -> Plan:
             "row": [
                 {"name": "FedAvg", "recipe": "fedavg"},
                 {"name": EXPLAINED, "recipe": fedval},
-                {"name": "guarded", "recipe": "guarded"},
+                {"name": "robust", "recipe": "robust"},
             ],
         }
     )
@@ -71,7 +71,7 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
 def held_table(study: Study) -> TextTable:
     """What attackers hold of the weight in each row: means over rounds and seeds."""
     rows = [(row, *(f"{share:.1%}" for share in np.mean(list(_held(study, row)), axis=0))) for row in study.rows]
-    below = ("the server does not know who they are; FedVal asks 200 rows of its own, guarded the clients' updates",)
+    below = ("the server does not know the attackers; FedVal uses the server's 200 rows, robust the clients' updates",)
     return TextTable("attackers' share", ("row", "of the weight", "of the clients"), tuple(rows), below)
 
 

@@ -12,7 +12,8 @@ from fedmerit.cli.app import Json, RunFolder, app, out_console
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
-    from fedmerit.core.types import Normalise, Vector
+    from fedmerit.core.types import Vector
+    from fedmerit.core.weights.normalise import Normalise
     from fedmerit.tasks.federation import Federation
 
 SHOWN = 20
@@ -84,16 +85,16 @@ def facts(
 
 def _columns(federation: Federation, found: Mapping[str, Vector]) -> Iterator[tuple[str, list[str]]]:
     """The facts as columns of texts; of a fact in words, the words."""
-    from fedmerit.core.facts import IS, OWN
+    from fedmerit.core.facts import CLIENT_FACT, IS_WORD
 
     told = set[str]()
     for fact, values in found.items():
-        own, is_word, _ = fact.partition(IS)
+        own, is_word, _ = fact.partition(IS_WORD)
         if not is_word:
             yield fact, [f"{value:.4g}" for value in values]
         elif own not in told:
             told.add(own)
-            yield own, [str(value) for value in federation.facts[own.removeprefix(OWN)]]
+            yield own, [str(value) for value in federation.facts[own.removeprefix(CLIENT_FACT)]]
 
 
 def _and_more(number: int, shown: int = SHOWN) -> None:
@@ -117,7 +118,7 @@ def what_if(
     """
     import numpy as np
 
-    from fedmerit.core.weights.scores import PLAIN
+    from fedmerit.core.parts import name_of
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
     from fedmerit.store.run_folder import open_ledger
@@ -143,7 +144,7 @@ def what_if(
         return
     order = np.argsort(-np.abs(after - before), kind="stable")[:SHOWN]
     rows = [(clients[i], f"{before[i]:.2%}", f"{after[i]:.2%}", f"{after[i] - before[i]:+.2%}") for i in order]
-    by = next(name for name, (kind, _) in PLAIN.items() if kind is type(score))
+    by = name_of(score)
     of = f"mean of {len(rounds)} rounds" if len(rounds) > 1 else f"round {rounds[0].round}"
     title = f"{' > '.join(names)}, {by}: {moved:.1%} of the weight changes hands, {of}"
     out_console.print(list_table(title, ("client", "share had", "would have", "change"), rows))

@@ -24,39 +24,37 @@ def tasks(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit recipes")
 def recipes(as_json: Json = False) -> None:
     """List the recipes."""
-    from fedmerit.config.recipes import RECIPES
+    from fedmerit.core.recipes import RECIPES
 
-    _list("Recipes (recipe.name)", ("recipe", "about"), [(n, r.about) for n, r in RECIPES.items()], as_json)
+    _list("Recipes (recipe.name)", ("recipe", "about"), [(name, one[1]) for name, one in RECIPES.items()], as_json)
 
 
 @app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
-    from fedmerit.config.scores import SCORES
+    from fedmerit.config.score_forms import SCORES, score_settings
 
-    rows = [(name, score.about, ", ".join(score.options())) for name, score in SCORES.items()]
+    rows = [(name, first_line(score), ", ".join(score_settings(name))) for name, score in SCORES.items()]
     _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
 
 
 @app.command(epilog="Example:  fedmerit criteria")
 def criteria(as_json: Json = False) -> None:
     """List the criteria, their family and the facts they need."""
-    from fedmerit.core.criteria.client_fact import OwnFact
+    from fedmerit.core.criteria.client_fact import ClientFact
     from fedmerit.core.criteria.table import CRITERIA, Attribute
 
-    known = [*CRITERIA.values(), Attribute("NAME"), OwnFact("NAME")]
+    known = [*CRITERIA.values(), Attribute("NAME"), ClientFact("NAME")]
     rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
     rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
-    rows.append(
-        ("contribution:METHOD", "target", "(the server's)", "what an update adds: shapley, banzhaf, cosine ...")
-    )
+    rows.append(("contribution:METHOD", "target", "(server)", "what an update adds: shapley, banzhaf, cosine ..."))
     rows.append(("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"))
-    _list("Criteria (recipe.priority)", ("criterion", "family", "facts", "about"), rows, as_json)
+    _list("Criteria (recipe.criteria)", ("criterion", "family", "facts", "about"), rows, as_json)
 
 
 @app.command(epilog="Example:  fedmerit objectives --json")
 def objectives(as_json: Json = False) -> None:
-    """List the objectives: what a server can ask of a model on rows of its own."""
+    """List the objectives: what the server measures of a model on its own rows."""
     from fedmerit.core.objectives import GROUPED, OVERALL, Recall
 
     plain = [(name, first_line(made)) for name, made in OVERALL.items()]

@@ -14,7 +14,7 @@ from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.config.schema import Config
-    from fedmerit.core.server.private_sum import Privacy
+    from fedmerit.core.server.private_sum import PrivateSum
 
 TARGETS = (1.0, 3.0, 8.0)
 """Epsilons for which the command says how many clients they would take."""
@@ -34,23 +34,24 @@ def privacy(
     CONFIG.toml has a section privacy with clip, and noise or epsilon. Nothing is trained.
     """
     from fedmerit.config.privacy import recipe_of
+    from fedmerit.config.run import make_selection
     from fedmerit.config.schema import load_config
+    from fedmerit.core.recipes import privacy_of
     from fedmerit.core.server.private_sum import check_selection
-    from fedmerit.engine.loop import make_selection
 
     settings = load_config(config, overrides or [])
-    recipe = recipe_of(settings)
-    if recipe.privacy is None:
+    privacy = privacy_of(recipe_of(settings))
+    if privacy is None:
         raise ConfigError(
             f"{config} has no section [privacy]; give it one, for example with clip = 1.0 and noise = 1.1"
         )
     clients = _clients(settings)
-    check_selection(recipe.privacy, make_selection(settings.run), clients)
-    answer = account(recipe.privacy, settings.run.rounds, clients, recipe.cap)
+    check_selection(privacy, make_selection(settings.run), clients)
+    answer = account(privacy, settings.run.rounds, clients)
     if as_json:
         typer.echo(dump_json(answer))
         return
-    _show(answer, recipe.privacy, settings.run.rounds)
+    _show(answer, privacy, settings.run.rounds)
 
 
 def _clients(settings: Config) -> int:
@@ -60,10 +61,10 @@ def _clients(settings: Config) -> int:
     return settings.task.clients or len(make_task(settings).federation.names)
 
 
-def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> dict[str, Any]:
+def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
     from fedmerit.config.account import epsilon_after, epsilon_of
-    from fedmerit.core.server.adaptive_clip import AdaptiveClip
+    from fedmerit.core.server.private_sum import AdaptiveClip
 
     once = None if privacy.centre is None else privacy.centre.noise
     deltas = (privacy.delta, privacy.accountant, once)
@@ -74,14 +75,14 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
         "delta": privacy.delta,
         "noise": privacy.noise,
         "clip": "adaptive" if isinstance(privacy.clip, AdaptiveClip) else privacy.clip,
-        "first_clip": privacy.clip_in({}),
+        "first_clip": privacy.first_clip,
         "noise_on_sum": privacy.sum_noise(clients),
         "rounds": rounds,
         "sampling": "poisson",
         "fraction": privacy.fraction,
         "clients": clients,
         "accountant": privacy.accountant,
-        "deviation": privacy.deviation(clients, cap),
+        "deviation": privacy.deviation(clients),
         "curve": [
             {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, *deltas)}
             for q in fractions
@@ -92,7 +93,7 @@ def account(privacy: Privacy, rounds: int, clients: int, cap: float | None) -> d
     }
 
 
-def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) -> int | None:
+def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int) -> int | None:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
     from fedmerit.config.account import noise_for
 
@@ -104,7 +105,7 @@ def _clients_for(epsilon: float, privacy: Privacy, rounds: int, clients: int) ->
     return -int(-clients * noise // privacy.noise)
 
 
-def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
+def _show(answer: dict[str, Any], privacy: PrivateSum, rounds: int) -> None:
     from fedmerit.core.server.private_sum import VOID
     from fedmerit.report.screen import list_table
 
@@ -127,9 +128,9 @@ def _show(answer: dict[str, Any], privacy: Privacy, rounds: int) -> None:
         err_console.print(VOID, style="yellow", markup=False)
 
 
-def _clip(privacy: Privacy, answer: dict[str, Any]) -> str:
+def _clip(privacy: PrivateSum, answer: dict[str, Any]) -> str:
     """The clip in words; where it adapts, its quantile takes a part of the noise."""
-    from fedmerit.core.server.adaptive_clip import AdaptiveClip
+    from fedmerit.core.server.private_sum import AdaptiveClip
 
     if not isinstance(privacy.clip, AdaptiveClip):
         return f"clip {privacy.clip:g}"

@@ -14,7 +14,7 @@ from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
 
-@app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.priority=CB,DS --out runs/first")
+@app.command(epilog="Example:  fedmerit run examples/digits.toml --set recipe.criteria=CB,DS --out runs/first")
 def run(
     config: Annotated[
         Path | None, typer.Argument(metavar="[CONFIG.toml]", help="What to run.", show_default=False)
@@ -177,6 +177,8 @@ def verify(folder: RunFolder, as_json: Json = False) -> None:
         typer.echo(dump_json({"intact": not found.faults, **asdict(found)}))
     for name, fault in () if as_json else sorted(found.faults.items()):
         out_console.print(f"{name}: {fault}", markup=False, soft_wrap=True)
+    for text in () if as_json else found.skipped:
+        out_console.print(text, markup=False, soft_wrap=True)
     if found.faults:
         raise typer.Exit(1)
     if not as_json:

@@ -35,7 +35,7 @@ def weigh(
         typer.Option("--lower-is-better", metavar="COLUMN", help="A column in which less is better; repeatable."),
     ] = None,
     cap: Annotated[
-        float | None, typer.Option(help="The most equal shares that a client may hold, 1 or more.", show_default=False)
+        float | None, typer.Option(help="A client gets at most this many times the equal share.", show_default=False)
     ] = None,
     client: Annotated[str | None, typer.Option(help="Say why of this client, in full.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Write weights and reasons to this new HTML file.")] = None,
@@ -51,40 +51,43 @@ def weigh(
     import numpy as np
 
     from fedmerit.cli.criteria_file import read_criteria
-    from fedmerit.config.schema import PrioritizedConfig, parse_value, validate
-    from fedmerit.config.scores import make_score
+    from fedmerit.config.recipe import make_limit, make_normalise, make_score, split_names
+    from fedmerit.config.schema import parse_value
     from fedmerit.core.reasons import Rule, explain
-    from fedmerit.core.weights.limits import apply_caps
-    from fedmerit.core.weights.scales import bounds_of, check_scales
+    from fedmerit.core.weights.normalise import Scale, normalise_name
     from fedmerit.core.weights.weigh import by_client
     from fedmerit.core.weights.weigh import weigh as weigh_table
 
-    settings = {"priority": priority, "score": parse_value(score), "normalise": normalise, "cap": cap}
-    settings |= {} if scales is None else {"scales": parse_value(scales)}
-    recipe = validate(PrioritizedConfig, settings, within="recipe")
+    names = tuple(split_names(priority))
     table = read_criteria(file)
-    if not recipe.priority:
+    if not names:
         raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
-    raw = table.columns(recipe.priority, lower or [])
+    raw = table.columns(names, lower or [])
     sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
+    columns = parse_value(normalise)
+    if scales is not None:
+        if columns != "scale":
+            raise ConfigError(f"--scales has no effect with --normalise {normalise}; use --normalise scale")
+        columns = {"name": "scale", "bounds": parse_value(scales)}
+    operator = parse_value(score)
     rule = Rule(
-        recipe.priority,
-        make_score(recipe.score, recipe.priority),
-        recipe.normalise,
+        names,
+        make_score(operator, names, "--score"),
+        make_normalise(columns, "--normalise"),
         tuple(sizes if sizes.any() else np.ones(len(raw))),
-        tuple(recipe.scales.items()),
     )
-    scaled = rule.normalise == "scale"
-    check_scales(rule.scales, rule.priority, scaled, counts=())
+    if isinstance(rule.normalise, Scale):
+        rule.normalise.check(names, counts=())
     if client is not None and client not in table.clients:
         raise UserError(f"the file has no client {client!r}{did_you_mean(client, table.clients)}")
-    bounds = bounds_of(rule.scales, rule.priority) if scaled else None
-    earned = weigh_table(raw, rule.priority, rule.score, rule.normalise, np.array(rule.fallback), bounds)
-    result = apply_caps(earned, recipe.cap, None, {})
+    result = weigh_table(raw, names, rule.score, rule.normalise, np.array(rule.fallback))
+    if cap is not None:
+        result = make_limit({"name": "cap", "times": cap}, "--cap")(result, {})
     samples = sizes.tolist() if sizes.any() else None
     asked = [table.clients.index(client)] if client is not None else range(len(raw)) if len(raw) <= MANY else []
     reasons = {place: explain(raw, place, rule, kept=float(result.weights[place]), samples=samples) for place in asked}
-    title = f"{' > '.join(rule.priority)}   score {recipe.score.name}, normalise {rule.normalise}"
+    shown_score = operator.get("name", "prioritized") if isinstance(operator, dict) else operator
+    title = f"{' > '.join(rule.priority)}   score {shown_score}, normalise {normalise_name(rule.normalise)}"
     if html is not None:
         from fedmerit.report.weights_page import write_weights_page
 

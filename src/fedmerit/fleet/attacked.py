@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import Attackers, Coalition, CollusiveAttack
-from fedmerit.core.host import Fleet, Server
+from fedmerit.core.host import Fleet, ServerSetup
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
 from fedmerit.core.server.centring import Sums
@@ -49,7 +49,7 @@ class AttackedFleet:
         return collude(self.fleet.train(index, downloads, facts, seed), self.attackers, index)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerSetup:
         """The fleet's."""
         return self.fleet.server
 

@@ -13,7 +13,7 @@ from typing import Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.host import Server
+from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
@@ -35,7 +35,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
-from fedmerit.fleet.personal import PersonalModels, saved_length
+from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.testing import per_client, testing_jobs
 from fedmerit.fleet.worker import PERSONAL, Output, Place, SharedSplit, Worker
@@ -82,7 +82,7 @@ class LocalFleet:
         preload = ["fedmerit.fleet.worker", type(task.learner).__module__]
         self._pool: Pool | Here = Pool(workers, preload) if workers > 1 or deadline else Here()
         self._worker: Worker | None = None
-        self._personal: PersonalModels | None = None
+        self._personal: PersonalStore | None = None
         self._counts_losses, self._trains_beside = False, False
 
     def __enter__(self) -> Self:
@@ -98,7 +98,7 @@ class LocalFleet:
         self._pool.close()
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerSetup:
         """The federation's names, the learner, the server's rows; models are scored on these by all workers."""
         return self._server
 
@@ -114,11 +114,11 @@ class LocalFleet:
     def train(self, index: int, downloads: Mapping[ClientId, Download], facts: Sequence[str], seed: int) -> Replies:
         """Every client trains from its download, those with most rows first; who fails is named with the reason."""
         ids = sorted(downloads)
-        self._trains_beside |= any(download.beside is not None for download in downloads.values())
-        if self._trains_beside or any(download.personal for download in downloads.values()):
+        self._trains_beside |= any(download.training.pull is not None for download in downloads.values())
+        if self._trains_beside or any(download.training.personal for download in downloads.values()):
             self._make_personal(max(len(download.model) for download in downloads.values()))
-        sent = {c: downloads[c].model for c in ids if not (downloads[c].personal and self._has_personal(c))}
-        extras = [vector for client in ids for vector in downloads[client].extras.values()]
+        sent = {c: downloads[c].model for c in ids if not (downloads[c].training.personal and self._has_personal(c))}
+        extras = [vector for client in ids for vector in downloads[client].vectors.values()]
         slots = {id(vector): slot for slot, vector in enumerate(_each_once([*sent.values(), *extras]))}
         worker = self._equip(_each_once([*sent.values(), *extras]), len(ids))
         places = [
@@ -126,11 +126,11 @@ class LocalFleet:
                 client,
                 slots[id(sent[client])] if client in sent else PERSONAL,
                 row,
-                downloads[client].epochs,
-                tuple((name, slots[id(vector)]) for name, vector in downloads[client].extras.items()),
+                downloads[client].plan.epochs,
+                tuple((name, slots[id(vector)]) for name, vector in downloads[client].vectors.items()),
                 downloads[client].lr,
-                downloads[client].budget,
-                None if (pull := downloads[client].beside) is None else (self._beside_from(client, slots, sent), pull),
+                downloads[client].plan.budget_seconds,
+                self._pulled(client, downloads[client].training.pull, slots, sent),
             )
             for row, client in enumerate(ids)
         ]
@@ -149,12 +149,16 @@ class LocalFleet:
             seconds,
             bytes_down=sum(vector.nbytes for vector in [*sent.values(), *extras]),
             bytes_up=sum(rows.nbytes for rows in (updates, *others)),
-            extras=dict(zip(worker.extras, others, strict=True)),
+            vectors=dict(zip(worker.extras, others, strict=True)),
         )
 
-    def _beside_from(self, client: ClientId, slots: Mapping[int, int], sent: Mapping[ClientId, Model]) -> int:
-        """The row of the model that a client keeps beside the shared one: its own, or at first the shared one."""
-        return PERSONAL if self._has_personal(client) else slots[id(sent[client])]
+    def _pulled(
+        self, client: ClientId, pull: float | None, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
+    ) -> tuple[int, float] | None:
+        """The row of the client's local model, at first that of the shared one, and how strongly that pulls it."""
+        if pull is None:
+            return None
+        return PERSONAL if self._has_personal(client) else slots[id(sent[client])], pull
 
     def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
         """The rows that clients filled."""
@@ -287,12 +291,12 @@ class LocalFleet:
         saved = saved_length(run)
         return True if saved is None else self._make_personal(saved).load(run, index)
 
-    def _make_personal(self, length: int | None = None) -> PersonalModels:
+    def _make_personal(self, length: int | None = None) -> PersonalStore:
         """Rows for personal models, made when first asked for: most runs have none."""
         if self._personal is None:
             length = length or len(self._learner.start(0))
             taken = self._worker.updates.array.nbytes if self._worker else 0
-            self._personal = PersonalModels(self._block(len(self._names), length, self._memory - taken))
+            self._personal = PersonalStore(self._block(len(self._names), length, self._memory - taken))
         return self._personal
 
     def _has_personal(self, client: ClientId) -> bool:
@@ -304,13 +308,13 @@ class LocalFleet:
         if worker is None or personal is None:
             return
         for client, slot, row, *_ in places:
-            if downloads[client].beside is not None and worker.beside is not None:
+            if downloads[client].training.pull is not None and worker.beside is not None:
                 personal.put(client, worker.beside.array[row], index)
                 continue
             start = personal.rows.array[client] if slot == PERSONAL else worker.models.array[slot]
-            if downloads[client].personal == "keep":
+            if downloads[client].training.personal == "keep":
                 personal.put(client, start + worker.updates.array[row], index)
-            elif downloads[client].personal == "reset" and slot != PERSONAL:
+            elif downloads[client].training.personal == "reset" and slot != PERSONAL:
                 personal.put(client, start, index)
         personal.release()
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from fedmerit.core.types import ClientId, Model
 from fedmerit.fleet.blocks import Block
-from fedmerit.store.model_files import FOLDER, checkpoint_rounds, read_model, write_model
+from fedmerit.store.model_files import FOLDER, MODEL, checkpoint_rounds, read_model, write_sealed
 
 
-class PersonalModels:
+class PersonalStore:
     """One row per client of the federation; a client has a model from the first time that it kept one."""
 
     def __init__(self, rows: Block) -> None:
@@ -41,7 +41,7 @@ class PersonalModels:
         for client in (client for client, kept in self._kept.items() if kept == index):
             folder = _folder(run) / str(client)
             folder.mkdir(parents=True, exist_ok=True)
-            write_model(folder / f"{index:08d}.safetensors", self.rows.array[client], index, run="")
+            write_sealed(folder / f"{index:08d}.safetensors", {MODEL: self.rows.array[client]}, {"round": index})
             for path in [path for path in _newest_first(folder) if int(path.stem) <= oldest][1:]:
                 path.unlink()
 

@@ -24,8 +24,8 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
-from fedmerit.engine.loop import make_selection
-from fedmerit.engine.preflight import check_server, check_validation
+from fedmerit.engine.loop import make_collect, with_control
+from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.clientapp import make_client_app
@@ -112,10 +112,11 @@ def serve(
     if config.run.device != "cpu":
         raise ConfigError("run.device is for clients of one machine, and nodes of Flower train on CPUs; leave it out")
     half = make_server(config)
-    recipe, wait = recipe_of(config), config.run.wait
-    check_server(half, recipe, make_selection(config.run), config.run.audit)
-    if config.task.nodes is not None:
-        check_validation(recipe, any_rows=config.task.validation > 0)
+    recipe, wait = with_control(recipe_of(config), half), config.run.wait
+    own_rows = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
+    check_server(
+        half, recipe, make_collect(config.run, recipe), config.run.audit, own_rows if config.task.nodes else None
+    )
     deadline = config.run.deadline or timeout
     fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)
@@ -150,7 +151,7 @@ class Told:
         """One line per round, and one for each claim that was cut and each client that is suspected, when it begins."""
         tested = record.evaluation
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
-        left_out = f", left out: {dict(record.left_out)}" if record.left_out else ""
+        left_out = f", left out: {dict(record.dropped)}" if record.dropped else ""
         log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)
         for suspect in self._watch(record):
             log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)

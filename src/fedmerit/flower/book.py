@@ -20,8 +20,7 @@ from fedmerit.core.learner import NamedTensors
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.state import Record, State
-from fedmerit.core.types import ClientId, Evaluation, Replies
-from fedmerit.core.weights.weigh import Note
+from fedmerit.core.types import ClientId, Evaluation, Note, Replies
 from fedmerit.engine.loop import newest_state
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.files import write_new_file
@@ -149,7 +148,7 @@ class Book:
         if self._out is not None:
             write_new_file(self._out / NODES, json.dumps(self._clients))
             write_checkpoint(self._out, state, self.ledger.identity())
-            write_model(self._out / MODEL, state.model, record.index, named=NamedTensors(arrays, tuple(arrays)))
+            write_model(self._out / MODEL, state.model, record.index, NamedTensors(arrays, tuple(arrays)))
         self.ledger.append(record)
         return record
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from fedmerit.config.reading import MOST_TEXT_BYTES, read_file
 from fedmerit.config.schema import read_toml
 from fedmerit.config.sections import Count, Section, validate
-from fedmerit.core.check import Limits
+from fedmerit.core.host import Limits
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError
 from fedmerit.store.files import write_new_file

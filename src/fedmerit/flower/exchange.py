@@ -109,7 +109,7 @@ def send(
             break
     unanswered = {key: name for name, key in waiting.items()}
     if over:
-        whole = wait is not None and wait.over > 1 and len(got) >= wait.needed(len(messages))
+        whole = wait is not None and wait.overselect > 1 and len(got) >= wait.needed(len(messages))
         text = "not needed: enough others had answered after" if whole else "late: no answer within"
         failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
         return Exchange(got, failed, seconds, gone, unanswered=unanswered)

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 
 from fedmerit.core.collect.late import Wait
 from fedmerit.core.facts import find_fact
-from fedmerit.core.host import Server
+from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective
@@ -37,7 +37,7 @@ from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
-from fedmerit.fleet.personal import PersonalModels, saved_length
+from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.door import Door
 from fedmerit.flower.enrolment import Enrolment, admitted, fingerprint
 from fedmerit.flower.exchange import POLL, Exchange, pull, send
@@ -79,10 +79,10 @@ class GridFleet:
     """
 
     grid: Grid
-    server: Server
+    server: ServerSetup
     timeout: float = 3600.0
     nodes: dict[ClientId, int] = field(default_factory=dict)
-    copies: PersonalModels | None = None
+    copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
     """Which state of its personal model each client should have, and which it says it has; see `records.tag_of`."""
     reported_tags: dict[ClientId, int] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class GridFleet:
 
         Answers to earlier rounds that came since count here, where they are used; their clients are not asked as well.
         """
-        if any(download.beside is not None for download in downloads.values()):
+        if any(download.training.pull is not None for download in downloads.values()):
             raise ConfigError(
                 "models that clients keep beside the shared one (recipe ditto) are for the local fleet: on Flower the "
                 'server keeps a copy of every personal model; use `fedmerit run`, or recipe "finetuned"'
@@ -200,17 +200,22 @@ class GridFleet:
         self._ask_new_nodes()
         self._hear_late_answers()
         stale = self.late.take(index) if downloads else {}
-        starts = {c: self._personal(c, one.model) if one.personal else one.model for c, one in downloads.items()}
-        sent = {client for client, one in downloads.items() if not (one.personal and self._has_personal(client))}
+        starts = {
+            c: self._personal(c, one.model) if one.training.personal else one.model for c, one in downloads.items()
+        }
+        sent = {
+            client for client, one in downloads.items() if not (one.training.personal and self._has_personal(client))
+        }
         contents, down = {}, 0
         for client, download in sorted(downloads.items()):
             if client in stale:
                 continue
             seeds = {"seed": train_seed(seed, index, client), "attack": attack_seed(seed, index, client)}
             config: dict[str, Any] = {"round": index, **seeds, "facts": list(facts)}
-            config |= {"epochs": download.epochs or 0, "lr": download.lr or 0.0, "personal": download.personal or ""}
-            config |= {"budget": download.budget or 0.0}
-            vectors = {EXTRA + name: values for name, values in download.extras.items()}
+            config |= {"epochs": download.plan.epochs or 0, "lr": download.lr or 0.0}
+            config |= {"personal": download.training.personal or ""}
+            config |= {"budget": download.plan.budget_seconds or 0.0}
+            vectors = {EXTRA + name: values for name, values in download.vectors.items()}
             vectors |= {"model": starts[client]} if client in sent else {}
             contents[client] = pack(vectors, config)
             down += sum(values.nbytes for values in vectors.values()) if client in self.nodes else 0
@@ -242,7 +247,7 @@ class GridFleet:
         received = {name: _matrix([of[client] for client in ids], length) for name, of in rows.items()}
         updates = received.pop("update")
         for client in ids:
-            personal = downloads[client].personal if client in downloads else None
+            personal = downloads[client].training.personal if client in downloads else None
             if personal == "keep":
                 self._book(client, starts[client] + rows["update"][client], index, TRAINED)
             elif personal == "reset" and client in sent:
@@ -255,7 +260,7 @@ class GridFleet:
             {**exchange.seconds, **{client: answer.seconds for client, answer in stale.items()}},
             bytes_down=down,
             bytes_up=updates.nbytes + sum(rows.nbytes for rows in received.values()),
-            extras=received,
+            vectors=received,
             started={client: stale[client].index for client in ids if client in stale},
         )
 
@@ -338,10 +343,10 @@ class GridFleet:
         self.tags = {}
         return self._make_copies(saved or len(self.server.first_model(0))).load(run, index)
 
-    def _make_copies(self, length: int) -> PersonalModels:
+    def _make_copies(self, length: int) -> PersonalStore:
         """Rows for the copies, made when first asked for: most runs have none."""
         if self.copies is None:
-            self.copies = PersonalModels(Block((len(self.server.names), length), np.float32))
+            self.copies = PersonalStore(Block((len(self.server.names), length), np.float32))
         return self.copies
 
     def _book(self, client: ClientId, model: Model, index: int, stage: int) -> None:
@@ -363,7 +368,7 @@ class GridFleet:
 
         Only training asks more clients than it needs.
         """
-        wait = self.wait if index is not None or self.wait is None else replace(self.wait, over=1.0)
+        wait = self.wait if index is not None or self.wait is None else replace(self.wait, overselect=1.0)
         self._welcome_back()
         self._hear_late_answers()
         free = [client for client in contents if client in self.nodes and client not in self.late]

@@ -1,4 +1,4 @@
-"""Merit: a Flower Strategy for apps that exist; Flower collects the replies, `core.round.settle` does the rest.
+"""Merit: a Flower Strategy for existing apps; Flower collects the replies, `core.round.aggregate_round` does the rest.
 
 The app's ClientApp stays as it is and adds facts to its MetricRecord (`facts` helps). Recipes in which clients have
 personal models, SCAFFOLD and FedDyn need the whole federation (`fedmerit flower`).
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -18,18 +18,32 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
-from fedmerit.config.account import epsilon_of, require_account
-from fedmerit.core.check import Limits
-from fedmerit.core.collect.selection import Poisson
-from fedmerit.core.facts import ATTRIBUTE, ENERGY, MOST_SAMPLES, OF_TRAINING, SAMPLES, VALIDATED, find_fact, measure
+from fedmerit.config.account import epsilon_of_releases, require_account
+from fedmerit.core.collect.collect import Poisson
+from fedmerit.core.facts import (
+    ATTRIBUTE,
+    CONTRIBUTION,
+    ENERGY,
+    MOST_SAMPLES,
+    OF_TRAINING,
+    SAMPLES,
+    VALIDATED,
+    find_fact,
+    measure,
+)
+from fedmerit.core.host import Clients, Host, Limits
 from fedmerit.core.learner import MOST_LOSS
+from fedmerit.core.models.shared import Assignment
 from fedmerit.core.objectives import Predictions
-from fedmerit.core.recipe import Recipe
-from fedmerit.core.round import settle
-from fedmerit.core.server.private_sum import Privacy, check_selection
-from fedmerit.core.state import Clock, Record, State, make_record
+from fedmerit.core.parts import Words, check_words, declared
+from fedmerit.core.recipe import RECIPE_WORDS, Recipe
+from fedmerit.core.recipes import privacy_of
+from fedmerit.core.release import Release
+from fedmerit.core.round import aggregate_round
+from fedmerit.core.server.private_sum import PrivateSum, check_selection
+from fedmerit.core.state import Clock, Record, State, Tested, make_record
 from fedmerit.core.suspects import Watch
-from fedmerit.core.types import NOTHING, AskedRows, ClientId, Evaluation, Model, Replies, Samples
+from fedmerit.core.types import EMPTY, AskedRows, ClientId, Evaluation, Model, Replies, Samples
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import ClientWeight, by_client
 from fedmerit.errors import ConfigError
@@ -42,6 +56,8 @@ from fedmerit.flower.records import alike_metrics, reason_of
 log = logging.getLogger("flwr")
 OF_LABELS = ("labels", "coverage", "balance")
 
+WORDS: Words = frozenset({"evaluation", "validation rows", "test rows", "losses", "answers in their round"})
+"""What a strategy on its own gives: the app's nodes test models on whichever rows they hold."""
 Look = Callable[[Sequence[ArrayRecord]], Predictions]
 Combine = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -92,33 +108,32 @@ class Merit(FedAvg):
         *,
         seed: int = 0,
         look: Look | None = None,
-        limits: Limits = NOTHING,
+        limits: Limits = EMPTY,
         out: Path | str | None = None,
         names: Names = (),
         **settings: Any,
     ) -> None:
-        if not recipe.one_model:
+        if "shared test" not in declared(recipe.models, "gives"):
             raise ConfigError(
                 "clients with personal models, or that choose among several, need the whole federation: see "
                 "`fedmerit flower`"
             )
-        if look is None and (recipe.validated or any(one.method != "cosine" for one in recipe.measured)):
-            raise ConfigError("the recipe measures models at the server; give Merit a function `look` that scores them")
+        rows = {"server rows"} if look is not None else set()
+        check_words(recipe.parts, WORDS | rows, only=lambda word: word not in RECIPE_WORDS)
         unknown = [name for name in recipe.required_facts if _only_a_fleet_knows(name)]
         if unknown:
             raise ConfigError(
                 f"the recipe needs {', '.join(unknown)}, which a Flower strategy cannot know; use the whole federation "
-                "(see `fedmerit flower`), and for `clock` ReportedComputation, which goes by the `seconds` that "
+                "(see `fedmerit flower`), and for `clock` ReportedComputation, which reads the `seconds` that "
                 "clients report"
             )
         super().__init__(**settings)
-        if recipe.privacy is not None:
+        self._privacy = privacy_of(recipe)
+        if self._privacy is not None:
             require_account()
-            check_selection(recipe.privacy, Poisson(self.fraction_train), self.min_available_nodes)
-            if recipe.privacy.centre is not None:
-                raise ConfigError(
-                    "a Flower strategy centres no inputs: leave out privacy.centre, which would be paid for"
-                )
+            check_selection(self._privacy, Poisson(self.fraction_train), self.min_available_nodes)
+            if self._privacy.centre is not None:
+                raise ConfigError("a Flower strategy centres no inputs: remove privacy.centre, which would be paid for")
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()
@@ -131,6 +146,7 @@ class Merit(FedAvg):
             self._book = Book(None if out is None else Path(out), recipe, kept, names)
             self._state = self._book.state
         self._candidate_bytes = 0
+        self._booked: list[Release] = []
         self._contents: dict[ClientId, RecordDict] = {}
 
     def summary(self) -> None:
@@ -152,12 +168,12 @@ class Merit(FedAvg):
             return []
         model = flat(arrays)
         self._state = replace(self._state or State(model), model=model)
-        if self.recipe.privacy is None:
+        if self._privacy is None:
             self._messages = list(super().configure_train(server_round, arrays, config, grid))
         else:
             config["server-round"] = server_round
             record = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: config})
-            nodes = self._by_chance(self.recipe.privacy, server_round)
+            nodes = self._by_chance(self._privacy, server_round)
             self._messages = list(self._construct_messages(record, nodes, MessageType.TRAIN))
         return self._messages
 
@@ -165,11 +181,11 @@ class Merit(FedAvg):
         """Whether the folder has that round: the run is continued after it."""
         return self._book is not None and server_round <= self._book.done
 
-    def _by_chance(self, privacy: Privacy, server_round: int) -> list[int]:
+    def _by_chance(self, privacy: PrivateSum, server_round: int) -> list[int]:
         """Each node with the chance of the account, once all that the run is planned for are there; maybe nobody."""
         _, connected = sample_nodes(self._grid, self.min_available_nodes, 0)
-        nodes, seed = sorted(connected), privacy.selection_seed(self.seed)
-        return [nodes[place] for place in Poisson(privacy.fraction)(server_round, len(nodes), seed)]
+        nodes, selection = sorted(connected), Poisson(privacy.fraction, secret=not privacy.reproducible)
+        return [nodes[place] for place in selection(server_round, len(nodes), self.seed)]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -184,45 +200,50 @@ class Merit(FedAvg):
             collected, nodes, strangers = self._book.by_client(collected)
             self._contents = {client: self._contents[node] for client, node in nodes.items()}
         self._candidate_bytes = 0
-        settled = settle(
-            self._state,
-            self.recipe,
-            collected,
-            judges=self,
-            predict=None if self.look is None else self._predict,
-            limits=self.limits,
-            clients=self.min_available_nodes,
-            seed=self.seed,
-            clock=clock,
-        )
-        for client, reason in settled.left_out.items():
-            log.info("\t> %s left out: %s", self._called(client), reason)
-        for note in settled.notes:
+        assignment = Assignment((self._state.model,), dict.fromkeys(collected.ids, 0))
+        result = aggregate_round(self._state, self.recipe, collected, self._host(), assignment, self.seed, clock)
+        for client, reason in result.dropped.items():
+            log.info("\t> %s dropped: %s", self._called(client), reason)
+        for note in result.notes:
             log.info("\t> %s%s", "" if note.client is None else f"{self._called(note.client)} ", note.text)
-        cohort, down = settled.cohort, vector_bytes(self._like) * len(self._messages) + self._candidate_bytes
-        evaluation = settled.aggregation.evaluation
-        record, privacy = (
-            make_record(self.recipe, settled, evaluation, down, collected.bytes_up, clock),
-            self.recipe.privacy,
-        )
+        cohort, down = result.cohort, vector_bytes(self._like) * len(self._messages) + self._candidate_bytes
+        tested, privacy = Tested(result.moved.evaluation), self._privacy
+        record = make_record(self.recipe.priority, result, tested, down, collected.bytes_up, clock)
         if privacy is not None:
-            record = replace(record, epsilon=epsilon_of(privacy, record.index))
+            record = replace(record, epsilon=epsilon_of_releases(privacy, self._releases()))
             log.info("\t> epsilon %.3g at delta %g", record.epsilon, privacy.delta)
         self.records.append(record)
         for suspect in self._watch(self.records[-1]):
             log.warning("\t> %s stands out %s", self._called(suspect.client), suspect.summary)
-        self._state = settled.state
+        self._state = result.state
         if self._book is not None:
-            arrays = {name: array.numpy() for name, array in unflat(settled.state.model, self._like).items()}
-            self.records[-1] = self._book.keep(settled.state, record, arrays, strangers)
+            arrays = {name: array.numpy() for name, array in unflat(result.state.model, self._like).items()}
+            self.records[-1] = self._book.keep(result.state, record, arrays, strangers)
             for line in self._book.reasons():
                 log.info("\t> %s", line)
         if privacy is not None:  # the app's own metrics are not in the account, and stay here
-            return unflat(settled.state.model, self._like), None
-        if settled.aggregation.candidate is None:
+            return unflat(result.state.model, self._like), None
+        if record.weights is None:
             return None, None
         contents = {node: self._contents[node] for node in cohort.ids}
-        return unflat(settled.state.model, self._like), self._metrics(contents, self.train_metrics_aggr_fn)
+        return unflat(result.state.model, self._like), self._metrics(contents, self.train_metrics_aggr_fn)
+
+    def _host(self) -> Host:
+        """What a round may use here: connected nodes that test models, and the app's look at the server's rows."""
+        clients = cast(Clients, self)  # of the clients' methods a recipe with one model only calls these two
+        names = tuple(map(str, range(self.min_available_nodes)))
+        predict = None if self.look is None else self._predict
+        return Host(clients, names, WORDS, self.limits, predict, book=self._booking)
+
+    def _booking(self, release: Release) -> None:
+        """Book a release in the folder's ledger, or here where there is none, before any noise is drawn."""
+        if self._book is None:
+            self._booked.append(release)
+        else:
+            self._book.ledger.book(release)
+
+    def _releases(self) -> list[Release]:
+        return self._booked if self._book is None else self._book.ledger.releases()
 
     def _metrics(self, contents: Mapping[ClientId, RecordDict], combine: Combine) -> MetricRecord | None:
         """The app's own metrics, aggregated as FedAvg does, of the nodes whose metrics are as most nodes' are."""
@@ -378,7 +399,7 @@ class Merit(FedAvg):
 
 def _only_a_fleet_knows(name: str) -> bool:
     """Facts that the server of a whole federation measures itself."""
-    return find_fact(name).source == "server" and not name.startswith(VALIDATED)
+    return find_fact(name).source == "server" and not name.startswith((VALIDATED, CONTRIBUTION))
 
 
 def _between(value: Any, high: float) -> TypeGuard[float]:

@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MessageType
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from fedmerit.core.server.private_sum import clip_factors
+from fedmerit.core.stages.clip import clip_factors
 from fedmerit.errors import ConfigError
 from fedmerit.flower.arrays import flat, unflat
 

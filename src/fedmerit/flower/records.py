@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.facts import MOST_SAMPLES
 from fedmerit.core.learner import LOSS_UNIT, MOST_LOSS
-from fedmerit.core.search.mixtures import Mixtures
+from fedmerit.core.search.evaluator import Mixtures
 from fedmerit.core.server.centring import FeatureSums
 from fedmerit.core.showing import printable
 from fedmerit.core.types import ClientId, Model, SparseUpdate, Verdict

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
-from fedmerit.engine.loop import make_selection
+from fedmerit.engine.loop import make_collect, with_control
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, RunFailed
@@ -139,15 +139,10 @@ def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    check_task(
-        task,
-        recipe_of(config),
-        make_selection(config.run),
-        config.run.audit,
-        one_device=False,
-        budget=config.run.budget_seconds,
-    )
-    check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
+    recipe = with_control(recipe_of(config), task.server())
+    collect, budget = make_collect(config.run, recipe), config.run.budget_seconds
+    check_task(task, recipe, collect, config.run.audit, one_device=False, budget=budget)
+    check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
     return len(task.federation.names)
 
 

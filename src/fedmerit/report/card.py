@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fedmerit.core.criteria.table import spelt_out
+from fedmerit.core.criteria.table import display_name
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.recipe_json import part_text
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.errors import UserError
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger
@@ -73,7 +73,7 @@ def _task(config: dict[str, Any]) -> Iterator[str]:
 def _recipe(ledger: Ledger, last: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
     yield "## Recipe"
     named = (config.get("recipe") or {}).get("name")
-    order = ", then ".join(f"{spelt_out(name)} (`{name}`)" for name in last["priority"])
+    order = ", then ".join(f"{display_name(name)} (`{name}`)" for name in last["priority"])
     score = part_text(last["score"]) if last["score"] else "none: nobody could be weighed in the last round"
     yield f"{f'Recipe `{named}`. ' if named else ''}Clients are weighed by {order}; score `{score}`."
     yield f"As the ledger keeps it: `{part_text(ledger.meta().get('recipe', 'not known'))}`."

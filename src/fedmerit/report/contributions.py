@@ -23,8 +23,8 @@ def contributions_dict(ledger: Ledger) -> dict[str, Any]:
     names, accounts = ledger.names(), contributions_of(ledger)
     if not accounts:
         raise DataError(
-            "this run measured no contributions; run it with recipe.contributions = ['shapley'] and task.server = 1000 "
-            "or with ['cosine'], which needs no rows of the server"
+            "this run measured no contributions; run it with recipe.stages = ['contribution:shapley'] and "
+            "task.server = 1000, or with ['contribution:cosine'], which needs no rows of the server"
         )
     return {
         "rule": RULE,

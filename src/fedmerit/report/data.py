@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from fedmerit.core.criteria.table import about_criterion, spelt_out
+from fedmerit.core.criteria.table import about_criterion, display_name
 from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
@@ -88,7 +88,7 @@ def _verdict(
 def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
     """Every criterion of the page: its name, the name spelt out, and what it is; pairs, as a name may be any text."""
     names = dict.fromkeys(name for run in runs for order in run.orders for name in order)
-    return [[name, spelt_out(name), about_criterion(name)] for name in names]
+    return [[name, display_name(name), about_criterion(name)] for name in names]
 
 
 def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
@@ -178,6 +178,15 @@ def config_of(meta: Mapping[str, str]) -> Settings:
     return config if isinstance(config, dict) else {}
 
 
+def criteria_of(recipe: Settings) -> list[str]:
+    """The names of the criteria that [recipe] gives; none where it keeps those of the named recipe.
+
+    >>> criteria_of({"name": "qffl", "criteria": [{"name": "LossPower", "q": 2.0}, "DS"]})
+    ['LossPower', 'DS']
+    """
+    return [str(one.get("name") if isinstance(one, dict) else one) for one in recipe.get("criteria") or ()]
+
+
 def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
     """What was run; score and normalise are those that the rounds used, which a search may choose."""
     recipe = runs[0].config.get("recipe") or {}
@@ -186,7 +195,7 @@ def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
     normalises = dict.fromkeys(normalise for run in runs for normalise in run.normalises)
     return {
         "recipe": recipe.get("name"),
-        "priorities": orders or [recipe.get("priority") or []],
+        "priorities": orders or [criteria_of(recipe)],
         "normalise": " or ".join(normalises) or None,
         "score": " or ".join(scores) or None,
     }

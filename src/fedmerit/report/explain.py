@@ -9,12 +9,12 @@ from typing import Any
 from rich.console import RenderableType
 from rich.markup import escape
 
-from fedmerit.core.criteria.table import spelt_out
+from fedmerit.core.criteria.table import display_name
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.reasons import Reason
 from fedmerit.core.recipe_json import judged_by
-from fedmerit.core.server.aggregation import CandidateResult
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.search.search import CandidateResult
+from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.report.screen import list_table, weights_table
@@ -162,7 +162,7 @@ def _reward_text(reward: Rewarded) -> str:
 def _criterion_line(criterion: str, mine: ClientWeight, rows: list[ClientWeight]) -> tuple[str, str, str, str]:
     rank = 1 + sum(row.criteria[criterion] > mine.criteria[criterion] for row in rows)
     value, normalised = mine.criteria[criterion], mine.normalised[criterion]
-    words = spelt_out(criterion)
+    words = display_name(criterion)
     return (
         criterion if words == criterion else f"{criterion} ({words})",
         f"{value:.5g}",

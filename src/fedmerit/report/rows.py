@@ -12,7 +12,7 @@ import numpy as np
 
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import worst_value
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger

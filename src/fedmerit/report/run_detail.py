@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fedmerit.core.criteria.validated import validated_of
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId
 from fedmerit.report.contributions import worth_rows
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
@@ -69,7 +70,7 @@ def run_sums(ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Seque
 
 def _rules(recipe: Recipe | None) -> dict[str, Any]:
     """What reasons need to know of the recipe: what weights follow where every score is 0, and the gates."""
-    gates = [[one.name, one.gate.least] for one in (recipe.validated if recipe else ()) if one.gate is not None]
+    gates = [[one.name, one.min_accuracy] for one in (validated_of(recipe) if recipe else ()) if one.min_accuracy]
     return {"when_zero": recipe.when_zero if recipe else "samples", "gates": gates}
 
 

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from fedmerit.core.measures import percentiles
 from fedmerit.core.state import Record
-from fedmerit.core.weights.weigh import ClientWeight, Note
+from fedmerit.core.types import Note
+from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.store.strict_json import dump_json
 
 LONGEST_NAME = 20
@@ -33,17 +34,17 @@ def json_line(record: Record) -> str:
             "p90": _known(high),
             "clients": len(record.ids),
             "priority": record.priority,
-            "exchanges": record.aggregation.exchanges if record.aggregation else 0,
-            "evaluations": record.aggregation.evaluations if record.aggregation else 0,
-            "tests": record.aggregation.tests if record.aggregation else 0,
+            "exchanges": record.search.exchanges if record.search else 0,
+            "evaluations": record.search.models_sent if record.search else 0,
+            "tests": record.search.tests if record.search else 0,
             "groups": len(record.groups.members) if record.groups else 1,
             "rewards": len(record.rewards.verdicts),
             "accepted": sum(verdict.accepted for verdict in record.rewards.verdicts.values()),
             "epsilon": record.epsilon,
-            "clip": record.aggregation.clip if record.aggregation else None,
+            "clip": record.numbers.get("clip"),
             "bytes_down": record.bytes_down,
             "bytes_up": record.bytes_up,
-            "left_out": {str(client): reason for client, reason in record.left_out.items()},
+            "left_out": {str(client): reason for client, reason in record.dropped.items()},
             "seconds": sum(record.seconds.values()),
         }
     )

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from fedmerit.core.measures import SHARES, rounds_to_target
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.errors import UserError
 from fedmerit.report.screen import list_table
 from fedmerit.store.ledger import Ledger

@@ -13,7 +13,7 @@ from rich.text import Text
 from fedmerit.config.schema import make_config
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.suspects import LEAST_ROUNDS, LEAST_SHARE, Suspect
-from fedmerit.core.types import NOTHING
+from fedmerit.core.types import EMPTY
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.suspects import suspects_of
 from fedmerit.store.weight_columns import WeightColumns
@@ -27,7 +27,7 @@ RULE = (
 )
 
 
-def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = NOTHING) -> dict[str, Any]:
+def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> dict[str, Any]:
     """Suspects as JSON has them; `planted` is None where the run's configuration plants no attacker."""
     names, suspects = ledger.names(), suspects_of(ledger, weights)
     return {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.errors import UserError
-from fedmerit.report.data import config_of
+from fedmerit.report.data import config_of, criteria_of
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.now import FAILED, STOPPED, read_now
 from fedmerit.store.run_folder import LEDGER, MODEL
@@ -76,7 +76,7 @@ def _about(entry: Entry) -> dict[str, Any]:
     words = [
         str(task.get("data") or ""),
         str(recipe.get("name") or ""),
-        " > ".join(map(str, recipe.get("priority") or ())),
+        " > ".join(criteria_of(recipe)),
     ]
     now = read_now(entry.folder)
     ended = "finished" if (entry.folder / MODEL).is_file() else "not running"

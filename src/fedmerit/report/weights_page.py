@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedmerit.core.criteria.table import spelt_out
+from fedmerit.core.criteria.table import display_name
 from fedmerit.core.reasons import Reason, percent
 from fedmerit.core.weights.weigh import Weights
 from fedmerit.store.files import check_new_file, write_new_file
@@ -50,7 +50,7 @@ def write_weights_page(
 
 
 def _spelt(name: str) -> str:
-    words = spelt_out(name)
+    words = display_name(name)
     return name if words == name else f"{name}: {words}"
 
 

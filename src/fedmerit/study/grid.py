@@ -78,8 +78,8 @@ def points(grid: Grid) -> list[dict[str, Any]]:
 def point_name(point: Point) -> str:
     """How tables call a point: keys by their last part where that tells them apart.
 
-    >>> point_name({"train.lr": 0.1, "recipe.step.carry": 0.9})
-    'lr=0.1 carry=0.9'
+    >>> point_name({"train.lr": 0.1, "recipe.server.optimizer.momentum": 0.9})
+    'lr=0.1 momentum=0.9'
     """
     short = {key: key.rpartition(".")[2] for key in point}
     names = {key: last if [*short.values()].count(last) == 1 else key for key, last in short.items()}
@@ -92,7 +92,7 @@ def value_text(value: Any) -> str:
 
 
 def point_slug(point: Point) -> str:
-    """The name as a part of file names: `lr=0.1 carry=0.9` becomes `lr-0.1-carry-0.9`; a sign stays one."""
+    """The name as a part of file names: `lr=0.1 momentum=0.9` becomes `lr-0.1-momentum-0.9`; a sign stays one."""
     return re.sub(r"[^\w.-]+", "-", point_name(point)).strip("-")
 
 
@@ -120,7 +120,7 @@ def check_points(base: Mapping[str, Any], grid: Grid) -> None:
 def edges(base: Mapping[str, Any], grid: Grid, point: Point) -> dict[str, str]:
     """The keys whose value in a point is the end of their grid: `smallest` or `largest`.
 
-    A value that no valid one lies beyond (a carry of 0, one epoch) is no edge; nor are names, or a single value.
+    A value that no valid one lies beyond (a momentum of 0, one epoch) is no edge; nor are names, or a single value.
     """
     return {
         key: end

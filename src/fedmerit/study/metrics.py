@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import ERRORS
-from fedmerit.core.stages.validation import SERVER
+from fedmerit.core.state import SERVER
 from fedmerit.core.targets import right_rows
 from fedmerit.core.types import Model, Vector
 from fedmerit.errors import FolderError

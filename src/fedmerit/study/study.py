@@ -69,7 +69,7 @@ def compare(
 
     >>> from fedmerit.study.plan import make_plan
     >>> base = {"task": {"clients": 4}, "run": {"rounds": 1}}
-    >>> rows = [{"name": "FedAvg"}, {"name": "LD", "recipe": {"name": "prioritized", "priority": "LD"}}]
+    >>> rows = [{"name": "FedAvg"}, {"name": "LD", "recipe": {"name": "prioritized", "criteria": "LD"}}]
     >>> compare(make_plan({"seeds": 1, "base": base, "row": rows}), "runs/study", jobs=1)
     <Study study: 2 rows x 1 seeds, all finished>
     """

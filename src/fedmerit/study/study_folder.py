@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import Config, load_config, read_toml, validate
 from fedmerit.core.seeds import derive
+from fedmerit.engine.loop import tests_one_model
 from fedmerit.errors import FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.model_files import read_model
@@ -58,7 +59,7 @@ class Member:
     @property
     def has_common_model(self) -> bool:
         """Whether all clients share one model."""
-        return make_recipe(self.config.recipe).one_model
+        return tests_one_model(make_recipe(self.config.recipe))
 
     @property
     def rounds(self) -> int:

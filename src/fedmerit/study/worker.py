@@ -14,7 +14,7 @@ from typing import TypeAlias
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, TaskConfig
 from fedmerit.core.state import Record
-from fedmerit.engine.loop import make_selection
+from fedmerit.engine.loop import make_collect, with_control
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.run import resume, run_config
 from fedmerit.engine.stopping import check_stop, make_stop
@@ -149,9 +149,9 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     for name, config in rows.items():
         try:
             task = load(config)
-            selection, budget = make_selection(config.run), config.run.budget_seconds
-            check_task(task, recipe_of(config), selection, config.run.audit, budget=budget)
-            check_stop(make_stop(config.run.stop), task, recipe_of(config), config.run.evaluate_every)
+            recipe, budget = with_control(recipe_of(config), task.server()), config.run.budget_seconds
+            check_task(task, recipe, make_collect(config.run, recipe), config.run.audit, budget=budget)
+            check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 

@@ -16,7 +16,7 @@ from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
-from fedmerit.core.host import Server
+from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
 from fedmerit.core.server.centring import Centre
 from fedmerit.core.targets import CLASSES, Target
@@ -79,7 +79,7 @@ class Task:
         """One client's half, as views of its rows."""
         return ClientHalf(self.federation.client(client), self.learner, self.attackers.of(client))
 
-    def server(self) -> Server:
+    def server(self) -> ServerSetup:
         """The server's half: it holds no row of a client."""
         return _server(self.federation.server_data(), self.learner, self.centre)
 
@@ -125,7 +125,7 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
     return Task(federation, learner, centre_of(config.task), attackers)
 
 
-def make_server(config: Config) -> Server:
+def make_server(config: Config) -> ServerSetup:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
     learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
@@ -139,9 +139,9 @@ def make_server(config: Config) -> Server:
     return _server(data, learner, centre_of(config.task))
 
 
-def _server(data: ServerData, learner: Learner, centre: Centre | None) -> Server:
+def _server(data: ServerData, learner: Learner, centre: Centre | None) -> ServerSetup:
     notes = tuple(map(str, data.report))
-    return Server(
+    return ServerSetup(
         data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes, links=data.links
     )
 

@@ -49,7 +49,7 @@ OTHERS: Mapping[str, Any] = MappingProxyType({"lr": 0.05, "epochs": 2, "batch": 
 WHY: Mapping[str, str] = MappingProxyType(
     {
         "name": "`fedmerit recipes` lists them",
-        "priority": "most important first; `fedmerit criteria` lists them",
+        "criteria": "most important first; `fedmerit criteria` lists them",
         "normalise": '"sum" is the papers\' choice, in which a priority hardly counts',
         "score": "the better half, by rank; the others get nothing",
     }
@@ -200,15 +200,15 @@ class Starter:
         return made
 
     def _recipe(self) -> dict[str, Any]:
-        top = {"name": "fedval", "priority": ["validated:accuracy"], "score": {"rank": "top"}}
+        top = {"name": "fedval", "criteria": ["validated:accuracy"], "score": {"rank": "top"}}
         recipes: dict[str, dict[str, Any]] = {
             "size": {"name": "fedavg"},
-            "priority": {"name": "prioritized", "priority": ["LD", "DS"], "normalise": "max"},
-            "honesty": {"name": "guarded"},
+            "priority": {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"},
+            "honesty": {"name": "robust"},
             "validation": top,
             "fairness": {
                 **top,
-                "priority": [
+                "criteria": [
                     "validated:accuracy",
                     f"validated:parity:{self.attribute}",
                     f"validated:opportunity:{self.attribute}",

@@ -1,4 +1,4 @@
-// Terms: the addends or factors that a client's score is made of; says the same as core/scores.py and core/ranking.py.
+// Terms: the addends or factors that a client's score is made of; says the same as the scores of core/weights.
 
 // lambda_1 = 1, lambda_i = lambda_{i-1} * c_{i-1}
 const importanceOf = (row) => row.map((_, i) => productOf(row.slice(0, i)));
@@ -38,7 +38,19 @@ function choquetTerms({ capacity }, row) {
   return weightedTerms(measures, steps);
 }
 
-// Name of the score -> (score, row) -> its terms; they are summed and divided by 1 where nothing else is said.
+// d- / (d+ + d-): distances to the best and the worst value of every criterion, each column scaled to norm 1
+function topsisTerms({ weights }, row, table) {
+  const weight = (i) => (weights.length ? weights[i] : 1 / row.length);
+  const norm = (i) => Math.sqrt(sumOf(table.map((values) => values[i] ** 2))) || 1;
+  const end = (i, choose) => table.reduce((found, values) => choose(found, values[i]), row[i]);
+  const scaled = row.map((_, i) => weight(i) / norm(i));
+  const far = (choose) => Math.hypot(...row.map((value, i) => scaled[i] * (value - end(i, choose))));
+  const [toBest, toWorst] = [far(Math.max), far(Math.min)];
+  if (!(toBest + toWorst)) return { terms: [factorsTerm(1)] };
+  return { terms: [factorsTerm(toWorst)], divisor: toBest + toWorst };
+}
+
+// Name of the score -> (score, row, table) -> its terms; they are summed and divided by 1 where nothing else is said.
 const SCORES = new Map([
   ["Prioritized", (_, row) => ({ terms: prioritizedTerms(row) })],
   [
@@ -63,6 +75,7 @@ const SCORES = new Map([
     },
   ],
   ["Choquet", (score, row) => ({ terms: choquetTerms(score, row) })],
+  ["Topsis", topsisTerms],
 ]);
 
 const JOINS = {
@@ -82,12 +95,12 @@ const RANKINGS = new Map([
 // { terms, join, sign, divisor, joined, rank, score } of one client of a table with a row per client; null for a score
 // that is not one of ours.
 function termsOf(score, table, place) {
-  return score?.is === "Ranked" ? rankedTerms(score, table, place) : rowTerms(score, table[place]);
+  return score?.is === "Ranked" ? rankedTerms(score, table, place) : rowTerms(score, table[place], table);
 }
 
-function rowTerms(score, row) {
+function rowTerms(score, row, table) {
   if (!SCORES.has(score?.is)) return null;
-  const found = { join: "sum", sign: " * ", divisor: 1, rank: null, ...SCORES.get(score.is)(score, row) };
+  const found = { join: "sum", sign: " * ", divisor: 1, rank: null, ...SCORES.get(score.is)(score, row, table) };
   const joined = JOINS[found.join].join(found.terms.map(({ value }) => value)) / found.divisor;
   return { ...found, joined, score: joined };
 }
@@ -101,7 +114,7 @@ function rankedTerms({ score, ...ranking }, table, place) {
 }
 
 function scoresOf(score, table) {
-  if (score?.is !== "Ranked") return table.map((row) => rowTerms(score, row)?.score);
+  if (score?.is !== "Ranked") return table.map((row) => rowTerms(score, row, table)?.score);
   const values = scoresOf(score.score, table);
   return values.map((value) => worthIn(values, value, score));
 }
