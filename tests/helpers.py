@@ -18,9 +18,12 @@ import pytest
 import scipy.stats
 
 from fedmerit import Federation, Run, Samples, Split, Task, resume, run_config
-from fedmerit.core.host import Server
-from fedmerit.core.state import Record
-from fedmerit.core.types import Evaluation, Replies
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.round import run_round
+from fedmerit.core.state import Record, State
+from fedmerit.core.types import Evaluation, Replies, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunStopped
 
@@ -136,9 +139,9 @@ class CannedFleet:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def server(self) -> Server:
+    def server(self) -> ServerSetup:
         names = tuple(str(i) for i in range(len(self.facts) + len(self.failed)))
-        return Server(names, SoftmaxLearner(self.length, 1), limits=self.limits)
+        return ServerSetup(names, SoftmaxLearner(self.length, 1), limits=self.limits)
 
     def judges(self) -> Sequence[int]:
         return range(len(self.server.names))
@@ -157,6 +160,17 @@ class CannedFleet:
     ) -> Sequence[Evaluation]:
         one = np.ones(len(self.judges()), dtype=np.int64)
         return [Evaluation(one, one, one * np.square(model).sum() if losses else None) for model in models]
+
+    def send_rewards(self, index: int, rewards: Mapping[int, Any], acceptance: Any) -> Mapping[int, Verdict]:
+        return {client: Verdict(True) for client in rewards}
+
+
+def run_canned(
+    recipe: Recipe, fleet: CannedFleet, state: State | None = None, seed: int = 0, evaluate: bool = False, **more: Any
+) -> tuple[State, Record]:
+    """One round in which all clients of a canned fleet take part; it starts from zeros unless a state is given."""
+    start = State(np.zeros(fleet.updates.shape[1], np.float32)) if state is None else state
+    return run_round(start, recipe, Host.of(fleet), InTime(Uniform(1.0)), seed, evaluate, **more)
 
 
 def stopped_and_resumed(config: Any, folder: Path, after: int = 2) -> Run:

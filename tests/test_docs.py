@@ -2,52 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.main import get_command
 
 import fedmerit
 from fedmerit.cli import app
-from fedmerit.config.aggregators import AGGREGATES, AggregateConfig
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
-from fedmerit.config.claims import CLAIMS, ClaimsConfig
 from fedmerit.config.facts import FactsConfig
 from fedmerit.config.nodes import NodesConfig
-from fedmerit.config.recipes import RECIPES
-from fedmerit.config.run import AvailabilityConfig, DelaysConfig, WaitConfig
-from fedmerit.config.schema import (
-    ClipConfig,
-    GroupsConfig,
-    PrivacyConfig,
-    RewardConfig,
-    RunConfig,
-    ScheduleConfig,
-    ScoreConfig,
-    SearchConfig,
-    Section,
-    ServerConfig,
-    StopConfig,
-    TaskConfig,
-    TrainConfig,
-)
-from fedmerit.config.scores import SCORES
-from fedmerit.config.steps import STEPS, StepConfig
+from fedmerit.config.old_keys import OLD_KEYS
+from fedmerit.config.recipe import RecipeConfig, make_recipe
+from fedmerit.config.schema import Section, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import PARTITIONS
 from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
-from fedmerit.core.criteria.client_fact import OwnFact
+from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion, reported
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.table import CRITERIA, Attribute, Criterion, Family, Measured, Validated, reported
+from fedmerit.core.criteria.table import CRITERIA, Attribute
+from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import FACTS, Fact, find_fact
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.core.objectives import Overall
+from fedmerit.core.recipes import RECIPES
 from fedmerit.core.suspects import EVIDENCE
+from fedmerit.core.types import Family
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.tuning import TuneConfig
 
@@ -59,6 +49,10 @@ REFERENCE = r"^- \*\*\[(.+?)\]\*\*"
 """A paper in the list of references, by the name that cites it."""
 BY_YEAR = r"\[([A-Z]\w+ (?:19|20)\d\d)(?:, [^\[\]]+)?\](?!\()"
 """A paper cited by author and year: [Yager 1988]."""
+
+
+NAMED = r"(?<![\w\]])\[((?:q-)?[A-Z][\w-]*(?: (?:19|20)\d\d)?)(?:, [^\[\]]+)?\](?![(\w])"
+"""A paper cited by the name of its method, or by author and year: [Krum], [CFL, Alg. 1]."""
 
 
 def row(*cells: str) -> str:
@@ -90,7 +84,7 @@ def held(lines: list[str], wanted: list[str]) -> None:
 def summary(name: str) -> str:
     """What the first line of a public name's docstring says; of a criterion such as DS, what it is about."""
     value = getattr(fedmerit, name)
-    return value.about if isinstance(value, Measured) else (inspect.getdoc(value) or "").partition("\n")[0]
+    return value.about if isinstance(value, FunctionCriterion) else (inspect.getdoc(value) or "").partition("\n")[0]
 
 
 def test_every_public_name_is_documented_and_no_other() -> None:
@@ -98,29 +92,53 @@ def test_every_public_name_is_documented_and_no_other() -> None:
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
 
 
-def choice_row(section: type[StepConfig] | type[AggregateConfig] | type[ClaimsConfig] | type[LrScheduleConfig]) -> str:
+def schedule_row(section: type[LrScheduleConfig]) -> str:
     keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
     shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
     return row(f"`{section.model_fields['name'].default}`", section.about, shown)
 
 
-def test_every_step_is_documented_with_its_keys() -> None:
-    held(table(chapter("docs/configuration.md", "Steps")), [choice_row(section) for section in STEPS.values()])
-
-
-def test_every_way_to_believe_clients_is_documented_with_its_keys() -> None:
-    held(table(chapter("docs/configuration.md", "Claims")), [choice_row(section) for section in CLAIMS.values()])
-
-
 def test_every_schedule_is_documented_with_its_keys() -> None:
-    held(
-        table(chapter("docs/configuration.md", "Schedules")), [choice_row(section) for section in LR_SCHEDULES.values()]
-    )
+    wanted = [schedule_row(section) for section in LR_SCHEDULES.values()]
+    held(table(chapter("docs/configuration.md", "Schedules")), wanted)
 
 
-def test_every_aggregator_is_documented_with_its_keys() -> None:
-    wanted = [choice_row(section) for section in AGGREGATES.values()]
-    held(table(chapter("docs/configuration.md", "Aggregators")), wanted)
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    """The script that writes the tables of docs/configuration.md."""
+    spec = importlib.util.spec_from_file_location("configuration", ROOT / "tools/site/configuration.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_of_parts_are_those_that_the_code_declares(tables: ModuleType) -> None:
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    assert page == tables.written(page), "python tools/site/configuration.py"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_fedavg_with_the_parts_that_its_row_names(tables: ModuleType, name: str) -> None:
+    recipe = RECIPES[name][0]()
+    written = "\n".join(f"{key} = {text}" for key, text in tables.differences(recipe).items())
+    assert make_recipe(RecipeConfig(**{"name": "fedavg", **tomllib.loads(written)})) == recipe
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_toml_of_the_documents_is_a_configuration(page: Path) -> None:
+    """Studies and files of other programs are left out: a configuration begins with one of our sections."""
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
+        values = tomllib.loads(block)
+        if values.keys() <= {"task", "train", "recipe", "run", "privacy", "facts"}:
+            make_config(values)
+
+
+def test_the_changelog_names_every_key_that_has_another_name_now() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    rows = [row(f"`{old.replace('=', ' = ')}`", f"`{new}`") for old, new in OLD_KEYS.items()]
+    assert [line for line in rows if line not in changes] == []
 
 
 def test_what_is_imported_from_a_room_is_there() -> None:
@@ -148,25 +166,22 @@ def test_every_fact_is_documented() -> None:
 
 def test_every_criterion_is_documented() -> None:
     any_other = reported("CRITERION", Family.TRUST, "those of CRITERION", "")
-    own: list[Criterion] = [Attribute("NAME"), OwnFact("NAME"), Validated(Overall("OBJECTIVE"))]
+    own: list[Criterion] = [Attribute("NAME"), ClientFact("NAME"), Validated(Overall("OBJECTIVE"))]
     families = [*own, Contribution(), Reputation(any_other)]
     wanted = [criterion_row(one) for one in [*CRITERIA.values(), *families]]
     held(table(chapter("docs/criteria.md", "Criteria")), wanted)
 
 
-def test_every_score_is_documented() -> None:
-    wanted = [row(f"`{name}`", f"`{score.about}`", code(score.options())) for name, score in SCORES.items()]
-    held(table(chapter("docs/criteria.md", "Scores")), wanted)
-
-
 def test_the_plan_of_the_house_names_every_room_and_every_file_of_the_core() -> None:
     source = Path(fedmerit.__file__).parent
-    page = chapter("docs/design.md", "Rooms")
-    assert {name.rstrip("/") for name in re.findall(r"^\| `(\w+/)` \|", page, flags=re.M)} == {
+    rooms, _, files = chapter("docs/design.md", "Rooms").partition("| `core/` | subject |")
+    assert set(re.findall(r"^\| `(\w+)/` \|", rooms, flags=re.M)) == {
         path.name for path in source.iterdir() if (path / "__init__.py").exists()
     }
-    named = re.findall(r"`(\w+)`", " ".join(line.split(" |")[0] for line in table(page.partition("| `core/` |")[2])))
-    assert sorted(named) == sorted(path.stem for path in (source / "core").glob("[a-z]*.py"))
+    named = re.findall(r"`(\w+/?)`", " ".join(line.split(" |")[0] for line in table(files)))
+    core = source / "core"
+    folders = [f"{path.name}/" for path in core.iterdir() if (path / "__init__.py").exists()]
+    assert sorted(named) == sorted([*folders, *(path.stem for path in core.glob("[a-z]*.py"))])
 
 
 def keys_in(text: str) -> dict[str, str]:
@@ -177,38 +192,22 @@ def keys_in(text: str) -> dict[str, str]:
 def keys_of(name: str, section: type[Section]) -> dict[str, str]:
     """The keys of a section, with their defaults as the page shows them."""
     defaults = {key: field.default for key, field in section.model_fields.items()}
-    shown = {key: value.name if isinstance(value, ScoreConfig) else value for key, value in defaults.items()}
-    shown = {key: list(value) if isinstance(value, tuple) else value for key, value in shown.items()}
+    shown = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
     texts = {key: "(see meaning)" if value is None else f"`{value}`" for key, value in shown.items()}
     required = {key: "(required)" for key, field in section.model_fields.items() if field.is_required()}
     return {f"{name}.{key}": text for key, text in (texts | required).items()}
 
 
 def test_every_key_is_documented_with_its_default() -> None:
-    before, *parts = re.split(r"^##+ (.*)$", (ROOT / "docs/configuration.md").read_text(), flags=re.M)
+    """Those whose tables are written by hand; the others are compared with the code."""
+    page = re.sub(r"<!-- table: .*?<!-- end -->", "", (ROOT / "docs/configuration.md").read_text(), flags=re.S)
+    before, *parts = re.split(r"^##+ (.*)$", page, flags=re.M)
     chapters = {title: keys_in(text) for title, text in zip(parts[::2], parts[1::2], strict=True)}
-    sections = {"task": TaskConfig, "train": TrainConfig, "run": RunConfig, "run.schedule": ScheduleConfig}
-    sections |= {"run.wait": WaitConfig, "run.delays": DelaysConfig, "run.availability": AvailabilityConfig}
-    sections |= {"run.stop": StopConfig}
-    sections |= {
-        "task.attack": AttackConfig,
-        "task.nodes": NodesConfig,
-        "recipe.search": SearchConfig,
-        "recipe.server": ServerConfig,
-        "recipe.clip": ClipConfig,
-    }
-    sections |= {
-        "facts": FactsConfig,
-        "privacy": PrivacyConfig,
-        "recipe.groups": GroupsConfig,
-        "recipe.reward": RewardConfig,
-    }
+    sections: dict[str, type[Section]] = {"task": TaskConfig, "train": TrainConfig, "facts": FactsConfig}
+    sections |= {"task.attack": AttackConfig, "task.nodes": NodesConfig}
     for name, section in sections.items():
         title = next(title for title in chapters if title.startswith(f"[{name}]"))
         assert chapters.pop(title) == keys_of(name, section)
-    for name, recipe in RECIPES.items():
-        listed = chapters.pop(f'`recipe.name = "{name}"`')
-        assert {"recipe.name": f"`{name}`"} | listed == keys_of("recipe", recipe)
     assert not any(chapters.values())
     assert not keys_in(before)
 
@@ -299,6 +298,14 @@ def test_the_parts_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> None:
         assert all("freshness" in row.criteria for row in run.explain(2))
 
 
+def cited_in(path: Path) -> set[str]:
+    """What docstrings of a module cite: [Krum], [Yin 2018], [CFL, Alg. 1]."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
+    texts = [re.sub(r"^ *>>>.*?(\n\n|\Z)", "", ast.get_docstring(node) or "", flags=re.S | re.M) for node in nodes]
+    return {name for text in texts for name in re.findall(NAMED, text)}
+
+
 def test_citations_lead_to_the_papers_page() -> None:
     papers = (ROOT / "docs/papers.md").read_text()
     anchors = re.findall(r'<a id="([^"]+)"></a>|^## (\w+)$', papers, flags=re.M)
@@ -307,7 +314,8 @@ def test_citations_lead_to_the_papers_page() -> None:
     pages = [*sources, *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.toml")]
     text = "\n".join(page.read_text() for page in pages)
     references = set(re.findall(REFERENCE, papers, flags=re.M))
-    cited = {*re.findall(CITATION, text), *references}
+    in_docstrings = {name for path in (ROOT / "src/fedmerit/core").rglob("*.py") for name in cited_in(path)}
+    cited = {*re.findall(CITATION, text), *references, *in_docstrings}
     assert {place for place in cited if re.sub("[^a-z0-9]+", "-", place.lower()).strip("-") not in known} == set()
     assert set(re.findall(BY_YEAR, text)) <= references
 

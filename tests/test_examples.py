@@ -14,7 +14,7 @@ import torch
 
 from fedmerit import DS, LD, Federation, Run, Study, federate, load_task, prioritized, run_config
 from fedmerit.config.attack import KINDS
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import load_config
 from fedmerit.study.plan import load_plan
 from fedmerit.tasks.registry import find_task
@@ -45,7 +45,7 @@ def test_the_readable_twin_agrees_with_the_machinery(importable: None) -> None:
 def test_a_task_of_ones_own_from_configuration(importable: None, tmp_path: Path) -> None:
     text = '[task]\ndata = "own_task:MOONS"\n[train]\nlr = 0.3\n[recipe]\nname = "prioritized"\n'
     text += (
-        'priority = ["attribute:calibrated", "DS"]\nnormalise = "max"\n[run]\nrounds = 2\nfraction = 0.5\nworkers = 1\n'
+        'criteria = ["attribute:calibrated", "DS"]\nnormalise = "max"\n[run]\nrounds = 2\nfraction = 0.5\nworkers = 1\n'
     )
     (tmp_path / "moons.toml").write_text(text)
     run = run_config(load_config(tmp_path / "moons.toml"), tmp_path / "run")
@@ -61,7 +61,7 @@ CONFIGURATIONS = [path for path in sorted(EXAMPLES.glob("*.toml")) if not path.s
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
 def test_example_configurations_are_valid(path: Path) -> None:
     config = load_config(path)
-    make_recipe(config.recipe)
+    recipe_of(config)
     kind = find_task(config.task.data)
     assert config.task.model in kind.models
     assert config.task.partition in ("default", *kind.partitions)
@@ -82,7 +82,7 @@ def test_the_example_of_a_study_is_valid() -> None:
 def test_the_studies_with_attackers_plan_fedavg_against_the_better_half(name: str) -> None:
     plan = load_plan(EXAMPLES / f"{name}.toml")
     assert plan.against == "FedAvg"
-    assert "'top'" in repr(make_recipe(plan.config(plan.rows[-1], 1).recipe).score)
+    assert "'top'" in repr(recipe_of(plan.config(plan.rows[-1], 1)).score)
 
 
 def test_the_readme_prints_no_line_that_says_its_priority_is_idle(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def _check_same_predictions(model: Any, run: Run, file: Path) -> None:
 def test_the_examples_of_attacks_run_each_recipe_under_each_attack(name: str, attacks: int) -> None:
     plan = load_plan(EXAMPLES / f"attack{name}.toml")
     rows = [row.name for row in plan.rows]
-    for recipe in ("fedval, top half", "guarded"):
+    for recipe in ("fedval, top half", "robust"):
         assert recipe in rows
         assert sum(row.startswith(f"{recipe} (") for row in rows) == attacks
 

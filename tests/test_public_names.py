@@ -11,19 +11,22 @@ from typing import Any
 import pytest
 
 import fedmerit
-from fedmerit.core.criteria.table import Measured
+from fedmerit.core.criteria.criterion import FunctionCriterion
 
-CORE = sorted(path.stem for path in (Path(fedmerit.__file__).parent / "core").glob("[a-z]*.py"))
+PACKAGE = Path(fedmerit.__file__).parent
+CORE = sorted(
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in (PACKAGE / "core").rglob("[a-z]*.py")
+)
 
 
 def explained_by(name: str) -> Any:
     """What has the docstring of a public name: itself, or the class of a criterion such as DS, which has `about`."""
     value = getattr(fedmerit, name)
-    return Measured if isinstance(value, Measured) else value
+    return FunctionCriterion if isinstance(value, FunctionCriterion) else value
 
 
 def run_examples(examples: list[doctest.DocTest]) -> None:
-    runner = doctest.DocTestRunner()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     printed: list[str] = []
     for example in examples:
         runner.run(example, out=printed.append)
@@ -36,13 +39,13 @@ def test_a_public_name_has_a_summary_and_an_example(name: str) -> None:
     assert not doc.partition("\n\n")[0].count("\n"), "the summary is one line, for the table in docs/api.md"
     assert ">>> " in doc
     value = getattr(fedmerit, name)
-    if isinstance(value, Measured):
+    if isinstance(value, FunctionCriterion):
         assert value.about
 
 
 @pytest.mark.parametrize("name", sorted({explained_by(name).__name__ for name in fedmerit.__all__}))
 def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    value = Measured if name == "Measured" else getattr(fedmerit, name)
+    value = FunctionCriterion if name == FunctionCriterion.__name__ else getattr(fedmerit, name)
     monkeypatch.chdir(tmp_path)  # examples write to runs/
     module = importlib.import_module(value.__module__)
     (example, *_) = doctest.DocTestFinder(recurse=False).find(value, name, module, dict(vars(module)))
@@ -51,7 +54,7 @@ def test_the_example_of_a_public_name_runs(name: str, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("name", CORE)
 def test_the_examples_of_the_core_run(name: str) -> None:
-    run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.core.{name}")))
+    run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.{name}")))
 
 
 @pytest.mark.parametrize("name", ["grid", "tuning", "tuning_tables"])

@@ -38,15 +38,15 @@ SCHEDULE = {"rates": [[0.5, 2], [1.0, 2]], "epochs": [1, 3]}
 ROUNDS = 4
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "searched": {"recipe": {"name": "device_aware", "priority": ["DS", "LD", "MW"], "normalise": "max"}},
+    "searched": {"recipe": {"name": "device_aware", "criteria": ["DS", "LD", "MW"], "normalise": "max"}},
     "grouped": {
         "task": GROUPED,
-        "recipe": {"name": "m2f", "priority": ["Participation", "SimulatedComputation", "DataRatio"]},
+        "recipe": {"name": "m2f", "criteria": ["Participation", "SimulatedComputation", "DataRatio"]},
         "run": {"schedule": SCHEDULE},
     },
     "audited": {
         "task": TASK | {"server": 100},
-        "recipe": {"name": "fedval", "priority": ["validated:accuracy"], "score": "weighted-mean"},
+        "recipe": {"name": "fedval", "criteria": ["validated:accuracy"], "score": "weighted-mean"},
         "run": {"audit": ["accuracy", "balanced_accuracy"]},
     },
     **{f"plain-seed{seed}": {"run": {"seed": seed}} for seed in (1, 2, 3)},

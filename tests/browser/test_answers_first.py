@@ -22,7 +22,7 @@ AXE = Path(__file__).parents[2] / "tools" / "axe" / "node_modules" / "axe-core" 
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 ROWS = [
     {"name": "FedAvg"},
-    {"name": "LD > DS", "recipe": {"name": "prioritized", "priority": "LD,DS", "normalise": "max"}},
+    {"name": "LD > DS", "recipe": {"name": "prioritized", "criteria": "LD,DS", "normalise": "max"}},
 ]
 
 

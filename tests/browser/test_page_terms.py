@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 from opened_report import Opened, check, go
 
-from fedmerit.config.scores import SCORES, make_score
+from fedmerit.config.recipe import make_score, part_names
 from fedmerit.core.models.grouping import Groups
 from fedmerit.core.recipe_json import part_to_json
-from fedmerit.core.search.search import SearchState, Weighting
-from fedmerit.core.server.aggregation import Aggregation, Candidate
+from fedmerit.core.search.search import Weighting
 from fedmerit.core.state import Record
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import PLAIN, Prioritized, Score, Terms, explain_score
+from fedmerit.core.weights.scores import Prioritized, Score, Terms, explain_score
 from fedmerit.core.weights.weigh import concat_groups, weigh
 from fedmerit.report.html import write_report
 from fedmerit.store.ledger import Ledger
@@ -34,7 +33,7 @@ from fedmerit.store.run_folder import LEDGER, environment, open_ledger
 PRIORITY = ("DS", "LD", "MW")
 COALITIONS = {"DS": 0.3, "LD": 0.2, "MW": 0.1, "DS+LD": 0.4, "DS+MW": 0.7, "LD+MW": 0.25}
 SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
-    **dict.fromkeys(PLAIN, ({},)),
+    **dict.fromkeys(("prioritized-and", "prioritized-mean"), ({},)),
     "prioritized": ({}, {"rank": "borda"}, {"rank": "squared"}, {"rank": "exponential"}, {"rank": "top", "top": 0.4}),
     "weighted-mean": ({}, {"weights": (0.5, 0.3, 0.2)}),
     "product": ({}, {"rank": "borda"}),
@@ -44,11 +43,12 @@ SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
         {"quantifier": 2.0},
         {"quantifier": (0.1, 0.7), "importances": (3.0, 2.0, 1.0)},
     ),
+    "topsis": ({}, {"weights": (0.5, 0.3, 0.2)}, {"rank": "borda"}),
     "choquet": ({"capacity": COALITIONS}, {"shapley": (0.5, 0.3, 0.2), "interaction": {"DS+LD": 0.1}}),
 }
 MADE: Mapping[str, Score] = {
     " ".join((name, *(f"{key}={value}" for key, value in options.items()))): make_score(
-        SCORES[name](name=name, **options), PRIORITY
+        {"name": name, **options}, PRIORITY
     )
     for name, settings in SETTINGS.items()
     for options in settings
@@ -84,7 +84,7 @@ def same_text(shown: str, exact: str, **tolerance: float) -> None:
 
 
 def test_every_score_is_tried() -> None:
-    assert set(SETTINGS) == set(SCORES)
+    assert set(SETTINGS) == set(part_names("score"))
 
 
 def test_node_gives_the_terms_that_python_gives() -> None:
@@ -128,23 +128,9 @@ def record(index: int, score: Score) -> Record:
     groups = Groups(np.arange(CLIENTS) % 2, cut=1.0)
     parts = [weigh(raw[members], PRIORITY, score, "max") for members in groups.members]
     weights = concat_groups(parts, groups.members)
-    candidate = Candidate(Weighting(PRIORITY, score, "max"), " > ".join(PRIORITY), weights)
-    aggregation = Aggregation(candidate, np.zeros(1), SearchState())
-    facts = {"samples": raw[:, 0]}
-    return Record(
-        index,
-        PRIORITY,
-        tuple(range(CLIENTS)),
-        facts,
-        weights,
-        {},
-        None,
-        9,
-        9,
-        {},
-        aggregation=aggregation,
-        groups=groups,
-    )
+    facts, ids = {"samples": raw[:, 0]}, tuple(range(CLIENTS))
+    weighting = Weighting(PRIORITY, score, "max")
+    return Record(index, PRIORITY, ids, facts, weights, {}, None, 9, 9, {}, weighting, "DS > LD > MW", groups=groups)
 
 
 ROUNDS = {name: index for index, name in enumerate((*MADE, "own", "other digits"), start=1)}

@@ -13,7 +13,7 @@ from fedmerit.config.schema import make_config
 from fedmerit.report.html import write_report
 
 PRIVATE = {
-    "recipe": {"name": "prioritized", "priority": "DS", "normalise": "scale", "scales": {"DS": 5}},
+    "recipe": {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 5}}},
     "run": {"rounds": 2, "fraction": 0.75, "workers": 1, "selection": "poisson"},
     "privacy": {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True},
 }

@@ -15,7 +15,7 @@ from opened_report import Opened
 
 from fedmerit import run_config
 from fedmerit.config.schema import make_config
-from fedmerit.core.criteria.table import about_criterion, spelt_out
+from fedmerit.core.criteria.table import about_criterion, display_name
 from fedmerit.core.reasons import percent
 from fedmerit.report.html import write_report
 from fedmerit.store.run_folder import open_ledger
@@ -73,7 +73,7 @@ def test_a_click_on_a_client_explains_its_weight(opened: Opened, runs: Path) -> 
     opened.page.locator("#explain-says", has_text=says).wait_for()
     assert opened.text("reason-says") == opened.text("explain-says")
     assert opened.page.locator("#explain-body tbody th abbr").all_inner_texts() == way
-    assert opened.page.locator("#explain-body tbody th small").first.inner_text() == spelt_out(way[0])
+    assert opened.page.locator("#explain-body tbody th small").first.inner_text() == display_name(way[0])
     assert opened.page.locator("#explain-body tbody th abbr").first.get_attribute("title") == about_criterion(way[0])
     assert f"{mine.facts['samples']:.0f}" in opened.text("explain-body")
     absent = next(client for client in range(CLIENTS) if client not in {row.id for row in earned})
@@ -224,7 +224,7 @@ def test_unfinished_runs_and_other_versions_are_told(browse: Browse, runs: Path,
 
 def test_what_the_cap_cut_is_told(browse: Browse, tmp_path: Path) -> None:
     task = {"partition": "dirichlet", "alpha": 0.1, "clients": 5}
-    recipe = {"cap": 1.2, "claims": {"k": 1.0}}
+    recipe = {"limits": [{"name": "cap", "times": 1.2}], "stages": [{"name": "claims", "k": 1.0}]}
     config = make_config({"task": task, "recipe": recipe, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}})
     run = run_config(config, tmp_path / "capped")
     cut = max(run.explain(1), key=lambda client: client.earned - client.weight)

@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {
             "task": {"partition": "dirichlet", "alpha": 0.3, "clients": 6},
             "train": {"lr": 0.5, "epochs": 2},
-            "recipe": {"name": "prioritized", "priority": "LD,DS", "normalise": "max"},
+            "recipe": {"name": "prioritized", "criteria": "LD,DS", "normalise": "max"},
             "run": {"rounds": 3, "fraction": 0.5, "workers": 1, "evaluate_every": 2},
         }
     )

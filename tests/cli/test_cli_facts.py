@@ -35,7 +35,7 @@ clients = 4
 file = "{file}"
 [recipe]
 name = "prioritized"
-priority = ["fact:age in 20..35 by 10", "fact:battery", "DS"]
+criteria = ["fact:age in 20..35 by 10", "fact:battery", "DS"]
 normalise = "max"
 [run]
 rounds = 2
@@ -83,13 +83,13 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
     assert "DS, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
-    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "Agreement"))
-    assert "kept nothing to compute Agreement from" in unknown
-    assert "run again with Agreement in recipe.priority" in unknown
+    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "Plausibility"))
+    assert "kept nothing to compute Plausibility from" in unknown
+    assert "run again with Plausibility in recipe.criteria" in unknown
 
 
 def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLine, config: Path):
-    priority = 'recipe.priority=["Energy", "Connection", "MW"]'
+    priority = 'recipe.criteria=["Energy", "Connection", "MW"]'
     criteria = json.loads(cli("facts", config, "--set", priority, "--json").out)["criteria"]
     assert criteria["Energy"] == {"moved": pytest.approx(0.26), "separates": True}  # 0.9 + 1.0 of 2.5, not a half
     assert criteria["Connection"] == {"moved": pytest.approx(0.3), "separates": True}  # 8 + 4 of 15, not a half
@@ -101,7 +101,7 @@ def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLin
 def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine, tmp_path: Path):
     """Columns of [facts] that separate, and an attribute; the recipe's DS, which does not, is told too."""
     columns = ", ".join(f"f{number} = [1, 2, 3, {number + 4}]" for number in range(22))
-    text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\npriority = ['DS']\n"
+    text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\ncriteria = ['DS']\n"
     text += f"[facts]\ncolumns = {{{columns}}}\n"
     (tmp_path / "a.toml").write_text(text)
     screen = cli("facts", tmp_path / "a.toml").out
@@ -128,8 +128,8 @@ def test_another_priority_over_what_the_run_did_not_keep(cli: CommandLine, confi
     """What-if gives the weights of a run that had the priority; the first round of both trains the same."""
     settings = ("--set", "run.rounds=3", "--set", "run.fraction=0.75", "--set", "recipe.normalise=sum")
     other = "MW,CB,fact:job is nurse"
-    assert cli("run", config, *settings, "--set", "recipe.priority=DS", "--out", tmp_path / "few").code == 0
-    priority = f"recipe.priority={json.dumps(other.split(','))}"
+    assert cli("run", config, *settings, "--set", "recipe.criteria=DS", "--out", tmp_path / "few").code == 0
+    priority = f"recipe.criteria={json.dumps(other.split(','))}"
     assert cli("run", config, *settings, "--set", priority, "--out", tmp_path / "all").code == 0
     told = json.loads(cli("what-if", tmp_path / "few", "--priority", other, "--round", "1", "--json").out)
     assert told["measured"] == ["balance", "fact:job is nurse"]
@@ -168,7 +168,7 @@ def test_facts_that_can_no_longer_be_measured_are_told(cli: CommandLine, config:
 
 
 def test_words_devices_and_connections_as_criteria(cli: CommandLine, config: Path, tmp_path: Path):
-    priority = 'recipe.priority=["fact:job is nurse", "Energy", "Connection"]'
+    priority = 'recipe.criteria=["fact:job is nurse", "Energy", "Connection"]'
     assert cli("run", config, "--set", priority, "--out", tmp_path / "run").code == 0
     rows = json.loads(cli("explain", tmp_path / "run", "--json").out)["clients"]
     assert rows[0]["criteria"] == {"fact:job is nurse": 1, "Energy": 0.9, "Connection": 8}
@@ -177,7 +177,7 @@ def test_words_devices_and_connections_as_criteria(cli: CommandLine, config: Pat
 
 def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, config: Path, tmp_path: Path):
     (tmp_path / "clients.csv").write_text("client,age\n0,1\n1,2\n2,3\n3,4\n")
-    answer = one_line(cli("run", config, "--set", "recipe.priority=Energy", "--out", tmp_path / "run"))
+    answer = one_line(cli("run", config, "--set", "recipe.criteria=Energy", "--out", tmp_path / "run"))
     assert "simulate it with a column energy in [facts]" in answer
 
 
@@ -190,7 +190,7 @@ def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, confi
     ],
 )
 def test_a_word_that_nobody_has_is_refused(cli: CommandLine, config: Path, tmp_path: Path, criterion: str, error: str):
-    priority = f"recipe.priority={json.dumps([criterion, 'DS'])}"
+    priority = f"recipe.criteria={json.dumps([criterion, 'DS'])}"
     assert error in one_line(cli("run", config, "--set", priority, "--out", tmp_path / "run"))
 
 
@@ -204,7 +204,7 @@ def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Pat
     plain.write_text(CONFIG.partition("[facts]")[0] + CONFIG.partition('"{file}"\n')[2])
     for place, given in enumerate(((config,), (plain, "--set", toml))):
         for number, criterion in enumerate(("fact:vip", "fact:age is 24")):
-            out, priority = tmp_path / f"{place}{number}", f"recipe.priority={json.dumps([criterion])}"
+            out, priority = tmp_path / f"{place}{number}", f"recipe.criteria={json.dumps([criterion])}"
             assert cli("run", *given, "--set", priority, "--out", out).code == 0
             rows = json.loads(cli("explain", out, "--json").out)["clients"]
             assert {row["id"]: row["weight"] for row in rows} == {0: 0.5, 1: 0, 2: 0.5, 3: 0}

@@ -17,7 +17,7 @@ BASE = {
     "train": {"lr": 0.1},
     "run": {"rounds": 2, "fraction": 1.0, "workers": 1, "evaluate_every": 2},
 }
-ROWS = [{"name": "FedAvg", "recipe": {"name": "fedavg", "contributions": ["cosine"]}}]
+ROWS = [{"name": "FedAvg", "recipe": {"name": "fedavg", "stages": ["contribution:cosine"]}}]
 
 
 @pytest.fixture(scope="module")

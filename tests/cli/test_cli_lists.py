@@ -9,10 +9,10 @@ import typer
 from helpers import CommandLine
 
 from fedmerit.cli import app
-from fedmerit.config.recipes import RECIPES
-from fedmerit.config.scores import SCORES
+from fedmerit.config.recipe import part_names
 from fedmerit.core.criteria.table import CRITERIA
 from fedmerit.core.objectives import GROUPED, OVERALL
+from fedmerit.core.recipes import RECIPES
 from fedmerit.tasks.registry import TASKS
 
 COMMANDS = sorted(typer.main.get_command(app).commands)
@@ -31,7 +31,7 @@ LISTS = {
         },
     ),
     "objectives": ("objective", {*OVERALL, "recall:CLASS", *(f"{name}:ATTRIBUTE" for name in GROUPED)}),
-    "scores": ("score", set(SCORES)),
+    "scores": ("score", set(part_names("score"))),
 }
 
 

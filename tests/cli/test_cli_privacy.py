@@ -16,9 +16,8 @@ data = "digits"
 clients = 100
 [recipe]
 name = "prioritized"
-priority = ["DS"]
-normalise = "scale"
-scales = {DS = 500}
+criteria = ["DS"]
+normalise = {name = "scale", bounds = {DS = 500}}
 [run]
 rounds = 5
 fraction = 0.2
@@ -77,11 +76,11 @@ def test_an_adaptive_clip_takes_a_part_of_the_noise(cli: CommandLine, config: Pa
     ("change", "message"),
     [
         ("run.selection=uniform", 'set run.selection = "poisson"'),
-        ("recipe.name=fedavg", 'use recipe.normalise = "scale"'),
-        ("privacy.delta=0.02", "privacy.delta is at most 1 / clients = 0.01"),
-        ("recipe.scales={DS=0}", "recipe.scales: input should be greater than 0"),
+        ("recipe.name=fedavg", 'recipe.normalise = {name = "scale", bounds = {DS = 500}}'),
+        ("privacy.delta=0.02", "privacy.delta must be at most 1 / clients = 0.01"),
+        ("recipe.normalise.bounds={DS=0}", "the scale of DS must be a number above 0"),
         ("recipe.when_zero=uniform", "recipe.when_zero has no effect with [privacy]"),
-        ("recipe.scales={}", "DS has none; set recipe.scales = {DS = 500}"),
+        ("recipe.normalise.bounds={}", "needs a bound of DS; set recipe.normalise = "),
     ],
 )
 def test_what_is_refused(cli: CommandLine, config: Path, change: str, message: str) -> None:

@@ -21,7 +21,7 @@ lr = 0.5
 epochs = 2
 [recipe]
 name = "prioritized"
-priority = ["LD", "DS"]
+criteria = ["LD", "DS"]
 normalise = "max"
 [run]
 rounds = 2
@@ -83,14 +83,13 @@ def test_a_folder_that_exists_is_refused_and_left_as_it_was(cli: CommandLine, se
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("recipe.priority=LD,Ds", "unknown criterion 'Ds' (did you mean 'DS'?)"),
-        ("recipe.priority=[]", "at least one criterion"),
-        ("recipe.priority=DS,DS", "repeated: DS"),
+        ("recipe.criteria=LD,Ds", "unknown criterion 'Ds' (did you mean 'DS'?)"),
+        ("recipe.criteria=[]", "at least one criterion"),
+        ("recipe.criteria=DS,DS", "each criterion once; got DS, DS"),
         ("recipe.name=priority", "unknown recipe 'priority' (did you mean 'prioritized'?)"),
-        ("recipe={name='fedavg',normalise='max'}", "recipe fedavg does not take 'normalise'; it takes: name"),
-        ("recipe.score=sum", "unknown score 'sum'"),
+        ("recipe.score=sum", "unknown recipe.score 'sum'"),
         ("recipe.score=owa", "either weights (best value first) or a quantifier"),
-        ("recipe.normalise=none", "LD, DS do not"),
+        ("recipe.normalise=none", "LD, DS are not"),
         ("recipe.normalize=max", "unknown key 'recipe.normalize' (did you mean 'normalise'?)"),
         ("task.data=digit", "unknown task 'digit' (did you mean 'digits'?)"),
         ("task.data=no.such.module:TASK", "no.such.module:TASK"),
@@ -118,7 +117,7 @@ def test_a_configuration_that_is_not_there(cli: CommandLine, tmp_path: Path):
 
 
 def test_a_mistake_in_a_process_of_its_own(settings: Path, tmp_path: Path):
-    line = one_line(spawn("run", settings, "--out", tmp_path / "run", "--set", "recipe.priority=XX"))
+    line = one_line(spawn("run", settings, "--out", tmp_path / "run", "--set", "recipe.criteria=XX"))
     assert "unknown criterion 'XX'" in line
     assert names(tmp_path) == ["digits.toml"]
 
@@ -127,7 +126,7 @@ def test_a_mistake_in_a_process_of_its_own(settings: Path, tmp_path: Path):
 def test_a_criterion_that_the_data_cannot_give_is_a_mistake(
     cli: CommandLine, settings: Path, tmp_path: Path, priority: str
 ):
-    one_line(cli("run", settings, "--out", tmp_path / "run", "--set", f"recipe.priority={priority}"))
+    one_line(cli("run", settings, "--out", tmp_path / "run", "--set", f"recipe.criteria={priority}"))
 
 
 def test_a_folder_below_a_file_is_a_mistake(cli: CommandLine, settings: Path):

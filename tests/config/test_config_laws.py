@@ -1,93 +1,175 @@
-"""Law: a configuration that was dumped, as TOML or as the ledger's JSON, loads to the same."""
+"""Laws over every registered part: it can be written in TOML, survives a dump, and is refused out of its range."""
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 
-from fedmerit.config.aggregators import AGGREGATES
-from fedmerit.config.recipes import RECIPES
-from fedmerit.config.schema import Config, dump_config, make_config
-from fedmerit.config.scores import SCORES
-from fedmerit.config.steps import STEPS
+from fedmerit.config.recipe import part_names
+from fedmerit.config.schema import dump_config, make_config, make_recipe
+from fedmerit.config.score_forms import SCORES
 from fedmerit.config.task import PARTITIONS
+from fedmerit.core.parts import PARTS, Setting, Slot, settings
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.recipes import RECIPES
+from fedmerit.errors import UserError
 
 SHARE = st.floats(0.01, 0.9)
-NUMBERS = st.lists(SHARE, min_size=1, max_size=3)
-SCORE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    "rank": st.sampled_from(["borda", "squared", "exponential", "top"]),
-    "top": SHARE,
-    "weights": NUMBERS,
+TWO = {"name": "prioritized", "criteria": ["DS", "CB"]}
+PLACES: Mapping[Slot, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    "criterion": ("criteria.0", lambda part: {"criteria": [part], "normalise": "max"}),
+    "stage": ("stages.0", lambda part: {"stages": [part]}),
+    "limit": ("limits.0", lambda part: {"limits": [part]}),
+    "score": ("score", lambda part: TWO | {"score": part}),
+    "normalise": ("normalise", lambda part: TWO | {"normalise": part}),
+    "search": ("search", lambda part: TWO | {"search": part}),
+    "models": ("models", lambda part: {"models": part}),
+    "grouping": ("models.grouping", lambda part: {"models": {"name": "personal", "grouping": part}}),
+    "reward": ("models.reward", lambda part: {"name": "m2f", "models": {"reward": part}}),
+    "aggregator": ("server.aggregator", lambda part: {"server": {"aggregator": part}}),
+    "optimizer": ("server.optimizer", lambda part: {"server": {"optimizer": part}}),
+}
+"""Slots that a recipe's table fills: the key, and a recipe that takes any part there."""
+FULL_NAMES = {
+    "contribution": "contribution:cosine",
+    "validated": "validated:accuracy",
+    "reputation": "reputation:contribution:cosine",
+}
+WEIGHTS = st.sampled_from([[0.75, 0.25], [1.0, 0.0]])
+BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    "weights": WEIGHTS,
+    "importances": WEIGHTS,
+    "shapley": WEIGHTS,
     "quantifier": st.sampled_from(["most", 2.0, [0.3, 0.8]]),
-    "importances": NUMBERS,
-    "capacity": st.dictionaries(st.sampled_from(["DS", "DS+CB"]), SHARE),
-    "shapley": NUMBERS,
-    "interaction": st.dictionaries(st.sampled_from(["DS+CB", "CB + LD"]), SHARE),
+    "capacity": st.fixed_dictionaries({"DS": SHARE, "CB": SHARE}),
+    "interaction": st.sampled_from([{"DS+CB": 0.1}, {"CB + DS": -0.1}]),
+    "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
+    "enrolled": st.just([[0, 5.0], [1, 7.5]]),
+    "evidence": st.just(["labels", "seconds"]),
+    "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
+    "among": st.just([{"criteria": ["CB"], "score": "product", "normalise": "max"}]),
+    "grouping": st.sampled_from(["one", {"name": "splits", "threshold": 0.5}]),
+    "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
+    "common": st.just({"half_life": 3.0}),
 }
-SCORE = st.sampled_from(sorted(SCORES)).flatmap(
-    lambda name: st.fixed_dictionaries(
-        {"name": st.just(name)},
-        optional={key: SCORE_OPTIONS[key] for key in SCORES[name].model_fields if key != "name"},
-    )
-)
-PRIORITY = st.lists(st.sampled_from(["DS", "LD", "CB", "validated:accuracy"]), unique=True)
-WEIGHTING = st.fixed_dictionaries({}, optional={"priority": PRIORITY, "score": SCORE, "normalise": st.just("max")})
-CUTTING = ("trimmed-mean", "multi-krum")
-RECIPE_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
-    "cap": st.floats(1, 9),
-    "cap_group": SHARE,
-    "claims": st.one_of(
-        st.sampled_from(["median", "as-told"]),
-        st.fixed_dictionaries({}, optional={"k": st.floats(1, 9), "enrolled": st.just([[0, 5.0]])}),
-    ),
-    "contributions": st.lists(st.sampled_from(["shapley", "banzhaf:f1", "cosine"]), unique=True),
-    "beta": st.floats(0.1, 9),
-    "half_life": st.floats(1, 99),
-    "least": st.floats(0, 1, exclude_max=True),
-    "until": st.integers(0, 9),
-    "sharpness": st.floats(0, 99),
-    "at": st.floats(0, 1),
-    "pull": st.floats(0, 9),
-    "priority": PRIORITY,
-    "normalise": st.sampled_from(["none", "minmax"]),
-    "scales": st.dictionaries(st.sampled_from(["DS", "LD"]), st.floats(1, 900)),
-    "score": SCORE,
-    "when_zero": st.sampled_from(["samples", "uniform", "keep"]),
-    "strength": st.floats(0, 9),
-    "models": st.integers(1, 5),
-    "dealt": st.integers(0, 3),
-    "share": st.just(0.3),
-    "server": st.fixed_dictionaries(
-        {}, optional={"rho": st.sampled_from([0.5, "1/K"]), "gate": SHARE, "marginal": st.booleans()}
-    ),
-    "search": st.fixed_dictionaries(
-        {}, optional={"judges": st.integers(2, 9), "among": st.lists(WEIGHTING, max_size=2)}
-    ),
-    "step": st.sampled_from(sorted(STEPS)).flatmap(
-        lambda name: st.fixed_dictionaries(
-            {"name": st.just(name)},
-            optional={
-                key: st.booleans() if field.annotation is bool else SHARE
-                for key, field in STEPS[name].model_fields.items()
-                if key != "name"
-            },
-        )
-    ),
-    "aggregate": st.sampled_from(sorted(AGGREGATES)).flatmap(
-        lambda name: st.fixed_dictionaries(
-            {"name": st.just(name)},
-            optional={} if name == "mean" else {"mix": st.just("nnm"), "share": SHARE.map(lambda share: share / 2)},
-        ).filter(lambda table: table["name"] in CUTTING or "share" not in table or "mix" in table)
-    ),
-    "clip": st.fixed_dictionaries({}, optional={"norm": st.sampled_from(["median", 0.5, 3.0])}),
-    "groups": st.fixed_dictionaries({}, optional={"cut": st.just("quantile"), "at": SHARE}),
-    "reward": st.fixed_dictionaries({}, optional={"kind": st.sampled_from(["top", "whole"]), "sigma": SHARE}),
-}
+EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
+
+
+def takes(slot: Slot, name: str) -> Mapping[str, Setting]:
+    """The settings that a table of this part takes."""
+    kind: Any = SCORES[name] if slot == "score" else PARTS[slot][name]
+    fixed = ("objective", "method", "of") if slot == "criterion" else ()
+    return {key: one for key, one in settings(kind).items() if key not in fixed}
+
+
+def numbers(one: Setting) -> st.SearchStrategy[Any]:
+    """Numbers within the range of a setting."""
+    low, high = 0.0, 9.0
+    if one.interval:
+        low = next((edge for edge in (one.interval.ge, one.interval.gt) if edge is not None), low)
+        high = next((edge for edge in (one.interval.le, one.interval.lt) if edge is not None), high)
+    if int in (one.type, *get_args(one.type)):
+        return st.integers(int(low), 9)
+    return st.floats(low, high, exclude_min=True, exclude_max=True)
+
+
+def values(key: str, one: Setting) -> st.SearchStrategy[Any]:
+    """Values of a setting as TOML has them."""
+    if key == "of":
+        return st.sampled_from(["median", {"name": "trimmed-mean", "share": 0.1}])
+    if key in BY_NAME:
+        return BY_NAME[key]
+    if one.type is bool:
+        return st.booleans()
+    options = [st.sampled_from(one.choices)] if one.choices else []
+    kinds = (one.type, *get_args(one.type))
+    return st.one_of(*options, *([numbers(one)] if {int, float} & set(kinds) else []))
+
+
+def drawn(data: st.DataObject, slot: Slot, name: str) -> dict[str, Any]:
+    """A table of a part with any of its settings."""
+    keys = takes(slot, name)
+    strategies = {key: values(key, one) for key, one in keys.items()}
+    must = {key: strategy for key, strategy in strategies.items() if keys[key].required}
+    may = {key: strategy for key, strategy in strategies.items() if key not in must}
+    full = FULL_NAMES.get(name, name)
+    return data.draw(st.fixed_dictionaries({"name": st.just(full), **must}, optional=may))
+
+
+def same_again(config: Any) -> None:
+    text = dump_config(config)
+    assert make_config(tomllib.loads(text)) == config
+    assert make_config(json.loads(config.model_dump_json())) == config
+    assert make_config(config.model_dump()) == config
+    assert dump_config(make_config(tomllib.loads(text))) == text
+
+
+@pytest.mark.parametrize(("slot", "name"), EVERY)
+@given(data=st.data())
+def test_every_part_survives_a_dump_and_the_ledger(slot: Slot, name: str, data: st.DataObject):
+    try:
+        config = make_config({"recipe": PLACES[slot][1](drawn(data, slot, name))})
+    except UserError:  # settings that do not go together
+        reject()
+    same_again(config)
+    recipe = make_recipe(config.recipe)
+    assert make_recipe(make_config(tomllib.loads(dump_config(config))).recipe) == recipe
+    assert part_from_json(part_to_json(recipe)) == recipe
+
+
+def outside() -> Iterator[tuple[Slot, str, str, Any]]:
+    """For every number that a part takes, values that it must refuse."""
+    for slot, name in EVERY:
+        for key, one in takes(slot, name).items():
+            interval = one.interval
+            if interval is None or one.type is bool:
+                continue
+            below = [interval.gt] if interval.gt is not None else [interval.ge - 1]
+            above = [interval.lt] if interval.lt is not None else [interval.le + 1] if interval.le is not None else []
+            for value in (*below, *above, math.nan, True, "many"):
+                yield slot, name, key, value
+
+
+@pytest.mark.parametrize(("slot", "name", "key", "value"), list(outside()))
+def test_a_number_outside_its_range_is_refused_by_its_key(slot: Slot, name: str, key: str, value: Any):
+    path, place = PLACES[slot]
+    table = {"name": FULL_NAMES.get(name, name), **({"of": "median"} if name == "bucketing" else {}), key: value}
+    with pytest.raises(UserError, match=rf"recipe\.{path}\.{key}\b.*{str(value)[:4]}"):
+        make_config({"recipe": place(table)})
+
+
+@pytest.mark.parametrize(("slot", "name"), EVERY)
+def test_a_key_that_a_part_does_not_take_is_refused(slot: Slot, name: str):
+    path, place = PLACES[slot]
+    with pytest.raises(UserError, match=rf"recipe\.{path}.*lenght"):
+        make_config({"recipe": place({"name": FULL_NAMES.get(name, name), "lenght": 1})})
+
+
+@pytest.mark.parametrize("slot", [slot for slot in PLACES if slot != "criterion"])
+def test_an_unknown_part_is_named_with_those_that_there_are(slot: Slot):
+    path, place = PLACES[slot]
+    with pytest.raises(UserError) as refused:
+        make_config({"recipe": place("nosuch")})
+    for word in (f"recipe.{path}".removesuffix(".0"), "nosuch", *part_names(slot)):
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_survives(name: str):
+    config = make_config({"recipe": name})
+    same_again(config)
+    recipe = make_recipe(config.recipe)
+    assert recipe == RECIPES[name][0]()
+    assert part_from_json(part_to_json(recipe)) == recipe
+
+
 TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "shards": st.integers(1, 5),
     "alpha": SHARE,
@@ -102,35 +184,9 @@ KINDS = st.fixed_dictionaries(
 )
 
 
-def same_again(values: dict[str, Any]) -> None:
-    config = make_config(values)
-    assert make_config(tomllib.loads(dump_config(config))) == config
-    assert make_config(json.loads(config.model_dump_json())) == config
-    assert make_config(config.model_dump()) == config
-    assert dump_config(make_config(tomllib.loads(dump_config(config)))) == dump_config(config)
-
-
-@pytest.mark.parametrize("name", RECIPES)
-@given(data=st.data())
-def test_every_recipe_survives(name: str, data: st.DataObject):
-    options = {key: RECIPE_OPTIONS[key] for key in RECIPES[name].model_fields if key != "name"}
-    if name == "fedval":
-        options["score"] = st.fixed_dictionaries({}, optional={"weights": NUMBERS, "rank": SCORE_OPTIONS["rank"]})
-    recipe = data.draw(st.fixed_dictionaries({"name": st.just(name)}, optional=options))
-    same_again({"recipe": recipe})
-
-
 @pytest.mark.parametrize("partition", ["default", *PARTITIONS])
 @given(data=st.data())
 def test_every_partition_survives(partition: str, data: st.DataObject):
     options = {key: TASK_OPTIONS[key] for key in PARTITIONS.get(partition, TASK_OPTIONS)}
     task = data.draw(st.fixed_dictionaries({"partition": st.just(partition)}, optional=options))
-    same_again({"task": task | data.draw(KINDS)})
-
-
-def test_a_dump_holds_every_setting_that_counts():
-    dumped = tomllib.loads(dump_config(make_config({"task": {"partition": "dirichlet"}})))
-    assert dumped["recipe"] == {"name": "fedavg"}
-    assert dumped["task"]["alpha"] == 0.5
-    assert "shards" not in dumped["task"]
-    assert Config().task == make_config(tomllib.loads(dump_config(Config()))).task
+    same_again(make_config({"task": task | data.draw(KINDS)}))

@@ -17,9 +17,8 @@ import tomli_w
 from helpers import CommandLine, one_line
 
 from fedmerit import load_config
-from fedmerit.config.recipes import make_recipe
-from fedmerit.config.schema import make_config, read_toml
-from fedmerit.engine.loop import make_selection
+from fedmerit.config.run import make_collect
+from fedmerit.config.schema import make_config, make_recipe, read_toml
 from fedmerit.errors import UserError
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
@@ -54,7 +53,10 @@ def mutate(random: np.random.Generator, values: dict[str, Any]) -> None:
     keys = list(table)
     way = random.integers(4)
     if way == 0 or not keys:
-        known = ("name", "priority", "score", "kinds", "seed", "rounds", "fraction", "clients", "schedule", "attack")
+        known = (
+            *("name", "criteria", "score", "stages", "limits", "models", "search", "server", "normalise", "when_zero"),
+            *("kinds", "seed", "rounds", "fraction", "clients", "schedule", "attack"),
+        )
         table[str(random.choice([*known, "x\x1b", "", "a.b"]))] = value
     elif way == 1:
         del table[str(random.choice(keys))]
@@ -74,7 +76,7 @@ def test_1000_configurations_are_settings_or_one_clear_line():
         try:
             config = make_config(values)
             make_recipe(config.recipe)
-            make_selection(config.run)
+            make_collect(config.run)
         except UserError as error:
             refused.append(str(error))
     assert len(refused) > 500

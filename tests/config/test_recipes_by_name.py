@@ -1,4 +1,4 @@
-"""Recipes by name: each takes the keys that have an effect in it and no others, also through overrides."""
+"""[recipe]: a named recipe with parts in place of its own makes what Python makes; another name drops old settings."""
 
 from __future__ import annotations
 
@@ -8,35 +8,109 @@ from typing import Any
 
 import pytest
 
-from fedmerit import Backtracking, BoldestFirst, TopShare, UserError
-from fedmerit.config.recipes import RECIPES, make_recipe
-from fedmerit.config.schema import load_config, make_config
+from fedmerit import Backtracking, StepSearch, TopShare, UserError
+from fedmerit.config.old_keys import OLD_KEYS
+from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
+from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.table import CB, DS, LD
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, TrimmedMean
+from fedmerit.core.server.optimizers import Momentum
+from fedmerit.core.server.server import Server
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.weights.limits import Cap, SiteCap
+from fedmerit.core.weights.normalise import scale
 
-KEYS = sorted({key for section in RECIPES.values() for key in section.model_fields})
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
+REPUTATION = "reputation:contribution:cosine"
+PYTHON = [
+    ({}, recipes.fedavg()),
+    ({"name": "prioritized", "criteria": "DS > LD", "normalise": "max"}, recipes.prioritized(DS, LD, normalise="max")),
+    ({"name": "device_aware", "criteria": "DS,LD"}, recipes.device_aware(DS, LD)),
+    ({"name": "adaptive", "criteria": ["CB", "DS"]}, recipes.adaptive(CB, DS)),
+    ({"name": "fedval", "criteria": VALIDATED}, recipes.fedval("accuracy", "balanced_accuracy")),
+    (
+        {"name": "fedval", "criteria": VALIDATED, "score": {"weights": [2, 1], "rank": "borda"}, "normalise": "minmax"},
+        recipes.fedval("accuracy", "balanced_accuracy", gamma=(2, 1), rank="borda", normalise="minmax"),
+    ),
+    (
+        {"name": "fedval", "criteria": [{"name": VALIDATED[0], "rho": 1}]},
+        recipes.fedval("accuracy", rho=1.0),
+    ),
+    ({"name": "qffl", "criteria": [{"name": "LossPower", "q": 2}]}, recipes.qffl(2)),
+    ({"name": "agnostic", "criteria": [{"name": "Agnostic", "eta": 0.5}]}, recipes.agnostic(0.5)),
+    ({"name": "cgsv", "models": {"reward": {"beta": 2}, "until": 8}}, recipes.cgsv(2, until=8)),
+    ({"name": "rffl", "criteria": [{"name": REPUTATION, "least": 0.5, "half_life": 3}]}, recipes.rffl(0.5, 3)),
+    ({"name": "finetuned", "models": {"until": 3}}, recipes.finetuned(3)),
+    ({"name": "fedamp", "models": {"grouping": {"sharpness": 4}, "until": 3}}, recipes.fedamp(4, 3)),
+    ({"name": "cfl", "models": {"grouping": {"threshold": 0.4}, "until": "all"}}, recipes.cfl(0.4)),
+    ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
+    ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
+    (
+        {"name": "m2f", "models": {"reward": {"share": "tanh", "beta": 3, "floor": 0.1}, "until": 4}},
+        recipes.m2f(reward=TopShare("tanh", floor=0.1, beta=3), until=4),
+    ),
+    (
+        {"stages": ["claims", {"name": "clip", "times": 2}, "contribution:cosine"]},
+        Recipe((DS,), stages=(Claims(), Clip(times=2.0), Contribution("cosine"))),
+    ),
+    (
+        {"limits": [{"name": "cap", "times": 3, "anchored": True}, "site-cap"]},
+        Recipe((DS,), limits=(Cap(3.0, anchored=True), SiteCap(0.5))),
+    ),
+    (
+        {"server": {"aggregator": {"name": "nnm", "of": {"name": "trimmed-mean", "share": 0.3}, "share": 0.3}}},
+        Recipe((DS,), server=Server(NNM(TrimmedMean(0.3), 0.3))),
+    ),
+    (
+        {
+            "server": {
+                "aggregator": {"name": "bucketing", "of": "median"},
+                "optimizer": {"name": "momentum", "lr": 2},
+            }
+        },
+        Recipe((DS,), server=Server(Bucketing(CoordinateMedian()), Momentum(lr=2.0))),
+    ),
+    ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
+    (
+        {"name": "adaptive", "search": {"judges": 5}},
+        replace(recipes.adaptive(), search=replace(recipes.ADAPTIVE, judges=5)),
+    ),
+    (
+        {
+            "name": "prioritized",
+            "criteria": ["DS", "LD"],
+            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0, "among": "orders", "judges": "all"},
+        },
+        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0, among="orders", judges=None)),
+    ),
+    (
+        {"name": "prioritized", "criteria": ["DS"], "search": "backtracking"},
+        Recipe((DS,), search=Backtracking()),
+    ),
+]
 
 
-def made(**recipe: Any) -> recipes.Recipe:
+def made(**recipe: Any) -> Recipe:
     return make_recipe(make_config({"recipe": recipe}).recipe)
 
 
-@pytest.mark.parametrize(("name", "key"), [(n, k) for n, r in RECIPES.items() for k in KEYS if k not in r.model_fields])
-def test_a_key_of_another_recipe_is_refused_by_name(name: str, key: str):
-    others = ", ".join(sorted(other for other, section in RECIPES.items() if key in section.model_fields))
-    takes = ", ".join(RECIPES[name].model_fields)
-    with pytest.raises(UserError) as refused:
-        make_config({"recipe": {"name": name, key: "anything"}})
-    assert (
-        str(refused.value) == f"recipe {name} does not take {key!r}; it takes: {takes}; recipes that take it: {others}"
-    )
+@pytest.mark.parametrize(("table", "recipe"), PYTHON, ids=lambda value: str(value)[:60])
+def test_a_table_makes_the_same_recipe_as_python(table: dict[str, Any], recipe: Recipe):
+    assert made(**table) == recipe
+
+
+@pytest.mark.parametrize("criteria", ["DS,CB", "DS > CB", " DS ,CB, ", ["DS", "CB"], ("DS", "CB")])
+def test_criteria_may_be_written_as_text(criteria: Any):
+    assert made(criteria=criteria).priority == ("DS", "CB")
 
 
 def test_all_mistakes_are_told_at_once():
     with pytest.raises(UserError) as told:
-        make_config({"recipe": {"normalise": "max", "strength": 2}, "train": {"lr": 0}, "task": {"partition": "idd"}})
-    for part in ("take 'normalise'", "take 'strength'", "train.lr", "task.partition"):
+        make_config({"recipe": {"strength": 2}, "train": {"lr": 0}, "run": {"rounds": 0}, "task": {"partition": "idd"}})
+    for part in ("recipe.strength", "train.lr", "run.rounds", "task.partition"):
         assert part in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -44,54 +118,43 @@ def test_all_mistakes_are_told_at_once():
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (
-            {"name": "priority"},
-            r"unknown recipe 'priority' \(did you mean 'prioritized'\?\); valid: adaptive, agno",
-        ),
-        ({"name": ["fedavg"]}, "unknown recipe"),
-        ({"priority": ["DS"]}, "recipe fedavg does not take 'priority'"),
-        ({"name": "qffl", "strenght": 2}, r"unknown key 'recipe.strenght' \(did you mean 'strength'\?\)"),
-        ({"name": "prioritized", "priority": "DS", "server": {}}, "recipe.server is for criteria named validated"),
-        ({"name": "fedval", "priority": VALIDATED, "normalise": "max"}, "'none', 'minmax' or 'sum'"),
-        ({"name": "fedval", "priority": VALIDATED, "score": "owa"}, "recipe.score: .*adds up.* for owa use"),
-        ({"name": "fedval", "priority": VALIDATED, "score": {"quantifier": "most"}}, "unknown key 'recipe.score.quan"),
-        ({"name": "device_aware", "search": {"among": [{"score": "sum"}]}}, "unknown score 'sum'"),
-        ({"name": "device_aware", "search": {"among": [{"scores": 1}]}}, "unknown key 'recipe.search.among.0.scores'"),
-        (
-            {"name": "device_aware", "search": {"among": [{"score": {"name": "product", "shapley": 1}}]}},
-            "score product",
-        ),
+        ({"name": "priority"}, r"unknown recipe 'priority' \(did you mean 'prioritized'\?\); valid: adaptive, agno"),
+        ({"name": ["fedavg"]}, "recipe.name"),
+        ({"normalize": "max"}, r"unknown key 'recipe.normalize' \(did you mean 'normalise'\?\); valid here: criteria"),
+        ({"normalise": "mean"}, r"unknown recipe.normalise 'mean'.*max, minmax, none, scale, sum"),
+        ({"normalise": "none"}, "needs criteria in 0..1; DS are not"),
+        ({"normalise": {"name": "scale", "bounds": {"CB": 1}}}, "criterion of the recipe, DS .got CB"),
+        ({"when_zero": "stop"}, "unknown value of recipe.when_zero 'stop'"),
+        ({"criteria": []}, "at least one criterion"),
+        ({"criteria": ["DS", "DS"]}, "each criterion once; got DS, DS"),
+        ({"criteria": ["LD", "Ds"]}, r"recipe.criteria.1: unknown criterion 'Ds' \(did you mean 'DS'\?\)"),
+        ({"criteria": [3]}, "recipe.criteria.0"),
+        ({"score": 3}, r"recipe.score: must be a name, or a table with a name \(got 3\)"),
+        ({"stages": ["DS"]}, "recipe.stages.0: the server does not measure DS"),
+        ({"stages": "claims"}, r"recipe.stages: must be a list \(got 'claims'\)"),
+        ({"server": {"aggregator": "private-sum"}}, r"private-sum cannot be named here; set \[privacy\]"),
+        ({"server": {"aggregator": {"name": "bucketing"}}}, "bucketing needs `of`"),
+        ({"server": "momentum"}, "recipe.server: must be a table such as"),
+        ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),
+        ({"name": "m2f", "server": {"aggregator": "median"}}, "personal needs the weighted mean"),
+        ({"name": "m2f", "models": {"reward": {"beta": 2}}}, "beta.*tanh"),
+        ({"models": 3}, "recipe.models.count"),
+        ({"search": {"name": "backtracking", "among": [{"scores": 1}]}}, "unknown key 'recipe.search.among.0.scores'"),
+        ({"search": {"name": "backtracking", "among": [{"criteria": ["CB"]}]}}, "names criteria of the recipe, DS"),
+        ({"search": {"name": "steps", "steps": [[1]]}}, "recipe.search.steps.0: must be a list of 2 values"),
+        ({"search": {"name": "steps", "steps": [[0, 0.9]]}}, "recipe.search"),
     ],
+    ids=str,
 )
 def test_a_recipe_that_cannot_be_is_refused(recipe: dict[str, Any], message: str):
     with pytest.raises(UserError, match=message):
         made(**recipe)
 
 
-def test_names_make_the_same_recipes_as_python():
-    assert made() == made(name="fedavg") == recipes.fedavg()
-    assert made(name="prioritized", priority="DS > LD", normalise="max") == recipes.prioritized(DS, LD, normalise="max")
-    assert made(name="device_aware", priority="DS,LD") == recipes.device_aware(DS, LD)
-    assert made(name="m2f") == recipes.m2f()
-    assert made(name="fedval", priority=VALIDATED) == recipes.fedval("accuracy", "balanced_accuracy")
-    weighted = {"weights": [2, 1], "rank": "borda"}
-    assert made(name="fedval", priority=VALIDATED, score=weighted, normalise="minmax", server={"rho": 1}) == (
-        recipes.fedval("accuracy", "balanced_accuracy", gamma=(2, 1), rank="borda", normalise="minmax", rho=1)
-    )
-    assert made(name="qffl", strength=2) == recipes.qffl(2)
-    assert made(name="agnostic", strength=0.5) == recipes.agnostic(0.5)
-    assert made(name="cgsv", beta=2, until=8) == recipes.cgsv(2, until=8)
-    assert made(name="rffl", least=0.5, half_life=3) == recipes.rffl(0.5, 3)
-    assert made(name="standalone") == recipes.standalone()
-    assert made(name="finetuned", until=3) == recipes.finetuned(3)
-    assert made(name="fedamp", sharpness=4, until=3) == recipes.fedamp(4, 3)
-    assert made(name="cfl", at=0.4) == recipes.cfl(0.4)
-    assert made(name="ifca", models=3, dealt=2) == recipes.ifca(3, 2)
-    assert made(name="ditto", pull=1) == recipes.ditto(1)
-    tempered = {"share": "tanh", "beta": 3, "floor": 0.1, "temperature": 2, "until": 4}
-    assert made(name="m2f", reward=tempered) == recipes.m2f(
-        reward=TopShare("tanh", floor=0.1, temperature=2, beta=3), until=4
-    )
+@pytest.mark.parametrize("old", [key for key in OLD_KEYS if key.count(".") == 1 and "=" not in key])
+def test_an_old_key_is_answered_with_the_new_one(old: str):
+    with pytest.raises(UserError, match="is now"):
+        made(**{old.removeprefix("recipe."): "anything"})
 
 
 FILE = """
@@ -103,7 +166,7 @@ clients = 4
 
 [recipe]
 name = "device_aware"
-priority = ["DS", "LD"]
+criteria = ["DS", "LD"]
 score = { name = "owa", quantifier = "most", rank = "borda" }
 search = { orders = "all" }
 """
@@ -116,29 +179,29 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_another_recipe_drops_the_keys_of_the_file_that_it_does_not_take(file: Path):
-    kept = load_config(file, ["recipe.name=prioritized"]).recipe.model_dump(exclude_unset=True)
-    assert kept.keys() == {"name", "priority", "score"}
-    assert load_config(file, ["recipe.name=fedavg"]).recipe == make_config({}).recipe
+def test_another_name_drops_the_settings_of_the_one_before(file: Path):
+    whole = load_config(file).recipe.values
+    assert load_config(file, ["recipe.name=device_aware"]).recipe.values == whole
+    assert load_config(file, ["recipe.name=prioritized"]).recipe.values == {"name": "prioritized"}
+    assert load_config(file, ["recipe=fedavg"]).recipe == make_config({}).recipe
     both = ["recipe.name=fedavg", "recipe.name=prioritized", "recipe.normalise=max"]  # the last name counts
-    assert load_config(file, both).recipe.model_dump(exclude_unset=True) == kept | {"normalise": "max"}
-
-
-def test_another_score_or_partition_drops_what_it_does_not_take(file: Path):
-    score = load_config(file, ["recipe.score.name=product"]).recipe.model_dump(exclude_unset=True)["score"]
-    assert score == {"name": "product", "rank": "borda"}
+    assert load_config(file, both).recipe.values == {"name": "prioritized", "normalise": "max"}
+    assert load_config(file, ["recipe.score.name=product"]).recipe.values == whole | {"score": "product"}
     task = load_config(file, ["task.partition=dirichlet"]).task
     assert task.model_dump(exclude_unset=True) == {"partition": "dirichlet", "alpha": 2.0, "clients": 4}
+
+
+def test_overrides_reach_into_parts():
+    overrides = ["recipe.server.aggregator.name=trimmed-mean", "recipe.server.aggregator.share=0.3"]
+    assert make_recipe(load_config(None, overrides).recipe).server.aggregator == TrimmedMean(0.3)
+    bare = ["recipe.server.optimizer=momentum", "recipe.server.optimizer.lr=2"]
+    assert make_recipe(load_config(None, bare).recipe).server.optimizer == Momentum(lr=2.0)
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["recipe.name=fedavg", "recipe.normalise=max"], "recipe fedavg does not take 'normalise'"),
-        (["recipe.name=prioritized", "recipe.search.orders=all"], "recipe prioritized does not take 'search'"),
-        (["recipe={name='fedavg',search={}}"], "recipe fedavg does not take 'search'"),
-        (["recipe.strength=2"], "recipe device_aware does not take 'strength'"),
-        (["recipe.score.name=product", "recipe.score.weights=[1, 1]"], "score product does not take 'weights'"),
+        (["recipe.score.name=product", "recipe.score.weights=[1, 1]"], "product does not take 'weights'"),
         (["task.partition=iid", "task.alpha=0.3"], "partition iid does not take 'alpha'"),
         (["recipe.name=fedavgg"], r"unknown recipe 'fedavgg' \(did you mean 'fedavg'\?\)"),
     ],
@@ -146,49 +209,3 @@ def test_another_score_or_partition_drops_what_it_does_not_take(file: Path):
 def test_a_wrong_key_that_is_overridden_is_refused(file: Path, overrides: list[str], message: str):
     with pytest.raises(UserError, match=message):
         load_config(file, overrides)
-
-
-@pytest.mark.parametrize(
-    ("recipe", "message"),
-    [
-        ({"name": "m2f", "groups": {"by": "none", "cut": "quantile"}}, "recipe.groups: cut has no effect with by"),
-        ({"name": "m2f", "reward": {"beta": 2}}, "recipe.reward: beta has no effect with share"),
-        ({"name": "m2f", "reward": {"kind": "whole", "floor": 0.1}}, "recipe.reward: floor has no effect with kind"),
-        ({"name": "m2f", "reward": {"kind": "whole", "share": "max"}}, "recipe.reward: share has no effect with kind"),
-        ({"name": "device_aware", "search": {"confidence": 0.9}}, "recipe.search: confidence has no effect without"),
-    ],
-    ids=["groups", "altruism", "floor", "reward", "search"],
-)
-def test_a_key_that_another_makes_idle_is_refused(recipe: dict[str, Any], message: str):
-    with pytest.raises(UserError, match=message):
-        make_config({"recipe": recipe})
-
-
-def test_steps_by_name_and_as_candidates():
-    recipe = made(name="adaptive", priority=["CB", "DS"])
-    assert recipe == recipes.adaptive(CB, DS)
-    steps = [[2, 0.9], [1, 0]]
-    search = {"steps": steps, "by": "loss", "judges": "round", "accept": 0, "count": "median"}
-    assert made(name="device_aware", priority=["DS", "LD"], search=search).search == BoldestFirst(
-        ((2.0, 0.9), (1.0, 0.0)), accept=0.0, count="median", among="orders"
-    )
-    assert made(name="adaptive", search={"judges": 5}).search == replace(recipes.ADAPTIVE, judges=5)
-    assert made(name="adaptive", search={"steps": steps, "rungs": 1}).search.rungs == 1
-    assert made(name="device_aware", priority=["DS"], search={"judges": 5}).search == Backtracking(judges=5)
-
-
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        ({"steps": []}, "steps has at least one pair"),
-        ({"steps": [[0, 0.9]]}, "length is above 0; got 0.0"),
-        ({"steps": [[1]]}, "recipe.search.steps"),
-        ({"accept": 2}, "recipe.search.accept"),
-        ({"by": "luck"}, "recipe.search.by"),
-        ({"steps": [[1, 0]], "reference": "best_so_far"}, "reference has no effect where candidates are compared"),
-        ({"judges": "round", "exchange": "lazy"}, "exchange has no effect where candidates are compared"),
-    ],
-)
-def test_a_search_for_steps_that_cannot_be_is_refused(search: dict[str, Any], message: str):
-    with pytest.raises(UserError, match=message):
-        made(name="device_aware", priority=["DS", "LD"], search=search)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context
+from fleets import on_flower
 from helpers import ProbabilisticSoftmax, random_split, small_task
 
 from fedmerit import (
     DS,
     LD,
     MW,
-    BoldestFirst,
+    Backtracking,
+    Cap,
+    Claims,
+    Clip,
+    PrivateSum,
     Recipe,
     Samples,
+    Server,
+    SiteCap,
+    StepSearch,
     Task,
     TopShare,
     Validated,
@@ -29,85 +35,87 @@ from fedmerit import (
     fedavg,
     fedval,
     finetuned,
-    guarded,
     ifca,
     m2f,
     prioritized,
+    private,
     rffl,
+    robust,
+    scale,
     standalone,
 )
-from fedmerit.core.collect.selection import Schedule
+from fedmerit.core.collect.collect import InTime
+from fedmerit.core.collect.schedules import Schedule
+from fedmerit.core.criteria.alignment import Alignment
+from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
 from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Agreement, Alignment, Conduct, Distinct, Nearness, Typical
-from fedmerit.core.criteria.similarity import Company
-from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
+from fedmerit.core.criteria.robust import Plausibility
+from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
+from fedmerit.core.host import Fleet, Host
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.round import begin, play
-from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.server.adaptive_clip import AdaptiveClip
-from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, Early, GeometricMedian, TrimmedMean
+from fedmerit.core.round import initial_state, run_round
+from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
+from fedmerit.core.server.centred_clipping import CentredClipping
 from fedmerit.core.server.optimizers import Adam, Momentum
-from fedmerit.core.server.private_search import SearchNoise
-from fedmerit.core.server.private_sum import Privacy
-from fedmerit.core.stages.claims import Claims
-from fedmerit.core.stages.clip import Clip
-from fedmerit.core.state import Record, State
+from fedmerit.core.server.private_sum import AdaptiveClip, SearchNoise
+from fedmerit.core.stages.arc import Arc
+from fedmerit.core.state import Record
+from fedmerit.core.weights.topsis import Topsis
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
-from fedmerit.tasks.registry import ClientHalf
 
 SIZES = (6, 40, 9, 25, 30, 14)
-PARITY = Validated(find_objective("accuracy"))
+ACCURACY = find_objective("accuracy")
+BY_M2F = (PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO)
+THREE = prioritized(DS, LD, MW, normalise="max")
+SCALED = prioritized(DS, LD, normalise=scale({"DS": 30, "LD": 3}))
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedavg": fedavg,
-    "prioritized": lambda: prioritized(DS, LD, MW, normalise="max"),
-    "momentum": lambda: replace(prioritized(DS, LD, MW, normalise="max"), step=Momentum(0.5)),
-    "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), step=Adam()),
-    "median and clip": lambda: replace(
-        prioritized(DS, LD, MW, normalise="max"), aggregate=CoordinateMedian(), clip=Clip()
-    ),
-    "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), aggregate=NNM(TrimmedMean())),
-    "buckets": lambda: replace(fedavg(), aggregate=Bucketing(GeometricMedian())),
-    "robust criteria": lambda: prioritized(Alignment(), Agreement(), Distinct(), Nearness(), Typical(), Conduct()),
-    "guarded": guarded,
-    "company": lambda: replace(prioritized(Company(fewest=4), DS), aggregate=Early(TrimmedMean(), 1)),
+    "prioritized": lambda: THREE,
+    "momentum": lambda: replace(THREE, server=Server(optimizer=Momentum(0.5))),
+    "adam and a search": lambda: replace(device_aware(DS, LD, MW, normalise="max"), server=Server(optimizer=Adam())),
+    "median and clip": lambda: replace(THREE, stages=(Clip(),), server=Server(CoordinateMedian())),
+    "nnm and a search": lambda: replace(device_aware(DS, LD, normalise="max"), server=Server(NNM(TrimmedMean()))),
+    "buckets": lambda: replace(fedavg(), server=Server(Bucketing(GeometricMedian()))),
+    "centred clipping after ARC": lambda: replace(fedavg(), stages=(Arc(),), server=Server(CentredClipping(0.5))),
+    "topsis": lambda: prioritized(DS, LD, MW, score=Topsis(), normalise="max"),
+    "robust criteria": lambda: prioritized(Alignment(), Plausibility()),
+    "robust": robust,
+    "similarity": lambda: replace(prioritized(SimilarityFilter(min_clients=4), DS), server=Server(TrimmedMean())),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "adaptive": lambda: adaptive(LD, DS),
     "orders and steps": lambda: device_aware(
-        DS, LD, search=BoldestFirst(((2.0, 0.5), (1.0, 0.0)), judges=3, among="orders", accept=1.0, count="median")
+        DS, LD, search=StepSearch(((2.0, 0.5), (1.0, 0.0)), judges=3, among="orders", accept=1.0, count="median")
     ),
     "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
-    "m2f, keep": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.3),
-    "m2f, reset": lambda: m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, personal="reset", initial=0.0),
+    "m2f, keep": lambda: m2f(*BY_M2F, initial=0.3),
+    "m2f, reset": lambda: m2f(*BY_M2F, training="reset", initial=0.0),
     "cgsv, finished alone": lambda: cgsv(beta=2.0, until=3),
     "rffl": lambda: rffl(least=0.9, half_life=2),
     "standalone": standalone,
     "finetuned": lambda: finetuned(until=2),
     "fedamp": lambda: fedamp(sharpness=3.0, until=3),
-    "cfl": lambda: cfl(at=0.9),
-    "ifca": lambda: replace(ifca(3, dealt=1), step=Momentum(0.5)),
+    "cfl": lambda: cfl(threshold=0.9),
+    "ifca": lambda: replace(ifca(3, warmup_rounds=1), server=Server(optimizer=Momentum(0.5))),
     "m2f, tempered": lambda: m2f(DATA_RATIO, reward=TopShare("max", floor=0.2, temperature=2), until=2, initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
-    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), cap=1.2, cap_group=0.5),
-    "capped claims": lambda: replace(prioritized(LD, DS, normalise="max"), cap=1.5, claims=Claims(k=1.2)),
+    "capped": lambda: replace(prioritized(DS, LD, normalise="max"), limits=(Cap(1.2), SiteCap(0.5))),
+    "capped claims": lambda: replace(
+        prioritized(LD, DS, normalise="max"), stages=(Claims(k=1.2),), limits=(Cap(1.5, anchored=True),)
+    ),
     "reputation": lambda: prioritized(Reputation(MW, half_life=2), Consistency(), DS, normalise="max"),
-    "capped groups": lambda: replace(m2f(PARTICIPATION, SIMULATED_COMPUTATION, DATA_RATIO, initial=0.0), cap=1.3),
-    "private": lambda: replace(
-        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
-        privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True),
+    "capped groups": lambda: replace(m2f(*BY_M2F, initial=0.0), limits=(Cap(1.3),)),
+    "private": lambda: private(SCALED, PrivateSum(0.4, 0.8, clip=0.5, reproducible=True)),
+    "private with an adaptive clip": lambda: private(
+        SCALED, PrivateSum(0.4, 0.8, clip=AdaptiveClip(rate=0.9), reproducible=True)
     ),
-    "private with an adaptive clip": lambda: replace(
-        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
-        privacy=Privacy(clip=AdaptiveClip(rate=0.9), noise=0.4, fraction=0.8, reproducible=True),
+    "private search": lambda: private(
+        replace(SCALED, search=StepSearch(((2.0, 0.5), (1.0, 0.0)))),
+        PrivateSum(0.4, 0.8, clip=0.5, reproducible=True, search=SearchNoise(0.2)),
     ),
-    "private search": lambda: replace(
-        prioritized(DS, LD, normalise="scale", scales={"DS": 30, "LD": 3}),
-        search=BoldestFirst(((2.0, 0.5), (1.0, 0.0))),
-        privacy=Privacy(clip=0.5, noise=0.4, fraction=0.8, reproducible=True, search=SearchNoise(0.2)),
-    ),
-    "accuracy before size": lambda: prioritized(PARITY, DS, normalise="max"),
+    "accuracy before size": lambda: prioritized(Validated(ACCURACY), DS, normalise="max"),
 }
 
 
@@ -121,26 +129,14 @@ def task() -> Task:
     )
 
 
-def records(fleet: Any, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:
-    model, _ = begin(recipe, fleet, fleet.server.first_model(1), 5)
-    state, told = State(model), []
+def records(fleet: Fleet, recipe: Recipe, rounds: int = 4) -> tuple[list[Record], np.ndarray]:
+    host, collect = Host.of(fleet, rounds), InTime(Schedule(rounds, ((0.5, 1), (1.0, 2)), (1, 3)))
+    state, _ = initial_state(recipe, host, fleet.server.first_model(1), 5)
+    found = []
     for _ in range(rounds):
-        selection = Schedule(rounds, ((0.5, 1), (1.0, 2)), (1, 3))
-        state, record = play(
-            state, recipe, fleet, selection=selection, seed=5, evaluate=True, objectives=[find_objective("accuracy")]
-        )
-        told.append(record)
-    return told, state.model
-
-
-def on_flower(made: Task) -> GridFleet:
-    def half(context: Context) -> ClientHalf:
-        return made.client(int(context.node_config["partition-id"]))
-
-    grid = InProcessGrid(make_client_app(half), len(made.federation.names))
-    fleet = GridFleet(grid, made.server())
-    fleet.meet(len(made.federation.names))
-    return fleet
+        state, record = run_round(state, recipe, host, collect, seed=5, objectives=[ACCURACY])
+        found.append(record)
+    return found, state.model
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -163,5 +159,6 @@ def test_flowers_messages_give_the_same_bits(name: str):
         assert one.rewards.verdicts == two.rewards.verdicts
         assert one.audit == two.audit
         assert one.notes == two.notes
-        assert (one.aggregation and one.aggregation.results) == (two.aggregation and two.aggregation.results)
-        assert (one.aggregation and one.aggregation.exchanges) == (two.aggregation and two.aggregation.exchanges)
+        assert one.search is not None
+        assert two.search is not None
+        assert (one.search.results, one.search.exchanges) == (two.search.results, two.search.exchanges)

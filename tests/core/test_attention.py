@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedmerit.core.history import PairDistances
 from fedmerit.core.models.attention import ByAttention
-from fedmerit.core.models.grouping import PairDistances
 from fedmerit.core.recipes import fedamp, m2f
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UserError
+from fedmerit.errors import ConfigError
 
 ROWS = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 2]], dtype=np.float32)
 WEIGHTS = np.array([0.2, 0.3, 0.5])
@@ -45,21 +45,13 @@ def test_rows_without_weight_are_empty():
 
 def test_attention_over_all_rounds_is_that_of_the_mean_cosine():
     turned = Updates(np.array([[1, 0, 0], [0, 1, 0], [0, 0, 2]], dtype=np.float32))
-    first = ByAttention()(Updates(ROWS), range(3), PairDistances())
-    assert first.pairs is not None
-    second = ByAttention()(turned, range(3), first.pairs)
+    past = PairDistances().after(range(3), Updates(ROWS).cosine_distances())
     mean = (1 - 1 / np.sqrt(2) + 1) / 2
-    assert second.attention is not None
-    assert second.attention[0, 1] == pytest.approx(np.exp(-10 * mean), rel=1e-5)
-    alone = ByAttention(over="round")(turned, range(3), first.pairs)
-    assert alone.attention is not None
-    assert alone.attention[0, 1] == pytest.approx(np.exp(-10.0), rel=1e-5)
+    for grouping, distance in ((ByAttention(), mean), (ByAttention(over="round"), 1.0)):
+        attention = grouping(turned, range(3), past).attention
+        assert attention[0, 1] == pytest.approx(np.exp(-10 * distance), rel=1e-5)
 
 
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ConfigError, match="sharpness"):
-        ByAttention(-1.0)
-    with pytest.raises(UserError, match="over"):
-        ByAttention(over="never")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="gets all of it"):
-        m2f(grouping=fedamp().grouping)
+def test_a_part_of_an_aggregate_per_client_is_refused():
+    with pytest.raises(ConfigError, match="each client gets all of its aggregate"):
+        m2f(grouping=fedamp().models.grouping)

@@ -1,4 +1,4 @@
-"""Caps in a recipe: in each group, for each site, in ledger and explanation; refused where they cannot be."""
+"""Caps in a recipe: in each group, for each site, in ledger and explanation."""
 
 from __future__ import annotations
 
@@ -7,72 +7,50 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, CommandLine, small_task
+from helpers import CannedFleet, CommandLine, run_canned, small_task
 
 from fedmerit import DS, Recipe, fedavg, federate, load_config, m2f, prioritized, run_config
-from fedmerit.config.recipes import RECIPES, make_recipe
-from fedmerit.core.collect.selection import Uniform
+from fedmerit.config.recipe import make_recipe
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.round import play
-from fedmerit.core.state import State
-from fedmerit.core.weights.limits import apply_caps
+from fedmerit.core.recipes import RECIPES
+from fedmerit.core.weights.limits import Cap, SiteCap
 from fedmerit.core.weights.scores import Prioritized, Product
 from fedmerit.core.weights.weigh import weigh
 from fedmerit.errors import ConfigError, FedmeritError
 from fedmerit.flower import Merit
 
 
-def weights_of(recipe: Recipe, samples: list[float], updates: np.ndarray | None = None) -> np.ndarray:
-    rows = np.ones((len(samples), 2), np.float32) if updates is None else updates
-    fleet = CannedFleet(rows, [{"samples": number} for number in samples])
-    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
-    assert record.weights is not None
-    return record.weights.weights
-
-
 def test_a_liar_about_its_size_holds_two_equal_shares():
-    samples = [1e8, *[10.0] * 9]
-    assert weights_of(fedavg(), samples)[0] > 0.99
-    assert weights_of(replace(fedavg(), cap=2.0), samples).max() == pytest.approx(0.2)
+    fleet = CannedFleet(np.ones((10, 2), np.float32), [{"samples": number} for number in (1e8, *[10.0] * 9)])
+
+    def largest(recipe: Recipe) -> float:
+        weights = run_canned(recipe, fleet)[1].weights
+        return float(weights.weights.max())
+
+    assert largest(fedavg()) > 0.99
+    assert largest(replace(fedavg(), limits=(Cap(2.0),))) == pytest.approx(0.2)
 
 
 def test_each_group_has_its_own_cap():
-    class Personal(CannedFleet):
-        def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, object]:
-            return {}
-
     updates = np.array([[1, 0]] * 3 + [[0, 1]] * 3, dtype=np.float32)
-    fleet = Personal(updates, [{"samples": n} for n in (1e6, 1, 1, 1, 1, 1e6)])
-    recipe = replace(m2f(PARTICIPATION, DATA_RATIO, initial=0.0), cap=1.5)
-    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
-    assert record.weights is not None
-    assert record.weights.weights == pytest.approx([1 / 2, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 2])
-    assert sorted(note.text[:12] for note in record.weights.notes if note.kind == "cap") == [
-        "group 1 of 2",
-        "group 2 of 2",
-    ]
-
-
-@pytest.mark.parametrize(
-    "values", [{"cap": 0.9}, {"cap": float("nan")}, {"cap": float("inf")}, {"cap_group": 0.0}, {"cap_group": 1.1}]
-)
-def test_caps_that_are_none_are_refused(values: dict[str, float]):
-    with pytest.raises(ConfigError, match="cap"):
-        replace(fedavg(), **values)
+    fleet = CannedFleet(updates, [{"samples": n} for n in (1e6, 1, 1, 1, 1, 1e6)])
+    recipe = replace(m2f(PARTICIPATION, DATA_RATIO), limits=(Cap(1.5),))
+    earned = run_canned(recipe, fleet)[1].weights
+    assert earned.weights == pytest.approx([1 / 2, 1 / 4, 1 / 4, 1 / 4, 1 / 4, 1 / 2])
+    assert [note.text[:12] for note in earned.notes if note.kind == "cap"] == ["group 1 of 2", "group 2 of 2"]
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_takes_a_cap_by_name(name: str):
-    priority = {"prioritized": "DS", "device_aware": "DS,LD", "fedval": "validated:accuracy"}.get(name)
-    changes = [f"recipe.name={name}", "recipe.cap=2.0", "recipe.cap_group=0.5"]
-    made = make_recipe(load_config(None, changes + ([f"recipe.priority={priority}"] if priority else [])).recipe)
-    assert (made.cap, made.cap_group) == (2.0, 0.5)
+def test_every_recipe_accepts_limits_by_name(name: str):
+    limits = 'recipe.limits=[{name="cap", times=1.5}, {name="site-cap", share=0.4}]'
+    made = make_recipe(load_config(None, [f"recipe.name={name}", limits]).recipe)
+    assert made.limits == (Cap(1.5), SiteCap(0.4))
 
 
 def test_sites_hold_no_more_than_their_share_and_must_be_known():
     task = small_task((20, 20, 20, 5))
-    recipe = replace(prioritized(DS), cap_group=0.5)
-    with pytest.raises(FedmeritError, match=r"recipe.cap_group needs the site of each of 4 clients, and 0 are known"):
+    recipe = replace(prioritized(DS), limits=(SiteCap(0.5),))
+    with pytest.raises(FedmeritError, match=r"site-cap needs the site of each of 4 clients \(0 are known\)"):
         federate(task, recipe, rounds=1, fraction=1.0)
     known = replace(task, federation=replace(task.federation, sites=("a", "a", "a", "b")))
     earned = federate(known, recipe, rounds=1, fraction=1.0).explain(1)
@@ -83,7 +61,13 @@ def test_sites_hold_no_more_than_their_share_and_must_be_known():
 
 
 def test_sites_by_configuration(tmp_path: Path):
-    changes = ["task.clients=4", "run.rounds=1", "run.workers=1", "run.fraction=1.0", "recipe.cap_group=0.4"]
+    changes = [
+        "task.clients=4",
+        "run.rounds=1",
+        "run.workers=1",
+        "run.fraction=1.0",
+        "recipe.limits=[{name='site-cap', share=0.4}]",
+    ]
     config = load_config(None, [*changes, 'task.sites={north=[0, 1], south=["2"]}'])
     run = run_config(config, tmp_path / "run")
     assert [client.weight for client in run.explain(1)] == pytest.approx([0.2, 0.2, 0.3, 0.3], abs=0.01)
@@ -95,7 +79,9 @@ def test_sites_by_configuration(tmp_path: Path):
 
 def test_ledger_and_explain_tell_what_was_cut(cli: CommandLine, tmp_path: Path):
     changes = ["task.partition=dirichlet", "task.alpha=0.1", "task.clients=5", "run.rounds=1", "run.workers=1"]
-    run = run_config(load_config(None, [*changes, "run.fraction=1.0", "recipe.cap=1.2"]), tmp_path / "run")
+    run = run_config(
+        load_config(None, [*changes, "run.fraction=1.0", "recipe.limits=[{name='cap', times=1.2}]"]), tmp_path / "run"
+    )
     largest = max(run.explain(1), key=lambda client: client.uncapped or 0)
     assert largest.earned > largest.weight == pytest.approx(1.2 / 5)
     told = cli("explain", tmp_path / "run", "--round", "1", "--json").json
@@ -110,26 +96,27 @@ def test_ledger_and_explain_tell_what_was_cut(cli: CommandLine, tmp_path: Path):
 
 def test_the_note_counts_what_was_cut_and_zeros_that_stay():
     """Ten clients, cap 2: of the shares 8, 1, 1, 0 ... the first is cut to 0.2."""
-    raw = np.array([[8.0], [1.0], [1.0], *[[0.0]] * 7])
-    capped = apply_caps(weigh(raw, ["DS"], Prioritized()), 2.0, None, {})
+    earned = weigh(np.array([[8.0], [1.0], [1.0], *[[0.0]] * 7]), ["DS"], Prioritized())
+    capped = Cap(2.0)(earned, {})
     note = next(note for note in capped.notes if note.kind == "cap")
     assert note.text.startswith("the cap cut 1 of 10 weights, the largest from 80.00% to 20.00%")
-    assert any(note.kind == "zero-weights" for note in weigh(raw, ["DS"], Prioritized()).notes)
+    assert any(note.kind == "zero-weights" for note in earned.notes)
     assert any(note.kind == "zero-weights" for note in capped.notes) == bool((capped.weights == 0).any())
 
 
 def test_weights_at_the_cap_are_not_touched():
     earned = weigh(np.array([[2.0], [1.0], [1.0]]), ["DS"], Prioritized())
-    assert apply_caps(earned, 1.5, None, {}).weights is earned.weights
+    assert Cap(1.5)(earned, {}).weights is earned.weights
 
 
 def test_a_cap_keeps_the_notes_that_stay_true():
     """That some weigh nothing is not so where the cap gave them weight; what separates nobody stays so."""
     flat = weigh(np.array([[8.0, 1.0], [1.0, 1.0], [0.0, 1.0]]), ["DS", "LD"], Product(), "max")
     assert [note.kind for note in flat.notes] == ["zero-weights", "flat-criterion"]
-    spread = apply_caps(flat, 1.0, None, {})
-    assert (spread.weights > 0).all()
-    assert [note.kind for note in spread.notes] == ["flat-criterion", "cap"]
-    some = apply_caps(flat, 2.0, None, {})
-    assert some.weights[2] == 0
-    assert [note.kind for note in some.notes] == ["zero-weights", "flat-criterion", "cap"]
+    for times, last, kinds in (
+        (1.0, 1 / 3, ["flat-criterion", "cap"]),
+        (2.0, 0, [*(n.kind for n in flat.notes), "cap"]),
+    ):
+        capped = Cap(times)(flat, {})
+        assert capped.weights[2] == pytest.approx(last)
+        assert [note.kind for note in capped.notes] == kinds

@@ -5,7 +5,6 @@ The oracle is a loop over all orders; `test_pydvl` has the library for it, which
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, permutations
@@ -18,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from fedmerit import fedavg, federate, load_config, load_task, m2f, run_config
+from fedmerit import fedavg, federate, load_config, load_task, m2f, prioritized, run_config
 from fedmerit.core.criteria.contribution import (
+    CoalitionValues,
     Contribution,
-    Worths,
+    Method,
     banzhaf,
     find_contribution,
     leave_one_out,
@@ -30,7 +30,7 @@ from fedmerit.core.criteria.contribution import (
 )
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.types import Cohort
+from fedmerit.core.types import Cohort, Note
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName
 from fedmerit.report.contributions import contributions_dict
@@ -47,7 +47,7 @@ games = st.integers(1, 5).flatmap(
 )
 
 
-def worth_of(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def game_of(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A game by the value of each coalition, which is numbered by its members' bits."""
     return lambda who: values[who @ (1 << np.arange(who.shape[1]))]
 
@@ -66,7 +66,7 @@ def by_orders(number: int, values: np.ndarray) -> np.ndarray:
 @given(games)
 def test_shapley_is_the_mean_over_all_orders(game: Game) -> None:
     number, values = game
-    found = shapley(worth_of(values), number)
+    found = shapley(game_of(values), number)
     np.testing.assert_allclose(found, by_orders(number, values), atol=1e-12)
     np.testing.assert_allclose(found.sum(), values[-1] - values[0], atol=1e-12)
 
@@ -74,7 +74,7 @@ def test_shapley_is_the_mean_over_all_orders(game: Game) -> None:
 @given(games)
 def test_banzhaf_is_the_mean_over_all_coalitions_of_the_others(game: Game) -> None:
     number, values = game
-    for client, found in enumerate(banzhaf(worth_of(values), number)):
+    for client, found in enumerate(banzhaf(game_of(values), number)):
         others = [1 << other for other in range(number) if other != client]
         inside = [sum(some) for size in range(number) for some in combinations(others, size)]
         assert found == pytest.approx(np.mean([values[one | 1 << client] - values[one] for one in inside]), abs=1e-12)
@@ -85,7 +85,7 @@ def test_who_adds_nothing_to_any_coalition_is_worth_nothing(game: Game, client: 
     number, values = game
     client %= number
     codes = np.arange(1 << number)
-    worth = worth_of(values[codes & ~(1 << client)])
+    worth = game_of(values[codes & ~(1 << client)])
     for method in (shapley, banzhaf, leave_one_out):
         assert method(worth, number)[client] == pytest.approx(0, abs=1e-12)
     assert sampled_shapley(worth, number, 8, 0.0, seed=1)[0][client] == 0
@@ -95,7 +95,7 @@ def test_who_adds_nothing_to_any_coalition_is_worth_nothing(game: Game, client: 
 @given(games, st.integers(0, 100))
 def test_sampled_values_add_up_and_come_within_their_error(game: Game, seed: int) -> None:
     number, values = game
-    found, errors = sampled_shapley(worth_of(values), number, 400, 0.0, seed)
+    found, errors = sampled_shapley(game_of(values), number, 400, 0.0, seed)
     assert found.sum() == pytest.approx(values[-1] - values[0], abs=1e-9)
     assert (np.abs(found - by_orders(number, values)) <= 6 * errors + 1e-9).all()
 
@@ -122,9 +122,7 @@ def test_a_coalition_is_worth_what_its_model_scores_and_is_asked_about_once() ->
     rows = (random.normal(size=(6, len(model))) * 0.1).astype(np.float32)
     samples = np.array([5.0, 1, 2, 3, 4, 1])
     cohort = Cohort(1, tuple(range(6)), Updates(rows), {"samples": samples})
-    assert server.predict is not None
-    assert server.predict_many is not None
-    worth = Worths(cohort, model, server.predict_many).by(find_objective("accuracy"))
+    worth = CoalitionValues(cohort, model, server.predict_many).by(find_objective("accuracy"))
     values = np.empty(64)
     for code in range(64):
         who = [client for client in range(6) if code >> client & 1]
@@ -139,7 +137,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten clients, two of which send nothing learned."""
     folder = tmp_path_factory.mktemp("worth") / "run"
     changes = ["task.clients=10", "task.server=300", "task.kinds={free_rider=0.2}", "task.partition=iid"]
-    changes += ["recipe={name='fedavg', contributions=['shapley', 'cosine']}", "run.rounds=3", "run.fraction=1.0"]
+    changes += ["recipe={stages=['contribution:shapley', 'contribution:cosine']}", "run.rounds=3", "run.fraction=1.0"]
     run_config(load_config(None, [*changes, "run.workers=1", "train.lr=0.1"]), folder)
     return folder
 
@@ -171,7 +169,7 @@ def test_the_page_has_the_same_account_beside_the_weights(measured: Path) -> Non
 @pytest.mark.parametrize("planted", ["task.kinds={free_rider=0.2}", "task.attack={kind='sign-flip', share=0.2}"])
 def test_free_riders_and_liars_come_last(planted: str, tmp_path: Path) -> None:
     changes = ["task.clients=5", "task.server=300", "task.partition=iid", planted, "run.rounds=4", "run.fraction=1.0"]
-    changes += ["recipe={name='fedavg', contributions=['shapley']}", "run.workers=1", "train.lr=0.1"]
+    changes += ["recipe={stages=['contribution:shapley']}", "run.workers=1", "train.lr=0.1"]
     config = load_config(None, changes)
     run = run_config(config, tmp_path / "run")
     liars = [place for place, name in enumerate(run.ledger.names()) if "free" in name]
@@ -188,7 +186,7 @@ def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) 
     for name, most in (("exact", 12), ("sampled", 0)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fedmerit.core.criteria.contribution.MOST_EXACT", most)
-            recipe = replace(fedavg(), contributions=(Contribution("shapley", orders=200),))
+            recipe = replace(fedavg(), stages=(Contribution("shapley", orders=200),))
             run = federate(task, recipe, rounds=2, fraction=1.0, seed=1)
         asked[name] = np.array([one.facts["contribution:shapley"] for one in run.explain(2)])
     assert spearmanr(asked["exact"], asked["sampled"]).statistic >= 0.98
@@ -197,10 +195,7 @@ def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) 
 
 def test_as_a_criterion_a_zero_update_earns_nothing() -> None:
     task = load_task("digits", server=300, clients=6, partition="iid", kinds={"free_rider": 1 / 6}, train={"lr": 0.1})
-    changes = load_config(None, ["recipe={name='prioritized', priority=['contribution:shapley'], normalise='max'}"])
-    from fedmerit.config.recipes import make_recipe
-
-    run = federate(task, make_recipe(changes.recipe), rounds=2, fraction=1.0, seed=1)
+    run = federate(task, prioritized("contribution:shapley", normalise="max"), rounds=2, fraction=1.0, seed=1)
     held = {task.federation.names[one.id]: one.weight for one in run.explain(1)}
     rider = next(name for name in held if "free" in name)
     assert held[rider] == min(held.values()) < 0.1
@@ -211,48 +206,40 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         find_contribution("contribution:shaply")
     with pytest.raises(ConfigError, match="in pairs"):
         Contribution(orders=7)
-    with pytest.raises(ConfigError, match="truncate"):
-        Contribution(truncate=1.0)
-    with pytest.raises(ConfigError, match="here each client has its own"):
-        replace(m2f(), contributions=(Contribution(),))
+    with pytest.raises(ConfigError, match="with personal models use `cosine`"):
+        replace(m2f(), stages=(Contribution(),))
     task = load_task("digits", clients=4, partition="iid")
-    with pytest.raises(ConfigError, match="it has none"):
-        federate(task, replace(fedavg(), contributions=(Contribution(),)), rounds=1)
-    run = federate(task, replace(fedavg(), contributions=(Contribution("cosine"),)), rounds=1, fraction=1.0)
+    with pytest.raises(ConfigError, match=r"set task\.server = 1000, or use `cosine`"):
+        federate(task, replace(fedavg(), stages=(Contribution(),)), rounds=1)
+    recipe = replace(fedavg(), stages=(Contribution("cosine"), find_contribution("contribution:cosine:f1")))
+    assert part_from_json(part_to_json(recipe)) == recipe
+    run = federate(task, recipe, rounds=1, fraction=1.0)
     assert all(-1 <= one.facts["contribution:cosine"] <= 1 for one in run.explain(1))
 
 
-def test_a_recipe_with_an_account_is_read_back() -> None:
-    recipe = replace(fedavg(), contributions=(find_contribution("contribution:banzhaf:f1"),))
-    assert part_from_json(part_to_json(recipe)) == recipe
-    assert json.loads(part_to_json(recipe))["contributions"][0]["method"] == "banzhaf"
-
-
 class Additive:
-    """Worths of a game in which every client adds one."""
+    """The values of a game in which every client adds one."""
 
     def by(self, objective: object) -> Callable[[np.ndarray], np.ndarray]:
         return lambda who: who.sum(axis=1).astype(float)
 
 
 def test_up_to_twelve_clients_are_exact() -> None:
-    for number in (12, 13):
+    def value(method: Method, number: int) -> tuple[np.ndarray, tuple[Note, ...]]:
         rows = Updates(np.ones((number, 2), np.float32))
         cohort = Cohort(1, tuple(range(number)), rows, {"samples": np.ones(number)})
-        values, notes = Contribution("shapley", orders=4).measure(cohort, Additive(), seed=1)  # type: ignore[arg-type]
+        return Contribution(method, orders=4).values(cohort, Additive(), 1)
+
+    for method, number in (("shapley", 12), ("banzhaf", 12), ("shapley", 13)):
+        values, notes = value(method, number)
         assert values == pytest.approx(np.ones(number))
         assert [note.kind for note in notes] == ["sampled"] * (number > 12)
-        if number > 12:
-            assert notes[0].text.startswith("contribution:shapley by 4 drawn orders of 13 clients")
-            with pytest.raises(ConfigError, match="of 12 clients at most; a round has 13"):
-                Contribution("banzhaf").measure(cohort, Additive(), seed=1)  # type: ignore[arg-type]
-        else:
-            assert Contribution("banzhaf").measure(cohort, Additive(), seed=1)[0] == pytest.approx(  # type: ignore[arg-type]
-                np.ones(12)
-            )
+    assert notes[0].text.startswith("contribution:shapley by 4 drawn orders of 13 clients")
+    with pytest.raises(ConfigError, match="of 12 clients at most; a round has 13"):
+        value("banzhaf", 13)
 
 
-def test_an_order_is_left_once_it_is_as_near_as_told() -> None:
+def test_an_order_ends_once_it_is_as_near_as_truncate_says() -> None:
     worth = lambda who: who.sum(axis=1) / 4  # noqa: E731
     assert sampled_shapley(worth, 4, 8, 0.25, seed=1)[0].sum() == pytest.approx(0.75)
     assert sampled_shapley(worth, 4, 8, 0.24, seed=1)[0].sum() == pytest.approx(1)
@@ -262,7 +249,7 @@ def test_an_order_is_left_once_it_is_as_near_as_told() -> None:
 @given(st.lists(st.floats(-1, 1), min_size=8, max_size=8).map(np.array), st.integers(0, 100))
 def test_the_error_of_two_pairs_is_half_of_their_difference(values: np.ndarray, seed: int) -> None:
     """Of three clients an order and its reverse put each first and last, or twice in the middle."""
-    found, errors = sampled_shapley(worth_of(values), 3, 4, 0.0, seed)
+    found, errors = sampled_shapley(game_of(values), 3, 4, 0.0, seed)
 
     def pair(order: tuple[int, ...]) -> np.ndarray:
         added = np.zeros(3)
@@ -280,7 +267,7 @@ def test_the_error_of_two_pairs_is_half_of_their_difference(values: np.ndarray, 
             assert min(abs(told - one[client]) for one in pairs) < 1e-9
 
 
-def test_a_coalition_that_cannot_be_told_is_worth_nothing() -> None:
+def test_a_coalition_that_cannot_be_measured_is_worth_nothing() -> None:
     cohort = Cohort(1, (0, 1), Updates(np.eye(2, dtype=np.float32)), {"samples": np.array([1.0, 3.0])})
     asked: list[np.ndarray] = []
 
@@ -291,7 +278,7 @@ def test_a_coalition_that_cannot_be_told_is_worth_nothing() -> None:
             asked.append(models)
             return np.where(models[:, 0] > 0, models.sum(axis=1), np.nan)
 
-    worth = Worths(cohort, np.array([0.0, 1.0], np.float32), lambda models: np.array(list(models))).by(Sum())  # type: ignore[arg-type, return-value]
+    worth = CoalitionValues(cohort, np.array([0.0, 1.0], np.float32), lambda models: np.array(list(models))).by(Sum())
     who = np.array([[False, False], [True, False], [False, True], [True, True], [True, True]])
     assert worth(who).tolist() == [0, 2, 0, 2, 2]
     assert asked[0].tolist() == [[0, 1], [1, 1], [0, 2], [0.25, 1.75]]

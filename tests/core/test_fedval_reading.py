@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from fedmerit import fedval
-from fedmerit.config.recipes import make_recipe
-from fedmerit.config.schema import make_config
-from fedmerit.core.server.aggregation import earn
-from fedmerit.core.types import Cohort, History
+from fedmerit.core.history import History
+from fedmerit.core.search.search import earn
+from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 
 
@@ -22,8 +21,3 @@ def test_both_readings_of_gamma_and_s():
     assert total == pytest.approx([2.9 / (2.9 + 2.4), 2.4 / (2.9 + 2.4)])
     each = earn(fedval("accuracy", "f1", gamma=[3, 1], normalise="sum"), cohort, History()).weights
     assert each == pytest.approx([0.75 * 0.6 + 0.25 * 0.25, 0.75 * 0.4 + 0.25 * 0.75])
-
-
-def test_the_other_reading_from_a_configuration():
-    recipe = {"name": "fedval", "priority": ["validated:accuracy"], "normalise": "sum"}
-    assert make_recipe(make_config({"recipe": recipe}).recipe).normalise == "sum"

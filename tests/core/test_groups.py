@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.models.grouping import (
-    Cut,
-    Groups,
-    Linkage,
-    OneGroup,
-    PairDistances,
-    _labels,
-    _silhouettes,
-    silhouette,
-)
+from fedmerit.core.history import PairDistances
+from fedmerit.core.models.grouping import Cut, Groups, Linkage, OneGroup, _labels, _silhouettes, silhouette
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UserError
+from fedmerit.errors import ConfigError
 
 NOBODY = PairDistances()
 LINKAGES = ("average", "complete", "single", "centroid")
@@ -177,9 +169,9 @@ def test_updates_that_are_all_alike_or_all_noise_are_one_group():
 
 def test_the_quantile_cuts_among_the_pairs():
     rows = updates([1, 0, 0], [1, 0.1, 0], [0, 0, 1], [0, 0.1, 1])
-    assert grouped(ByCosine(cut="quantile", at=0.5), rows).labels.tolist() == [0, 0, 1, 1]
-    assert len(grouped(ByCosine(cut="quantile", at=0.0), rows).members) == 4
-    assert grouped(ByCosine(cut="quantile", at=0.5), rows).cut == pytest.approx(float(np.median(
+    assert grouped(ByCosine(cut="quantile", threshold=0.5), rows).labels.tolist() == [0, 0, 1, 1]
+    assert len(grouped(ByCosine(cut="quantile", threshold=0.0), rows).members) == 4
+    assert grouped(ByCosine(cut="quantile", threshold=0.5), rows).cut == pytest.approx(float(np.median(
         [1 - float(np.dot(rows.row(i), rows.row(j)) / np.linalg.norm(rows.row(i)) / np.linalg.norm(rows.row(j)))
          for i, j in combinations(range(4), 2)])), abs=1e-6)  # fmt: skip
 
@@ -203,40 +195,26 @@ def test_one_group_takes_everybody():
     assert (found.labels.tolist(), found.cut, found.distances) == ([0] * 6, None, None)
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"cut": "constant", "at": 2.1}, "0..2"),
-        ({"cut": "constant", "at": -0.1}, "0..2"),
-        ({"cut": "gap", "at": float("nan")}, "0..2"),
-        ({"cut": "quantile", "at": 1.5}, "0..1"),
-        ({"cut": "silhouette", "at": 1.5}, "0..1"),
-    ],
-)
-def test_a_level_out_of_range_is_refused(settings: dict[str, object], says: str):
-    with pytest.raises(ConfigError, match=says):
-        ByCosine(**settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("settings", [{"linkage": "ward"}, {"cut": "elbow"}])
-def test_an_unknown_name_lists_the_valid_ones(settings: dict[str, str]):
-    with pytest.raises(UserError, match=r"average|gap"):
-        ByCosine(**settings)  # type: ignore[arg-type]
+@pytest.mark.parametrize("cut", ["quantile", "silhouette"])
+def test_a_threshold_is_in_the_range_of_its_cut(cut: Cut):
+    with pytest.raises(ConfigError, match=rf"`threshold` of a {cut} must be in 0\.\.1 \(got 1\.5\)"):
+        ByCosine(cut=cut, threshold=1.5)
+    assert ByCosine(cut="constant", threshold=1.5).level == 1.5
 
 
 def test_over_all_rounds_the_mean_of_the_meetings_counts():
     """Client 2 is away once; pairs count as often as they met."""
-    grouping = ByCosine(cut="constant", at=0.9, over="all")
-    first = grouping(updates([1, 0], [1, 0], [0, 1]), (0, 1, 2), NOBODY)
-    second = grouping(updates([1, 0], [0, 1]), (0, 1), first.pairs or NOBODY)
-    assert second.distances is not None
-    assert second.distances[0, 1] == pytest.approx(1)
-    assert second.labels.tolist() == [0, 0], "0 and then 1: nearer than 0.9 on average"
-    third = grouping(updates([1, 0], [0, 1], [1, 0]), (0, 1, 2), second.pairs or NOBODY)
-    assert third.pairs is not None
-    assert third.pairs.mean((0, 1, 2)) == pytest.approx(np.array([[0, 2 / 3, 1 / 2], [2 / 3, 0, 1], [1 / 2, 1, 0]]))
-    alone = ByCosine(cut="constant", at=0.9)(updates([1, 0], [0, 1]), (0, 1), first.pairs or NOBODY)
-    assert alone.labels.tolist() == [0, 1]
+    grouping, pairs = ByCosine(cut="constant", threshold=0.9, over="all"), NOBODY
+    rounds = [(0, 1, 2), updates([1, 0], [1, 0], [0, 1])], [(0, 1), updates([1, 0], [0, 1])]
+    for ids, rows in (*rounds, [(0, 1, 2), updates([1, 0], [0, 1], [1, 0])]):
+        found, alone = (one(rows, ids, pairs) for one in (grouping, ByCosine(cut="constant", threshold=0.9)))
+        assert found.distances is not None
+        if len(ids) == 2:
+            assert found.distances[0, 1] == pytest.approx(1)
+            assert found.labels.tolist() == [0, 0], "0 and then 1: nearer than 0.9 on average"
+            assert alone.labels.tolist() == [0, 1], "in this round alone they are far apart"
+        pairs = pairs.after(ids, found.distances, found.labels)
+    assert pairs.mean((0, 1, 2)) == pytest.approx(np.array([[0, 2 / 3, 1 / 2], [2 / 3, 0, 1], [1 / 2, 1, 0]]))
 
 
 def test_meetings_do_not_depend_on_who_came_first():
@@ -253,22 +231,18 @@ def test_the_gap_looks_at_the_later_half_of_the_merges():
     """Merges at 0, 0.5, 0.5, 0.5 and 0.741: the jump from 0 is the largest, but an early one; the last decides."""
     angles = np.radians([0, 0, 60, 120, 180, 255])
     rows = updates(*np.stack([np.cos(angles), np.sin(angles)], axis=1).tolist())
-    found = grouped(ByCosine("single", "gap", at=0.1), rows)
+    found = grouped(ByCosine("single", "gap", threshold=0.1), rows)
     assert found.labels.tolist() == [0, 0, 0, 0, 0, 1]
     assert found.cut == pytest.approx((0.5 + 1 - np.cos(np.radians(75))) / 2, abs=1e-6)
 
 
 def test_a_jump_of_just_the_level_parts_the_groups():
     rows = updates([1, 0], [2, 0], [3, 0], [0, 1])
-    assert grouped(ByCosine("single", "gap", at=1.0), rows).labels.tolist() == [0, 0, 0, 1]
+    assert grouped(ByCosine("single", "gap", threshold=1.0), rows).labels.tolist() == [0, 0, 0, 1]
 
 
 def test_one_client_that_moves_beside_those_that_do_not():
     assert grouped(ByCosine(), updates([0, 0], [1, 0], [0, 0])).labels.tolist() == [0, 1, 0]
-
-
-def test_the_constant_cut_is_the_right_angle_unless_another_is_named():
-    assert ByCosine(cut="constant").level == 1.0
 
 
 def test_with_attention_weights_are_shares_and_nobody_heard_is_zero() -> None:
@@ -277,25 +251,22 @@ def test_with_attention_weights_are_shares_and_nobody_heard_is_zero() -> None:
     assert rows.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]  # the third hears itself alone, and earned nothing
 
 
-def test_levels_unless_named_and_at_most_half_as_many_groups():
-    levels = {"gap": 0.03, "silhouette": 0.15, "quantile": 0.5, "constant": 1.0}
-    assert {cut: ByCosine(cut=cut).level for cut in levels} == levels  # type: ignore[arg-type]
-    assert ByCosine(at=0.0).level == 0
+def test_there_are_at_most_half_as_many_groups_as_clients():
     for number in range(3, 9):
         rows = Updates(np.eye(number, dtype=np.float32) + np.float32(0.01))
         rows.row(0)[:] += 0.001
-        assert len(grouped(ByCosine(at=0.0), rows).members) <= number // 2 + 1
+        assert len(grouped(ByCosine(threshold=0.0), rows).members) <= number // 2 + 1
 
 
-def test_who_was_ever_parted_is_not_put_together_again():
+def test_clients_that_were_ever_separated_stay_so():
     """0 and 1 were parted from 2, and 3 from all; 9 is new and joins the first group."""
-    parted = NOBODY.after((0, 1, 2), np.zeros((3, 3)), np.array([0, 0, 1]))
-    parted = parted.after((0, 1, 2, 3), np.zeros((4, 4)), np.array([0, 0, 0, 1]))
-    assert parted.parted.astype(int).tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
-    assert parted.counts[:2, :2].tolist() == [[2, 2], [2, 2]]
-    assert parted.together((0, 1, 2, 3, 9)).tolist() == [0, 0, 1, 2, 0]
-    assert parted.together((9, 2, 0, 3)).tolist() == [0, 0, 1, 2]
-    assert parted.together(()).tolist() == []
+    pairs = NOBODY.after((0, 1, 2), np.zeros((3, 3)), np.array([0, 0, 1]))
+    pairs = pairs.after((0, 1, 2, 3), np.zeros((4, 4)), np.array([0, 0, 0, 1]))
+    assert pairs.separated.astype(int).tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
+    assert pairs.counts[:2, :2].tolist() == [[2, 2], [2, 2]]
+    assert pairs.compatible_groups((0, 1, 2, 3, 9)).tolist() == [0, 0, 1, 2, 0]
+    assert pairs.compatible_groups((9, 2, 0, 3)).tolist() == [0, 0, 1, 2]
+    assert pairs.compatible_groups(()).tolist() == []
 
 
 def test_aggregates_go_to_groups_or_to_each_client():
@@ -320,14 +291,8 @@ def test_a_tree_has_the_form_of_scipys(linkage: Linkage):
         sizes.append(size)
 
 
-def test_before_the_first_round_nobody_has_met():
-    assert NOBODY.ids == ()
-    assert {part.shape for part in (NOBODY.sums, NOBODY.counts, NOBODY.parted)} == {(0, 0)}
-    assert NOBODY.mean([]).shape == (0, 0)
-
-
 @pytest.mark.parametrize("cut", ["gap", "silhouette"])
 def test_where_no_cut_is_good_enough_all_are_together_and_the_cut_says_so(cut: Cut):
     """Farther than any two can be: 2 and 1 more."""
-    found = grouped(ByCosine(cut=cut, at=1.0), updates([1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [1.0, 0.6]))
+    found = grouped(ByCosine(cut=cut, threshold=1.0), updates([1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [1.0, 0.6]))
     assert (found.labels.tolist(), found.cut) == ([0, 0, 0, 0], 3.0)

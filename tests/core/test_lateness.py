@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.collect.late import Delays, Wait
+from fedmerit.core.collect.collect import Uniform
+from fedmerit.core.collect.late import Delayed, Wait
 
 TIMES = st.lists(st.floats(0, 1000), min_size=1, max_size=20)
+EVERYBODY = Uniform(1.0)
 WAITS = st.builds(Wait, st.floats(0.01, 1), st.floats(0.1, 500))
+
+
+def delayed(share: float, seconds: float, wait: Wait, base_seconds: float = 0.0) -> Delayed:
+    return Delayed(EVERYBODY, wait, share, seconds, base_seconds)
 
 
 @given(TIMES, WAITS)
@@ -23,7 +28,7 @@ def test_a_round_ends_as_soon_as_it_may_and_no_sooner(times: list[float], wait: 
 
 
 def test_by_hand():
-    wait = Wait(at_least=0.7, seconds=60)
+    wait = Wait(min_fraction=0.7, seconds=60)
     assert wait.enough(10) == 7
     assert wait.ends([1, 2, 3, 50]) == 50  # all are there before the deadline
     assert wait.ends([1, 2, 3, 600]) == 60  # 3 of 4 are enough at the deadline
@@ -32,7 +37,7 @@ def test_by_hand():
 
 
 def test_delays_are_drawn_by_round_and_client_alone():
-    delays = Delays(0.5, 100.0, Wait(0.5, 10.0))
+    delays = delayed(0.5, 100.0, Wait(0.5, 10.0))
     whole = delays.arrivals(3, range(20), seed=1)
     assert delays.arrivals(3, [7, 2], seed=1) == {7: whole[7], 2: whole[2]}
     assert delays.arrivals(4, range(20), seed=1) != whole
@@ -40,19 +45,18 @@ def test_delays_are_drawn_by_round_and_client_alone():
 
 
 def test_nobody_is_late_where_all_are_needed():
-    assert Delays(1.0, 100.0, Wait(1.0, 1.0)).late(1, range(9), seed=0) == {}
-    late = Delays(1.0, 100.0, Wait(1 / 3, 1.0)).late(1, range(9), seed=0)
+    assert delayed(1.0, 100.0, Wait(1.0, 1.0)).late(1, range(9), seed=0) == {}
+    late = delayed(1.0, 100.0, Wait(1 / 3, 1.0)).late(1, range(9), seed=0)
     assert len(late) == 6
     assert all(reason.startswith("late: it would have answered after") for reason in late.values())
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-9])
-def test_without_delays_all_are_in_time(share: float):
-    assert Delays(share, 100.0, Wait(0.5, 1.0)).late(1, range(9), seed=0) == {}
+def test_without_delays_all_are_in_time():
+    assert delayed(1e-9, 100.0, Wait(0.5, 1.0)).late(1, range(9), seed=0) == {}
 
 
 def test_with_more_asked_than_needed_the_first_are_enough():
-    wait = Wait(at_least=0.5, seconds=60, over=1.3)
+    wait = Wait(min_fraction=0.5, seconds=60, overselect=1.3)
     assert [wait.needed(asked) for asked in (1, 13, 14, 26)] == [1, 10, 10, 20]
     assert Wait(0.5, 60).needed(7) == 7
     assert [wait.enough(asked) for asked in (1, 13)] == [1, 5]
@@ -64,19 +68,19 @@ def test_with_more_asked_than_needed_the_first_are_enough():
 
 
 def test_who_answers_at_the_same_time_as_the_last_needed_is_not_needed():
-    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0), usual=3.0)
+    delays = delayed(1e-9, 1.0, Wait(0.5, 60.0, overselect=2.0), base_seconds=3.0)
     assert delays.arrivals(1, range(3), seed=0) == {0: 3, 1: 3, 2: 3}
     late = delays.late(1, range(10), seed=0)
     assert len(late) == 5
     assert set(late.values()) == {"not needed: 5 of the 10 that were asked had answered after 3.0 s"}
     assert late == delays.late(1, range(10), seed=0)
     assert len({tuple(delays.late(index, range(10), seed=0)) for index in range(5)}) > 1
-    assert Delays(0.0, 1.0, Wait(0.5, 60.0), usual=3.0).late(1, range(10), seed=0) == {}
+    assert delayed(1e-9, 1.0, Wait(0.5, 60.0), base_seconds=3.0).late(1, range(10), seed=0) == {}
     assert delays.ends([]) == 60
 
 
 def test_who_is_late_is_told_when():
-    delays = Delays(1.0, 100.0, Wait(0.5, 20.0, over=1.25), usual=1.0)
+    delays = delayed(1.0, 100.0, Wait(0.5, 20.0, overselect=1.25), base_seconds=1.0)
     arrivals = delays.arrivals(2, range(10), seed=3)
     assert min(arrivals.values()) > 1
     ends = delays.ends(list(arrivals.values()))

@@ -9,9 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss, recall_score, roc_auc_score
 
-from fedmerit.core.objectives import GROUPED, OVERALL, Gated, Predictions, find_objective
+from fedmerit.core.criteria.validated import VALIDATED_ACCURACY, Validated
+from fedmerit.core.history import History
+from fedmerit.core.objectives import GROUPED, OVERALL, Predictions, find_objective
 from fedmerit.core.targets import Number
-from fedmerit.errors import ConfigError, DataError, UserError
+from fedmerit.core.types import Cohort
+from fedmerit.core.updates import Updates
+from fedmerit.errors import DataError, UserError
 
 many = settings(max_examples=40, deadline=None)
 
@@ -137,24 +141,21 @@ def test_a_group_without_positives_leaves_the_objective_unknown():
     assert find_objective("parity:sex")(told) == pytest.approx([1.0])
 
 
-def test_a_constant_model_looks_fair_and_the_gate_sees_it():
+def test_a_constant_model_looks_fair_and_the_least_accuracy_sees_it():
     told = Predictions(
         np.array([0, 1, 0, 1]), 2, {"sex": np.array([0, 0, 1, 1])}, np.array([[1, 1, 1, 1], [0, 1, 0, 1]])
     )
-    parity = find_objective("parity:sex")
-    assert parity(told).tolist() == [1, 1]
-    assert Gated(parity, 0.6)(told).tolist() == [0, 1]
-    assert Gated(parity, 0.6).name == "parity:sex"
-    with pytest.raises(ConfigError, match="gate"):
-        Gated(parity, 1.5)
+    parity = Validated(find_objective("parity:sex"), min_accuracy=0.6)
+    fair, accuracy = (find_objective(name)(told) for name in ("parity:sex", "accuracy"))
+    assert (fair.tolist(), accuracy.tolist()) == ([1, 1], [0.5, 1])
+    facts = {parity.name: fair, VALIDATED_ACCURACY: accuracy}
+    assert parity.required_facts == tuple(facts)
+    assert parity(Cohort(1, (0, 1), Updates(np.zeros((2, 1), np.float32)), facts), History()).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [("parity:colour", "no attribute 'colour'"), ("parity:sex+colour", "no attribute")],
-)
-def test_rows_that_cannot_answer(name: str, says: str):
-    with pytest.raises(DataError, match=says):
+@pytest.mark.parametrize("name", ["parity:colour", "parity:sex+colour"])
+def test_an_attribute_that_the_rows_lack_is_named(name: str):
+    with pytest.raises(DataError, match="no attribute 'colour'"):
         find_objective(name)(answers())
 
 

@@ -9,9 +9,12 @@ import numpy as np
 from helpers import small_task
 
 from fedmerit import DS, LD, federate
+from fedmerit.core.models.shared import Job
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.search.evaluator import Panel
-from fedmerit.core.search.search import Choice, SearchState, Weighting
+from fedmerit.core.search.evaluator import CandidateEvaluator
+from fedmerit.core.search.search import Choice, Weighting
+from fedmerit.core.server.server import Batch
+from fedmerit.core.types import Own
 
 
 @dataclass(frozen=True)
@@ -19,21 +22,23 @@ class Worst:
     """Takes what the first three clients like least."""
 
     asks: str = "test"
-    judges: None = None
     tolerance: float = 0.0
 
-    def weightings(self, own: Weighting) -> tuple[Weighting, ...]:
-        return own, Weighting(tuple(reversed(own.priority)), own.score, own.normalise)
+    def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
+        return base, Weighting(tuple(reversed(base.priority)), base.score, base.normalise)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> Sequence[Weighting]:
         return weightings
 
-    def choose(self, panel: Panel, state: SearchState) -> Choice:
-        panel.ask(range(len(panel)), panel.turn[:3])
-        place = min(range(len(panel)), key=lambda place: panel.evaluations[place].accuracy)
-        return Choice(place)
+    def choose(self, batch: Batch, job: Job) -> Choice:
+        evaluator = CandidateEvaluator(batch, job, "test")
+        evaluator.ask(range(len(evaluator)), evaluator.order[:3])
+        return evaluator.choice(min(evaluator.evaluations, key=lambda place: evaluator.evaluations[place].accuracy))
+
+    def after(self, label: str, choice: Choice, own: Own) -> Own:
+        return {"label": label}
 
 
 def test_a_search_of_ones_own_chooses_and_is_recorded():

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedmerit import Ranked, WeightedMean, weigh
-from fedmerit.errors import ConfigError, UserError
 
 SCORE = WeightedMean()
 values = st.lists(st.integers(0, 20), min_size=1, max_size=12).map(lambda v: np.array(v, dtype=float) / 20)
@@ -56,15 +55,3 @@ def test_weights_by_hand():
     assert weigh(table, ["a", "b"], Ranked(WeightedMean((0.75, 0.25))), "none").weights == pytest.approx(
         [2 / 6, 1 / 6, 3 / 6]
     )
-
-
-@pytest.mark.parametrize("settings", [{"how": "median"}, {"how": ""}])
-def test_unknown_rankings_are_refused(settings: dict[str, str]):
-    with pytest.raises(UserError, match="borda"):
-        Ranked(SCORE, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("top", [0.0, -1.0, 1.5])
-def test_top_is_a_share(top: float):
-    with pytest.raises(ConfigError, match="top"):
-        Ranked(SCORE, "top", top)

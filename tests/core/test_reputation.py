@@ -3,44 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers import stopped_and_resumed
 
-from fedmerit import CB, DS, Validated, load_config, prioritized, run_config
+from fedmerit import CB, DS, Recipe, Validated, load_config, prioritized, run_config
 from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import find_criterion
-from fedmerit.core.models.grouping import PairDistances
+from fedmerit.core.history import History, remember
+from fedmerit.core.host import Host
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.stages.validation import observe
-from fedmerit.core.state import remember
-from fedmerit.core.types import Cohort, History
+from fedmerit.core.seeds import Draws
+from fedmerit.core.stages.stages import run_stages
+from fedmerit.core.state import View
+from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.errors import UnknownName
 
-NO_PAIRS = PairDistances()
+HOST = Host(None, ())  # type: ignore[arg-type]  # a reputation asks nobody
 
 
-def play(recipe: Any, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
+def measured(recipe: Recipe, balances: dict[int, float], history: History) -> Cohort:
+    """The cohort of a round in which these clients claimed these balances, with what the stages measure."""
+    number, index = len(balances), history.rounds + 1
+    facts = {"samples": np.ones(number), "balance": np.array([*balances.values()])}
+    cohort = Cohort(index, tuple(balances), Updates(np.zeros((number, 2), np.float32)), facts)
+    view = View(index, np.zeros(2, np.float32), history, HOST, Draws(0, index))
+    return run_stages(recipe.stages_in("claims", "measure"), cohort, view)[0]
+
+
+def reputations(recipe: Recipe, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
     """The reputation of balance after each round in which these clients claimed these balances."""
     history, found = History(), []
-    for index, balances in enumerate(rounds, start=1):
-        facts = {"samples": np.ones(len(balances)), "balance": np.array([*balances.values()])}
-        cohort = Cohort(index, tuple(balances), Updates(np.zeros((len(balances), 2), np.float32)), facts)
-        cohort, _ = observe(recipe, cohort, history, NO_PAIRS)
+    for balances in rounds:
+        cohort = measured(recipe, balances, history)
         assert recipe.criteria[0](cohort, history).tolist() == cohort.facts["reputation:CB"].tolist()
         found.append(dict(zip(balances, cohort.facts["reputation:CB"].tolist(), strict=True)))
-        history = remember(history, cohort, recipe.remembered_facts)
+        history = remember(history, cohort, recipe.remembers)
     return found, history
 
 
 def test_it_is_the_mean_of_the_start_and_the_values_and_newcomers_start_in_the_middle():
     recipe = prioritized(Reputation(CB, half_life=1), normalise="max")
-    found, history = play(recipe, [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 1.0, 5: 0.0}, {1: 0.0, 5: 0.0}])
+    found, history = reputations(recipe, [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 1.0, 5: 0.0}, {1: 0.0, 5: 0.0}])
     # the start counts half as much as the first value, which counts half as much as the second
     first = (0.4 + 2 * 0.2) / 3
     assert found[0] == pytest.approx({0: first, 1: 0.4, 2: (0.4 + 2 * 0.9) / 3})
@@ -51,45 +58,39 @@ def test_it_is_the_mean_of_the_start_and_the_values_and_newcomers_start_in_the_m
 
 def test_a_long_half_life_is_the_plain_mean_and_a_power_counts_without_being_remembered():
     rounds = [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 0.5, 1: 0.4, 2: 0.9}, {0: 0.6, 1: 0.4, 2: 0.9}]
-    found, _ = play(prioritized(Reputation(CB, half_life=1e9), normalise="max"), rounds)
+    found, _ = reputations(prioritized(Reputation(CB, half_life=1e9), normalise="max"), rounds)
     assert found[-1][0] == pytest.approx((0.4 + 0.2 + 0.5 + 0.6) / 4, rel=1e-6)
     sharp = prioritized(Reputation(CB, power=3), normalise="max")
-    facts = {"samples": np.ones(2), "balance": np.array([0.5, 1.0])}
-    cohort, _ = observe(sharp, Cohort(1, (0, 1), Updates(np.zeros((2, 2), np.float32)), facts), History(), NO_PAIRS)
+    cohort = measured(sharp, {0: 0.5, 1: 1.0}, History())
     kept = cohort.facts["reputation:CB"]
     assert sharp.criteria[0](cohort, History()).tolist() == pytest.approx((kept**3).tolist())
-    with pytest.raises(ConfigError, match="power is an exponent"):
-        Reputation(CB, power=0)
 
 
 def test_after_many_rounds_it_is_the_value():
     recipe = prioritized(Reputation(CB, half_life=2), normalise="max")
-    found, _ = play(recipe, [{0: 0.0, 1: 1.0}] + [{0: 0.8, 1: 0.2}] * 40)
+    found, _ = reputations(recipe, [{0: 0.0, 1: 1.0}] + [{0: 0.8, 1: 0.2}] * 40)
     assert found[-1] == pytest.approx({0: 0.8, 1: 0.2}, abs=1e-4)
 
 
-def test_by_name_in_json_and_of_any_criterion():
+def test_by_name_and_of_any_criterion():
     made = find_criterion("reputation:CB")
     assert made == Reputation(CB)
     assert (made.degree, made.required_facts) == (True, ("balance",))
     recipe = prioritized(Reputation(Validated(find_objective("accuracy"))), Reputation(Consistency()), DS)
-    assert [one.name for one in recipe.validated] == ["validated:accuracy"]
-    assert [one.name for one in recipe.observed] == [
+    assert [one.name for one in recipe.stages_in("measure")] == [
+        "validated:accuracy",
         "reputation:validated:accuracy",
         "Consistency",
         "reputation:Consistency",
     ]
-    assert part_from_json(part_to_json(recipe)) == recipe
     with pytest.raises(UnknownName, match="reputation:CRITERION"):
         find_criterion("reputation:nothing")
-    with pytest.raises(ConfigError, match="half_life is a number of rounds"):
-        Reputation(CB, half_life=0)
 
 
 def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path: Path):
     changes = ["task.partition=dirichlet", "task.clients=6", "run.workers=1", "run.fraction=0.5", "run.rounds=4"]
-    changes += ["recipe.name=prioritized", "recipe.priority=reputation:MW,reputation:validated:accuracy,DS"]
-    config = load_config(None, [*changes, "task.server=50", "recipe.server.gate=0.1", "recipe.normalise=max"])
+    changes += ["recipe.name=prioritized", "recipe.criteria=reputation:MW,reputation:validated:accuracy,DS"]
+    config = load_config(None, [*changes, "task.server=50", "recipe.normalise=max"])
     whole, again = run_config(config, tmp_path / "whole"), stopped_and_resumed(config, tmp_path / "part")
     assert again.model.tobytes() == whole.model.tobytes()
     assert [c.facts for c in again.explain(4)] == [c.facts for c in whole.explain(4)]
@@ -98,19 +99,10 @@ def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path:
 
 def test_a_name_far_below_the_mean_counts_nothing():
     strict = prioritized(Reputation(CB, least=0.5), normalise="max")
-    facts = {"samples": np.ones(3), "balance": np.array([0.0, 0.9, 0.9])}
-    cohort, _ = observe(strict, Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), facts), History(), NO_PAIRS)
+    cohort = measured(strict, {0: 0.0, 1: 0.9, 2: 0.9}, History())
     kept, counted = cohort.facts["reputation:CB"], strict.criteria[0](cohort, History())
-    assert 0 < kept[0] < 0.9, "it is remembered, so that it can mend"
+    assert 0 < kept[0] < 0.9, "the low value is remembered, so that the client can recover"
     assert counted.tolist() == [kept[0] if kept[0] >= 0.5 * kept.mean() else 0.0, kept[1], kept[2]]
-    with pytest.raises(ConfigError, match="least is a share"):
-        Reputation(CB, least=1.0)
-
-
-def test_where_nobody_observed_it_is_what_it_would_observe():
-    facts = {"samples": np.ones(3), "balance": np.array([0.2, 0.4, 0.9])}
-    cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), facts)
-    assert Reputation(CB, half_life=1)(cohort, History()) == pytest.approx([(0.4 + 2 * 0.2) / 3, 0.4, 2.2 / 3])
 
 
 def test_half_of_the_mean_is_not_below_it():

@@ -1,34 +1,39 @@
-"""One round: who is drawn, how updates are combined, what is recorded."""
+"""One round: who is drawn, how updates are combined, what is recorded; `test_round_spec` has whole rounds by hand."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, ProbabilisticSoftmax, SoftmaxLearner, small_task
+from helpers import CannedFleet, ProbabilisticSoftmax, run_canned, small_task
 
 from fedmerit import DS, LD, MW, Recipe, device_aware, fedavg, ifca, m2f, prioritized
-from fedmerit.core.collect.late import Delays, Wait
-from fedmerit.core.collect.selection import Uniform, draw
+from fedmerit.core.collect.collect import InTime, Uniform, draw
+from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
-from fedmerit.core.criteria.similarity import Company
-from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, Family
-from fedmerit.core.host import Server
-from fedmerit.core.models.choices import evaluate_chosen, models_in
-from fedmerit.core.models.grouping import Groups, OneGroup
-from fedmerit.core.models.local import Beside
-from fedmerit.core.models.rewards import TopShare, Whole
+from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
+from fedmerit.core.history import History
+from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.models.clusters import models_in
+from fedmerit.core.models.grouping import Groups
+from fedmerit.core.models.rewards import TopShare
+from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.objectives import find_objective
-from fedmerit.core.round import begin, play, server_facts
+from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.server.aggregation import earn
+from fedmerit.core.search.search import earn
 from fedmerit.core.state import State
-from fedmerit.core.types import Cohort, Evaluation, History, Replies, Verdict
+from fedmerit.core.types import Cohort, Evaluation, Family, Replies
 from fedmerit.core.updates import Updates
+from fedmerit.core.weights.limits import SiteCap
 from fedmerit.fleet.local import LocalFleet
+
+HALF, ALL = InTime(Uniform(0.5)), InTime(Uniform(1.0))
 
 
 def drawn(clients: int, fraction: float, seed: int = 0, index: int = 1) -> tuple[int, ...]:
@@ -68,18 +73,6 @@ def test_every_client_is_drawn_as_often_as_any_other():
     assert len(counts) == 10
 
 
-def test_the_model_moves_by_the_weighted_mean_of_the_updates():
-    updates = np.array([[1, 0], [0, 2], [4, 4]], dtype=np.float32)
-    fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
-    state, record = play(
-        State(np.array([1, 1], dtype=np.float32)), fedavg(), fleet, selection=Uniform(1), seed=0, evaluate=True
-    )
-    assert record.weights is not None
-    assert record.weights.weights == pytest.approx([0.1, 0.3, 0.6])
-    assert state.model == pytest.approx([1 + 0.1 + 2.4, 1 + 0.6 + 2.4])
-    assert state.model.dtype == np.float32
-
-
 def test_long_updates_are_combined_and_measured_as_short_ones():
     rows = np.random.default_rng(0).normal(size=(5, 50_000)).astype(np.float32)
     updates = Updates(rows).keep(np.array([3, 0, 4]))
@@ -90,30 +83,27 @@ def test_long_updates_are_combined_and_measured_as_short_ones():
     np.testing.assert_allclose(diverged, 1 / np.sqrt(np.linalg.norm(kept, axis=1) + 1), rtol=1e-6)
 
 
-def test_a_record_tells_the_whole_round():
+def test_a_record_has_the_whole_round():
     task = small_task()
     state = State(task.learner.start(0))
     with LocalFleet(task) as fleet:
-        later, record = play(state, prioritized(DS, MW), fleet, selection=Uniform(0.5), seed=1, evaluate=True)
+        later, record = run_round(state, prioritized(DS, MW), Host.of(fleet), HALF, seed=1)
     length = state.model.nbytes
-    assert record.index == 1
-    assert record.priority == ("DS", "MW")
-    assert len(record.ids) == 2
+    assert (record.index, record.priority, len(record.ids)) == (1, ("DS", "MW"), 2)
     assert record.facts["samples"].tolist() == [len(task.federation.samples(i)) for i in record.ids]
     assert (record.bytes_down, record.bytes_up) == (2 * length, 2 * length)
     assert set(record.seconds) == {"train", "check", "group", "weigh", "aggregate", "reward", "evaluate"}
-    assert record.weights is not None
     assert record.weights.raw.shape == (2, 2)
-    assert later.history == History(1, dict.fromkeys(record.ids, 1))
+    assert later.history.participations == dict.fromkeys(record.ids, 1)
 
 
 def test_history_counts_in_how_many_rounds_a_client_took_part():
-    state, counts = State(small_task().learner.start(0)), Counter()
+    state, counts = State(small_task().learner.start(0)), Counter[int]()
     with LocalFleet(small_task()) as fleet:
         for _ in range(5):
-            state, record = play(state, fedavg(), fleet, selection=Uniform(0.5), seed=1, evaluate=False)
+            state, record = run_round(state, fedavg(), Host.of(fleet), HALF, seed=1, evaluate=False)
             counts.update(record.ids)
-    assert state.history == History(5, dict(counts))
+    assert (state.history.rounds, state.history.participations) == (5, counts)
 
 
 @dataclass(frozen=True)
@@ -130,119 +120,137 @@ class Newcomers:
         return np.array([1 / (1 + history.participations.get(client, 0)) for client in round.ids])
 
 
-def test_a_criterion_of_ones_own():
+def test_a_users_criterion():
     fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5}, {"samples": 5}])
     state = State(np.zeros(2, dtype=np.float32), history=History(3, {1: 3}))
-    _, record = play(
-        state, prioritized(Newcomers(), normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False
-    )
+    _, record = run_canned(prioritized(Newcomers(), normalise="none"), fleet, state)
     assert record.priority == ("newcomers",)
-    assert record.weights is not None
     assert record.weights.weights == pytest.approx([0.8, 0.2])
-
-
-class Personal(CannedFleet):
-    """Keeps what it was sent."""
-
-    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, object]:
-        self.__dict__["sent"] = rewards
-        return {}
 
 
 def test_rewards_of_layers_know_the_layers():
     """Twelve and two entries, weights and biases: half of the aggregate is half of each."""
     updates = np.stack([np.arange(14.0)] * 2).astype(np.float32)
-    fleet = Personal(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
-    recipe = m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=TopShare(scope="layer"))
-    play(State(np.zeros(14, np.float32)), recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
+    fleet = CannedFleet(updates, [{"samples": 10.0}, {"samples": 10.0}], length=6)
+    _, record = run_canned(m2f(PARTICIPATION, DATA_RATIO, reward=TopShare(scope="layer")), fleet)
     layers = fleet.server.layers(14)
-    ends = np.cumsum(layers)
-    for reward in fleet.__dict__["sent"].values():
-        layer = np.searchsorted(ends, reward.places, side="right")
+    for reward in record.rewards.rewards.values():
+        layer = np.searchsorted(np.cumsum(layers), reward.places, side="right")
         assert np.bincount(layer).tolist() == [length // 2 for length in layers]
 
 
 def test_the_initial_phase_adds_the_mean_of_the_updates():
-    updates = np.array([[1, 0], [0, 2], [5, 4]], dtype=np.float32)
-    fleet = CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)])
-    model = np.ones(2, np.float32)
-    begun, who = begin(m2f(initial=1.0), fleet, model, 0)
-    assert begun == pytest.approx([3, 3])
-    assert who == (0, 1, 2)
-    assert begin(m2f(initial=0.0), fleet, model, 0) == (model, ())
+    fleet = CannedFleet(np.array([[1, 0], [0, 2], [5, 4]], np.float32), [{"samples": n} for n in (10, 30, 60)])
     nobody = CannedFleet(np.empty((0, 2), np.float32), [], failed={0: "away", 1: "away"})
-    assert begin(m2f(initial=1.0), nobody, model, 0) == (model, ())
+    for recipe, clients, model, text in (
+        (m2f(initial=1.0), fleet, [3, 3], ["3 clients trained the first model: [0, 1, 2]"]),
+        (m2f(initial=0.0), fleet, [1, 1], []),
+        (m2f(initial=1.0), nobody, [1, 1], ["0 clients trained the first model: []"]),
+    ):
+        state, notes = initial_state(recipe, Host.of(clients), np.ones(2, np.float32), 0)
+        assert state.model == pytest.approx(model)
+        assert [note.text for note in notes] == text
 
 
-def test_the_initial_phase_is_round_0_and_draws_for_itself():
-    asked = []
+def test_the_initial_phase_is_round_0_and_has_its_own_draw():
+    requests = []
 
     class Asked(CannedFleet):
-        def train(self, index: int, downloads: object, *rest: object) -> Replies:
-            asked.append((index, tuple(downloads)))  # type: ignore[call-overload]
+        def train(self, index: int, downloads: Any, *rest: Any) -> Replies:
+            requests.append((index, tuple(downloads)))
             return Replies((), Updates(np.empty((0, 2), np.float32)), ())
 
     fleet = Asked(np.empty((0, 2), np.float32), [{"samples": 1}] * 20)
     for seed in range(3):
-        begin(m2f(initial=0.25), fleet, np.ones(2, np.float32), seed)
-    assert asked == [(0, draw(0.25, 20, seed, "initial", 0)) for seed in range(3)]
+        initial_state(m2f(initial=0.25), Host.of(fleet), np.ones(2, np.float32), seed)
+    assert requests == [(0, draw(0.25, 20, seed, "initial", 0)) for seed in range(3)]
 
 
-def test_objectives_are_measured_where_all_share_a_model():
+def test_objectives_are_audited_where_all_share_a_model():
+    accuracy = find_objective("accuracy")
     with LocalFleet(small_task()) as fleet:
         start = State(fleet.server.first_model(1))
-        settings = {"selection": Uniform(1.0), "seed": 1, "objectives": (find_objective("accuracy"),)}
-        _, record = play(start, fedavg(), fleet, evaluate=True, **settings)  # type: ignore[arg-type]
-        _, without = play(start, fedavg(), fleet, evaluate=False, **settings)  # type: ignore[arg-type]
-    assert record.evaluation is not None
+        _, record = run_round(start, fedavg(), Host.of(fleet), ALL, 1, True, (accuracy,))
+        _, without = run_round(start, fedavg(), Host.of(fleet), ALL, 1, False, (accuracy,))
     assert [record.audit[client]["accuracy"] for client in range(4)] == pytest.approx(record.evaluation.local)
     assert without.audit == {}
 
 
-class Counted(CannedFleet):
-    """Clients whose models took 1000 bytes down and 70 up; they take any reward."""
+@dataclass(frozen=True)
+class Reporting(CannedFleet):
+    """Clients whose replies have these fields too, of a server that knows these links and sites."""
 
-    def train(self, *asked: Any) -> Replies:
-        return replace(super().train(*asked), bytes_down=1000, bytes_up=70)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)
 
-    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, Verdict]:
-        return {}
+    @property
+    def server(self) -> ServerSetup:
+        return replace(super().server, **self.known)
 
-
-def test_bytes_are_those_of_models_of_searches_and_of_rewards():
-    updates, facts = np.eye(2, dtype=np.float32), [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
-
-    def bytes_of(recipe: Recipe) -> tuple[int, int]:
-        start, fleet = State(np.zeros(2, np.float32)), Counted(updates, facts)
-        _, record = play(start, recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=False)
-        return record.bytes_down, record.bytes_up
-
-    assert bytes_of(fedavg()) == (1000, 70)
-    searched = device_aware(DS, LD, normalise="max", search=Backtracking(orders="all"))
-    assert bytes_of(searched) == (1000 + 2 * 3 * 2 * 4, 70), "two judges: the model and two aggregates of two values"
-    rewarded = replace(m2f(PARTICIPATION, DATA_RATIO, initial=0.0, reward=Whole()), grouping=OneGroup())
-    assert bytes_of(rewarded) == (1000 + 2 * 2 * 4, 70), "an aggregate of two values to each"
+    def train(self, *request: Any) -> Replies:
+        return replace(super().train(*request), **self.fields)
 
 
-def test_who_answers_an_earlier_round_trained_its_epochs():
+@pytest.mark.parametrize(
+    ("recipe", "more"),
+    [
+        (fedavg(), 0),
+        # two judges: the model and two aggregates of two values
+        (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), 2 * 3 * 2 * 4),
+    ],
+    ids=["fedavg", "search"],
+)
+def test_bytes_are_those_of_training_and_of_searches(recipe: Recipe, more: int):
+    facts = [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
+    _, record = run_canned(
+        recipe, Reporting(np.eye(2, dtype=np.float32), facts, fields={"bytes_down": 1000, "bytes_up": 70})
+    )
+    assert (record.bytes_down, record.bytes_up) == (1000 + more, 70)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "fields", "known", "facts"),
+    [
+        (fedavg(), {}, {}, {}),
+        (fedavg(), {"started": {1: 3}}, {}, {"staleness": [0, 2]}),
+        (prioritized("Staleness"), {}, {}, {"staleness": [0, 0]}),
+        (replace(fedavg(), limits=(SiteCap(0.5),)), {}, {"sites": ("x", "y")}, {"site": [0, 1]}),
+        (prioritized("Connection"), {"seconds": {0: 3.0, 1: 5.0}}, {}, {"link": [0.5, 0.25], "seconds": [1, 1]}),
+        (prioritized("Connection"), {}, {"links": (7.0, 8.0)}, {"link": [7, 8], "seconds": [1, 1]}),
+        (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {}, {"clock": [2, 4]}),
+    ],
+)
+def test_the_server_knows_what_its_recipe_asks_for_and_no_more(recipe: Recipe, fields: Any, known: Any, facts: Any):
+    """Round 5; a model of half a megabyte goes down, clients train for a second, and half a megabyte comes up."""
+    fleet = Reporting(
+        np.ones((2, 125_000), np.float32), [{"samples": 10, "seconds": 1}] * 2, fields=fields, known=known
+    )
+    _, record = run_canned(recipe, fleet, State(np.zeros(125_000, np.float32), History(4)))
+    assert {name: column.tolist() for name, column in record.facts.items()} == {"samples": [10, 10], **facts}
+
+
+def test_a_late_answer_counts_with_the_epochs_of_its_round():
     """In round r everybody is asked for r epochs. All answer after 3 seconds, and the first half is waited for."""
-    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="use"), usual=3.0)
-    recipe = prioritized(SIMULATED_COMPUTATION, DS, normalise="max")
 
-    def all_of(index: int, clients: int, seed: int) -> dict[int, int | None]:
+    def everybody(index: int, clients: int, seed: int) -> dict[int, int | None]:
         return dict.fromkeys(range(clients), index)
 
+    collect = Delayed(everybody, Wait(0.5, 60.0, overselect=2.0, late="use"), 1e-9, 1.0, base_seconds=3.0)
+    recipe = prioritized(SIMULATED_COMPUTATION, DS, normalise="max")
     with LocalFleet(small_task()) as fleet:
         state = State(fleet.server.first_model(1))
-        state, first = play(state, recipe, fleet, selection=all_of, seed=1, evaluate=False, delays=delays)
-        _, second = play(state, recipe, fleet, selection=all_of, seed=1, evaluate=False, delays=delays)
+        state, first = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
+        _, second = run_round(state, recipe, Host.of(fleet), collect, seed=1, evaluate=False)
+        some = InTime(lambda index, clients, seed: {0: 3, 2: None})
+        _, in_time = run_round(state, recipe, Host.of(fleet), some, seed=1, evaluate=False)
+    assert in_time.facts["epochs"].tolist() == [3, 1], "as the task says counts as 1"
     assert first.facts["epochs"].tolist() == [1, 1]
     assert set(second.facts["epochs"]) == {1, 2}
     assert second.facts["epochs"].tolist() == (2 - second.facts["staleness"]).tolist()
 
 
 class Rated(CannedFleet):
-    """Clients that have 1 of 9 rows right with any model of the server's, 5 with their own; askings are counted."""
+    """Clients that have 1 of 9 rows right with any model of the server's, 5 with their own; requests are counted."""
 
     asked: ClassVar[list[str]] = []
 
@@ -254,9 +262,6 @@ class Rated(CannedFleet):
         self.asked.append("personal")
         return Evaluation(np.full(2, 5), np.full(2, 9))
 
-    def send_rewards(self, index: int, rewards: object, acceptance: object) -> dict[int, Verdict]:
-        return {}
-
 
 @pytest.mark.parametrize(
     ("recipe", "asked", "right"),
@@ -264,81 +269,54 @@ class Rated(CannedFleet):
         (fedavg(), ["test"], 1),
         (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all", adjust_on="test")), ["test"], 1),
         (device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), ["validation", "test"], 1),
-        (m2f(PARTICIPATION, DATA_RATIO, initial=0.0), ["personal"], 5),
-        (Recipe((DS,), beside=Beside()), ["personal"], 5),
+        (m2f(PARTICIPATION, DATA_RATIO), ["personal"], 5),
+        (Recipe((DS,), models=LocalModel()), ["personal"], 5),
     ],
-    ids=["one model", "known from the search", "searched on other rows", "personal", "beside"],
+    ids=["one model", "known from the search", "searched on other rows", "personal", "local"],
 )
 def test_models_are_tested_once_and_where_they_are(recipe: Recipe, asked: list[str], right: int):
-    facts = [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}]
-    fleet = Rated(np.eye(2, dtype=np.float32), facts)
+    fleet = Rated(np.eye(2, dtype=np.float32), [{"samples": 1, "labels": 3}, {"samples": 4, "labels": 1}])
     fleet.asked.clear()
-    _, record = play(State(np.zeros(2, np.float32)), recipe, fleet, selection=Uniform(1.0), seed=0, evaluate=True)
+    _, record = run_canned(recipe, fleet, evaluate=True)
     assert fleet.asked == asked
-    assert record.evaluation is not None
     assert record.evaluation.correct.tolist() == [right, right]
 
 
-def test_of_several_models_each_client_is_tested_on_its_own():
+def test_of_several_models_each_client_is_tested_on_the_one_that_fits_it():
     with LocalFleet(small_task(learner=ProbabilisticSoftmax())) as fleet:
-        start = State(fleet.server.first_model(1))
-        after, record = play(start, ifca(2), fleet, selection=Uniform(1.0), seed=3, evaluate=True)
-        expected, _ = evaluate_chosen(after, fleet, ())
-        first = fleet.evaluate(models_in(after)[:1])[0]
-    assert record.evaluation is not None
-    assert record.evaluation.correct.tolist() == expected.correct.tolist() != first.correct.tolist()
+        host = Host.of(fleet)
+        start, _ = initial_state(ifca(2), host, fleet.server.first_model(1), 3)
+        after, record = run_round(start, ifca(2), host, ALL, seed=3)
+        models = models_in(after)
+        losses = [one.losses / one.sizes for one in fleet.evaluate(models, "training", losses=True)]
+        tested = [one.correct for one in fleet.evaluate(models)]
+    best = np.argmin(losses, axis=0)
+    assert set(best) == {0, 1}
+    assert record.evaluation.correct.tolist() == [tested[number][client] for client, number in enumerate(best)]
 
 
-def test_who_met_whom_is_kept_where_a_criterion_goes_by_it():
+def test_pair_distances_are_kept_where_a_criterion_uses_them():
     fleet = CannedFleet(np.array([[1, 0], [0, 2], [3, 0]], np.float32), [{"samples": 5.0}] * 3)
-    for recipe, met in ((prioritized(DS, Company()), (0, 1, 2)), (fedavg(), ())):
-        state = State(np.zeros(2, np.float32))
+    for recipe, ids in ((prioritized(DS, SimilarityFilter()), (0, 1, 2)), (fedavg(), ())):
+        state = None
         for index in (1, 2):
-            state, _ = play(state, recipe, fleet, selection=Uniform(1), seed=0, evaluate=False)
-            assert state.distances.ids == met
-            assert state.distances.counts.tolist() == [[index] * len(met)] * len(met)
-    known, _ = play(
-        State(np.zeros(2, np.float32)), prioritized(DS, Company()), fleet, selection=Uniform(1), seed=0, evaluate=False
-    )
-    assert known.distances.mean((0, 1, 2)).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+            state, _ = run_canned(recipe, fleet, state)
+            pairs = state.history.pairs
+            assert pairs.ids == ids
+            assert pairs.counts.tolist() == [[index] * len(ids)] * len(ids)
+        if ids:
+            assert pairs.mean(ids).tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
 
 
-def test_the_server_knows_what_its_recipe_asks_for_and_no_more():
-    replies = Replies((0, 2), Updates(np.zeros((2, 250_000), np.float32)), ({}, {}), seconds={0: 2.0, 2: 4.0})
-    server = Server(("a", "b", "c"), SoftmaxLearner(), sites=("x", "y", "x"))
-    chosen = {0: 3, 2: None}
-
-    def facts(recipe: Recipe, chosen: dict[int, int | None], **more: object) -> object:
-        return server_facts(recipe, 5, chosen, replace(replies, **more), server)  # type: ignore[arg-type]
-
-    assert facts(fedavg(), {0: None, 2: None}) == {}
-    assert facts(fedavg(), chosen) == {"epochs": {0: 3.0, 2: 1.0}}
-    assert facts(fedavg(), {}, started={2: 3}) == {"staleness": {0: 0, 2: 2}}
-    assert facts(prioritized("Staleness"), {}) == {"staleness": {0: 0, 2: 0}}
-    assert facts(replace(fedavg(), cap_group=0.5), {}) == {"site": {0: 0, 1: 1, 2: 0}}
-    assert facts(prioritized("Connection"), {}) == {"link": {0: 1, 2: 0.5}}, "a megabyte there and back"
-    assert "clock" in facts(prioritized("Computation"), {})  # type: ignore[operator]
-    quick = replace(server, links=(7.0, 8.0, 9.0))
-    assert server_facts(prioritized("Connection"), 5, {}, replies, quick) == {"link": {0: 7, 1: 8, 2: 9}}
-
-
-def test_stages_are_told_as_they_come():
-    heard: list[tuple[int, str, tuple[int, ...]]] = []
+def test_stages_are_reported_as_they_come():
+    stages: list[tuple[Any, ...]] = []
     fleet = CannedFleet(np.eye(2, dtype=np.float32), [{"samples": 5.0}] * 2)
     for evaluate in (False, True):
         state = State(np.zeros(2, np.float32), history=History(3))
-        _, record = play(
-            state,
-            fedavg(),
-            fleet,
-            selection=Uniform(1),
-            seed=0,
-            evaluate=evaluate,
-            on_stage=lambda *one: heard.append(one),
-        )
+        _, record = run_canned(fedavg(), fleet, state, evaluate=evaluate, on_stage=lambda *one: stages.append(one))
         assert (record.evaluation is not None) == evaluate
-    first, second = [(4, "train", (0, 1)), (4, "settle", ())], (4, "evaluate", ())
-    assert heard == [*first, *first, second]
+    first = [(4, "train", (0, 1)), (4, "aggregate", ())]
+    assert stages == [*first, *first, (4, "evaluate", ())]
 
 
 def test_one_group_is_no_group():

@@ -1,20 +1,89 @@
-"""Learning rates by round, by hand."""
+"""Schedules by hand: learning rates by round; clients that take part at some hours, or in a share of the rounds."""
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedmerit.core.collect.collect import Uniform
+from fedmerit.core.collect.schedules import Available, Schedule, is_within
 from fedmerit.core.lr_schedules import Constant, Cosine, StepDecay, WarmUp
+from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError
 
+PAPER = ((0.2, 6), (0.5, 6), (1.0, 8))
+rates = st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 4)), min_size=1, max_size=3).map(tuple)
 
-def test_rates_by_hand():
+
+def test_learning_rates_by_hand():
     assert [Constant()(index) for index in (1, 50)] == [1, 1]
     assert [StepDecay(3, 0.5)(index) for index in (1, 3, 4, 6, 7)] == [1, 1, 0.5, 0.5, 0.25]
     assert [WarmUp(4)(index) for index in (1, 2, 4, 5)] == [0.25, 0.5, 1, 1]
     assert [Cosine(0.2)(index, 4) for index in (1, 3, 5)] == pytest.approx([1, 0.6, 0.2])
-
-
-def test_a_cosine_goes_by_the_number_of_rounds():
+    assert [Cosine(0.5)(index, 4) for index in range(1, 5)] == pytest.approx([1, 0.9267767, 0.75, 0.5732233])
     with pytest.raises(ConfigError, match="not known"):
         Cosine()(1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rounds=st.integers(1, 30), rates=rates, clients=st.integers(1, 12), seed=st.integers(0, 10**6))
+def test_each_client_comes_exactly_as_often_as_its_rate_says(rounds, rates, clients, seed):  # type: ignore[no-untyped-def]
+    schedule = Schedule(rounds, rates, (1, 3))
+    chosen = [schedule(index, clients, seed) for index in range(1, rounds + 1)]
+    counts = Counter(client for one in chosen for client in one)
+    for client in range(clients):
+        assert counts[client] == round(rounds * schedule.rate(client))
+        assert len({one[client] for one in chosen if client in one}) <= 1, "a client has one number of epochs"
+    assert all(list(one) == sorted(one) for one in chosen)
+    assert all(1 <= (epochs or 0) <= 3 for one in chosen for epochs in one.values())
+    assert chosen == [schedule(index, clients, seed) for index in range(1, rounds + 1)]
+
+
+def test_the_papers_mix():
+    schedule = Schedule(100, PAPER, (1, 3))
+    counts = Counter(client for index in range(1, 101) for client in schedule(index, 40, 7))
+    assert [counts[client] for client in (0, 5, 6, 11, 12, 19, 20, 26, 33)] == [20, 20, 50, 50, 100, 100, 20, 50, 100]
+    assert schedule(1, 40, 7) != schedule(2, 40, 7)
+    assert schedule(1, 40, 7) != schedule(1, 40, 8)
+
+
+def test_turns_and_epochs_are_drawn_once_for_each_client():
+    schedule, rounds = Schedule(10, ((0.2, 1), (0.5, 1)), (2, 9)), range(1, 11)
+    came = {client: [index for index in rounds if client in schedule(index, 2, seed=3)] for client in (0, 1)}
+    for client, number in ((0, 2), (1, 5)):
+        drawn = generator(3, "schedule", client).permutation(10)[:number]
+        assert came[client] == sorted(1 + drawn)
+        epochs = int(generator(3, "epochs", client).integers(2, 10))
+        assert {schedule(index, 2, seed=3)[client] for index in came[client]} == {epochs}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        *[({"rates": wrong}, "rate") for wrong in ((), ((0.0, 1),), ((1.1, 1),), ((0.5, 0),))],
+        *[({"epochs": wrong}, "epochs") for wrong in ((0, 3), (3, 1))],
+    ],
+)
+def test_bad_schedules_are_refused(settings: dict[str, object], says: str):
+    with pytest.raises(ConfigError, match=says):
+        Schedule(10, **settings)  # type: ignore[arg-type]
+
+
+def test_available_clients_are_drawn_once_each():
+    there = Available(Uniform(0.5), ((8, 18, 1), (22, 6, 1)), hour_of=lambda index: [12.0, 23.0, 20.0][index % 3])
+    for seed in range(20):
+        assert list(there(0, 10, seed)) == [0, 2, 4, 6, 8], "half of ten, and five are there"
+        assert list(there(1, 10, seed)) == [1, 3, 5, 7, 9]
+    assert there(2, 10, 0) == {}
+    few = Available(Uniform(0.2), ((8, 18, 1),), hour_of=lambda index: 12.0)
+    assert {len(few(index, 10, 0)) for index in range(20)} == {2}
+    assert len({tuple(few(index, 10, 0)) for index in range(20)}) > 3
+
+
+def test_the_first_hour_is_within_and_the_last_is_not():
+    assert [is_within(hour, (8, 18)) for hour in (7.9, 8, 17.9, 18)] == [False, True, True, False]
+    assert [is_within(hour, (22, 6)) for hour in (21.9, 22, 0, 5.9, 6)] == [False, True, True, True, False]
+    assert [is_within(hour, (8, 8)) for hour in (0, 8, 23.9)] == [True] * 3

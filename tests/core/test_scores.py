@@ -13,7 +13,6 @@ from fedmerit.core.weights.scores import (
     AT_LEAST_HALF,
     MOST,
     OWA,
-    PLAIN,
     Choquet,
     Linear,
     Power,
@@ -26,10 +25,9 @@ from fedmerit.core.weights.scores import (
     Term,
     Terms,
     WeightedMean,
-    check_shares,
     explain_score,
-    importance,
 )
+from fedmerit.core.weights.topsis import Topsis
 from fedmerit.errors import ConfigError
 
 ROW = np.array([[0.5, 0.4, 0.2]])
@@ -99,10 +97,6 @@ def test_a_score_of_ones_own_need_not_explain_itself():
     assert explain_score(lambda table: table[:, 0], ROW, 0) is None
 
 
-def test_how_far_better_criteria_let_a_criterion_count():
-    assert importance(ROW).tolist() == [[1.0, 0.5, 0.2]]
-
-
 @pytest.mark.parametrize(
     ("quantifier", "at"),
     [
@@ -117,15 +111,12 @@ def test_words_as_numbers(quantifier: Callable[[np.ndarray], np.ndarray], at: li
     assert quantifier(np.array([0.0, 0.3, 0.5, 0.8, 1.0])) == pytest.approx(np.array(at))
 
 
-@pytest.mark.parametrize("weights", [(), (0.5, 0.6), (1.5, -0.5), (float("nan"), 1.0), (0.5, 0.5 + 3e-6)])
-def test_shares_sum_to_one(weights: tuple[float, ...]):
+@pytest.mark.parametrize("weights", [(0.5, 0.6), (1.5, -0.5), (float("nan"), 1.0), (0.5, 0.5 + 3e-6)])
+@pytest.mark.parametrize("kind", [WeightedMean, OWA, Topsis])
+def test_weights_sum_to_one_up_to_rounding(kind: type[WeightedMean], weights: tuple[float, ...]):
     with pytest.raises(ConfigError, match="sum to 1"):
-        check_shares(weights, "weights")
-
-
-def test_shares_may_be_rounded():
-    check_shares((0.3333333, 0.3333333, 0.3333333), "weights")
-    check_shares((1.0, 0.0), "weights")
+        kind(weights)
+    kind((0.3333333, 0.3333333, 0.3333333))
 
 
 @pytest.mark.parametrize("importances", [(0.0, 0.0), (1.0, -0.1), (float("inf"), 1.0)])
@@ -136,17 +127,13 @@ def test_importances_are_not_all_zero(importances: tuple[float, ...]):
 
 
 @pytest.mark.parametrize(
-    "score", [WeightedMean((0.5, 0.5)), OWA((1.0,)), QuantifierOWA(MOST, (1.0, 1.0)), Choquet(Capacity((0.0, 1.0)))]
+    "score",
+    [
+        *(WeightedMean((0.5, 0.5)), OWA((1.0,)), QuantifierOWA(MOST, (1.0, 1.0)), Choquet(Capacity((0.0, 1.0)))),
+        Topsis((0.5, 0.5)),
+    ],
+    ids=repr,
 )
 def test_a_score_fits_the_table(score: Score):
     with pytest.raises(ConfigError, match="criteria"):
         score(ROW)
-
-
-def test_the_scores_without_options_have_names():
-    assert {name: make for name, (make, _) in PLAIN.items()} == {
-        "prioritized": Prioritized,
-        "prioritized-and": PrioritizedAnd,
-        "prioritized-mean": PrioritizedMean,
-        "product": Product,
-    }

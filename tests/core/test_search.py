@@ -1,9 +1,9 @@
-"""Searches on numbers alone: which orders are visited, in which order, where they stop; and who counts as the same."""
+"""Searches on numbers alone: which orders are visited, in which order, where they stop; and which count as the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 import numpy as np
@@ -12,17 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from fedmerit import CB, DS, LC, LD, MW, Prioritized, device_aware
-from fedmerit.core.round import settle
+from fedmerit import CB, DS, IS, LC, LD, MW, Prioritized, Sharpness, device_aware, fedavg
+from fedmerit.core.history import History
+from fedmerit.core.host import Host
+from fedmerit.core.models.grouping import one_group
+from fedmerit.core.models.shared import Assignment, Job
+from fedmerit.core.round import aggregate_round
 from fedmerit.core.search.backtracking import Answer, Backtracking, not_worse
-from fedmerit.core.search.evaluator import Panel
-from fedmerit.core.search.mixtures import Mixtures
-from fedmerit.core.search.search import Choice, SearchState, Weighting, distinct, kendall
-from fedmerit.core.server.optimizers import Adam, HeavyBall, Momentum, Plain, Step
-from fedmerit.core.state import Clock, State
-from fedmerit.core.types import Evaluation, Model, Replies
+from fedmerit.core.search.evaluator import Mixtures
+from fedmerit.core.search.search import Candidate, Choice, Weighting, distinct, kendall
+from fedmerit.core.seeds import Draws
+from fedmerit.core.server.optimizers import SGD, Adam, HeavyBall, Momentum, ServerOptimizer
+from fedmerit.core.server.server import Batch, Server
+from fedmerit.core.state import Clock, State, View
+from fedmerit.core.types import EMPTY, Cohort, Evaluation, Model, Own, Replies
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError, UnknownName
+from fedmerit.core.weights.weigh import Weights
+from fedmerit.errors import ConfigError
 
 OWN = Weighting(("DS", "LD", "MW"), Prioritized(), "sum")
 ALL = Backtracking().weightings(OWN)
@@ -167,28 +173,12 @@ def test_ways_can_be_scores_as_well_as_orders():
     assert [way.label(OWN) for way in ways] == ["DS > LD > MW", "DS > LD, max", "LD"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"orders": "alphabetical"}, "all, kendall, lexicographic, random"),
-        ({"reference": "first"}, "best_so_far, last"),
-        ({"exchange": "all"}, "batch, lazy"),
-        ({"adjust_on": "train"}, "test, validation"),
-        ({"tolerance": -0.1}, r"in 0\.\.1; got -0\.1"),
-        ({"judges": 0}, "at least 2"),
-        ({"judges": 1}, "at least 2"),
-        ({"confidence": 1.0}, "between 0 and 1"),
-        ({"judges": 5, "reference": "best_so_far"}, "needs all clients"),
-    ],
-)
-def test_bad_settings_name_the_rule(settings, message):
-    with pytest.raises((ConfigError, UnknownName), match=message):
-        Backtracking(**settings)
+def test_judges_cannot_be_compared_with_the_best_so_far():
+    with pytest.raises(ConfigError, match="needs all clients"):
+        Backtracking(judges=5, reference="best_so_far")
 
 
 def test_too_many_criteria_to_go_through_all_orders():
-    from fedmerit import IS, Sharpness
-
     with pytest.raises(ConfigError, match="at most 6 criteria; got 7"):
         device_aware(DS, LD, MW, CB, LC, IS, Sharpness)
 
@@ -196,53 +186,66 @@ def test_too_many_criteria_to_go_through_all_orders():
 def test_a_way_names_criteria_of_the_recipe():
     with pytest.raises(ConfigError, match="names criteria of the recipe, DS, LD; got"):
         device_aware(DS, LD, search=Backtracking(among=(Weighting(("CB",), Prioritized(), "sum"),)))
-    with pytest.raises(ConfigError, match=r"lie in 0\.\.1 by themselves; DS"):
+    with pytest.raises(ConfigError, match=r"needs criteria in 0\.\.1; DS"):
         device_aware(DS, LC, search=Backtracking(among=(Weighting(("DS",), Prioritized(), "none"),)))
 
 
-class Judged:
-    """A panel's judges that say of the k-th model asked about that so many of ten rows are right."""
+@dataclass
+class Judges:
+    """Clients of ten rows, of which some are right; keeps the models and clients of each exchange."""
 
-    def __init__(self, right: Sequence[int]) -> None:
-        self.right = iter(right)
+    number: int
+    right: Sequence[int] | None = None
+    models: list[Sequence[Model]] = field(default_factory=list)
+    asked: list[list[int]] = field(default_factory=list)
 
     def judges(self) -> list[int]:
-        return [0]
+        return list(range(self.number))
 
     def evaluate(
         self, models: Sequence[Model], on: str = "test", clients: Sequence[int] | None = None, *, losses: bool = False
     ) -> list[Evaluation]:
-        return [Evaluation(np.array([next(self.right)]), np.array([10])) for _ in models]
+        self.models.append(models)
+        self.asked.append(self.judges() if clients is None else list(clients))
+        sizes = np.where(np.isin(np.arange(self.number), self.asked[-1]), 10, 0)
+        return [Evaluation(np.where(sizes, self.answers(model), 0), sizes) for model in models]
+
+    def answers(self, model: Model) -> np.ndarray:
+        """Rows that each client has right: as written down for the candidate that the model is, else 5."""
+        candidate = int(model[0])
+        return np.full(self.number, 5 if self.right is None or not candidate else self.right[candidate - 1])
 
 
-def chosen(search: Backtracking, state: SearchState, right: Sequence[int]) -> Choice:
-    """The choice among as many candidates as there are answers, one by one."""
-    model, weightings = np.zeros(2, np.float32), np.eye(len(right))
-    panel = Panel(
-        Judged(right),  # type: ignore[arg-type]
-        "test",
-        model,
-        weightings,
-        lambda rows: np.zeros((len(rows), 2), np.float32),
-        np.random.default_rng(0),
-    )
-    return search.choose(panel, state)
+def chosen(search: Backtracking, judges: Judges, candidates: int, own: Own = EMPTY) -> Choice:
+    """The choice among candidates whose models are [1], [2] ..., where the model before is [0]."""
+    updates, column = Updates(np.arange(1, candidates + 1, dtype=np.float32)[:, np.newaxis]), np.ones((candidates, 1))
+    cohort = Cohort(1, tuple(range(candidates)), updates, {"samples": column[:, 0]})
+    view = View(1, np.zeros(1, np.float32), History(), Host(judges, ()), Draws(0, 1), {"search": own})  # type: ignore[arg-type]
+    made = [Candidate(OWN, str(row), Weights(column, column, row, row)) for row in np.eye(candidates)]
+    job = Job(cohort, one_group(cohort), made, fedavg(), np.random.default_rng(0), view)
+    return search.choose(Batch.of(cohort, made, view, EMPTY), job)
 
 
 LAZY = Backtracking(exchange="lazy")
 
 
-def test_a_candidate_of_equal_accuracy_is_accepted():
-    """[DAFL, Alg. 1] goes on while the accuracy is smaller: 0.6 is not smaller than 0.6."""
-    assert chosen(LAZY, SearchState("", 0.6, 0.6), [6, 9]) == Choice(0, 0.6)
-    assert chosen(LAZY, SearchState("", 0.7, 0.7), [6, 9]) == Choice(1, 0.9)
-
-
-def test_a_candidate_is_held_against_the_last_round_or_against_the_best_so_far():
-    """After a fall from 0.8 to 0.5, 0.6 is enough for the paper; `best_so_far` looks on."""
-    fallen = SearchState("", 0.5, 0.8)
-    assert chosen(LAZY, fallen, [6, 9]) == Choice(0, 0.6)
-    assert chosen(replace(LAZY, reference="best_so_far"), fallen, [6, 9]) == Choice(1, 0.9)
+@pytest.mark.parametrize(
+    ("search", "own", "place", "quality"),
+    [
+        (LAZY, {"quality": 0.6, "best": 0.6}, 0, 0.6),  # [DAFL, Alg. 1] goes on while the accuracy is smaller
+        (LAZY, {"quality": 0.7, "best": 0.7}, 1, 0.9),
+        (LAZY, {"quality": 0.5, "best": 0.8}, 0, 0.6),  # after a fall to 0.5, 0.6 is enough for the paper
+        (replace(LAZY, reference="best_so_far"), {"quality": 0.5, "best": 0.8}, 1, 0.9),
+        (LAZY, EMPTY, 0, 0.6),  # in the first round: not worse than the model before, which has 0.5
+    ],
+)
+def test_a_candidate_is_compared_with_the_last_round_or_with_the_best_so_far(
+    search: Backtracking, own: Own, place: int, quality: float
+):
+    choice = chosen(search, Judges(1, [6, 9]), 2, own)
+    assert (choice.place, choice.quality) == (place, quality)
+    after = search.after("label", choice, own)
+    assert after == {"label": "label", "quality": quality, "best": max(quality, own.get("best", 0.0))}
 
 
 def test_judges_accept_a_candidate_that_changes_nothing():
@@ -254,7 +257,9 @@ def test_judges_accept_a_candidate_that_changes_nothing():
 
 
 def test_a_single_candidate_is_taken_without_asking():
-    assert chosen(LAZY, SearchState("", 0.9, 0.9), [1]) == Choice(0)
+    judges = Judges(1, [1])
+    choice = chosen(LAZY, judges, 1, {"quality": 0.9, "best": 0.9})
+    assert (choice.place, choice.quality, judges.asked) == (0, None, [])
 
 
 def test_how_sure_judges_are_by_hand():
@@ -280,32 +285,10 @@ def test_a_single_judge_of_several_decides_nothing():
 
 
 def test_a_choice_by_judges_knows_no_accuracy_of_all():
-    """Two of the clients are asked, and the answer of two is not what the next round is held against."""
-    panel = Panel(
-        Sure(),  # type: ignore[arg-type]
-        "test",
-        np.zeros(2, np.float32),
-        np.eye(2),
-        lambda rows: np.asarray(rows, np.float32),
-        np.random.default_rng(0),
-    )
-    assert Backtracking(judges=2).choose(panel, SearchState()) == Choice(0, None)
-    assert (panel.exchanges, panel.models_sent, panel.tests) == (1, 2, 4)
-    assert panel.before is not None
-
-
-class Sure:
-    """Eight judges of ten rows: every candidate gains two of them on each."""
-
-    def judges(self) -> list[int]:
-        return list(range(8))
-
-    def evaluate(
-        self, models: Sequence[Model], on: str = "test", clients: Sequence[int] | None = None, *, losses: bool = False
-    ) -> list[Evaluation]:
-        sizes = np.zeros(8, np.int64)
-        sizes[list(range(8)) if clients is None else list(clients)] = 10
-        return [Evaluation((0.7 if model.any() else 0.5) * sizes, sizes) for model in models]
+    """Two of the clients are asked, and their answer is not what the next round is compared with."""
+    choice = chosen(Backtracking(judges=2), Judges(8, [7, 7]), 2)
+    assert (choice.place, choice.quality) == (0, None)
+    assert (choice.report.exchanges, choice.report.models_sent, choice.report.tests) == (1, 2, 4)
 
 
 def test_weightings_with_other_steps_are_never_the_same():
@@ -315,56 +298,35 @@ def test_weightings_with_other_steps_are_never_the_same():
 
 
 @pytest.mark.parametrize(
-    ("step", "built"), [(Plain(), True), (HeavyBall(0.5, carry=0.0), True), (Adam(), False), (Momentum(), False)]
+    ("step", "built"), [(SGD(), True), (HeavyBall(0.5), True), (Adam(), False), (Momentum(), False)]
 )
-def test_clients_build_models_of_steps_that_are_sums_and_are_sent_all_others(step: Step, built: bool):
+def test_clients_build_models_of_steps_that_are_sums_and_are_sent_all_others(step: ServerOptimizer, built: bool):
     """Two weightings and the model before: as mixtures that is the model and two aggregates, else three models."""
-    asked: list[Sequence[Model]] = []
-
-    class Judges:
-        def judges(self) -> list[int]:
-            return [0, 1]
-
-        def evaluate(self, models: Sequence[Model], *_: object, **__: object) -> list[Evaluation]:
-            asked.append(models)
-            return [Evaluation(np.array([1, 1]), np.array([2, 2])) for _ in models]
-
+    judges = Judges(2)
     facts = ({"samples": 1.0, "labels": 3.0}, {"samples": 4.0, "labels": 1.0})
     replies = Replies((0, 1), Updates(np.eye(2, dtype=np.float32)), facts)
-    recipe = replace(device_aware(DS, LD, normalise="max", search=Backtracking(orders="all")), step=step)
-    start = State(np.zeros(2, np.float32))
-    done = settle(start, recipe, replies, judges=Judges(), clients=2, seed=0, clock=Clock())  # type: ignore[arg-type]
-    (models,) = asked
+    search = Backtracking(orders="all")
+    recipe = replace(device_aware(DS, LD, normalise="max", search=search), server=Server(optimizer=step))
+    start, host = State(np.zeros(2, np.float32)), Host(judges, ("a", "b"))  # type: ignore[arg-type]
+    assignment = Assignment((start.model,), {0: 0, 1: 0})
+    moved = aggregate_round(start, recipe, replies, host, assignment, 0, Clock()).moved
+    (models,) = judges.models
     assert len(models) == 3
     assert isinstance(models, Mixtures) == built
-    assert done.aggregation.bytes_down == 2 * 3 * 2 * 4
-    chosen = [one.chosen for one in done.aggregation.results].index(True)
-    assert done.state.model == pytest.approx(models[chosen])
+    assert moved.search.bytes_down == 2 * 3 * 2 * 4
+    place = [one.chosen for one in moved.search.results].index(True)
+    assert moved.model == pytest.approx(models[place])
 
 
 def test_judges_that_are_not_sure_are_doubled_until_everybody_was_asked():
     """One gains what the next one loses: no number of them is sure."""
-    asked: list[list[int]] = []
+    order = np.random.default_rng(0).permutation(16)
 
-    class Unsure:
-        def judges(self) -> list[int]:
-            return list(range(16))
+    class Unsure(Judges):
+        def answers(self, model: Model) -> np.ndarray:
+            return 5 + np.where(order.argsort() % 2, 3, -3) * int(model[0] == 1)
 
-        def evaluate(
-            self, models: Sequence[Model], on: str, clients: Sequence[int] | None, *, losses: bool = False
-        ) -> list[Evaluation]:
-            asked.append(list(range(16)) if clients is None else list(clients))
-            sizes = np.where(np.isin(np.arange(16), asked[-1]), 10, 0)
-            right = 5 + np.where(turn.argsort() % 2, 3, -3) * sizes // 10
-            return [Evaluation(np.where(sizes, right if place == 0 else 5, 0), sizes) for place in range(len(models))]
-
-    turn = np.arange(16)
-    panel = Panel(
-        *(Unsure(), "test", np.zeros(2, np.float32), np.eye(2)),  # type: ignore[arg-type]
-        lambda rows: np.asarray(rows, np.float32),
-        np.random.default_rng(0),
-    )
-    turn = np.array(panel.turn)
-    Backtracking(judges=2, exchange="lazy").choose(panel, SearchState())
-    assert [len(some) for some in asked[:4]] == [2, 2, 4, 8]
-    assert [client for some in asked[:4] for client in some] == list(panel.turn)
+    judges = Unsure(16)
+    chosen(Backtracking(judges=2, exchange="lazy"), judges, 2)
+    assert [len(some) for some in judges.asked[:4]] == [2, 2, 4, 8]
+    assert [client for some in judges.asked[:4] for client in some] == order.tolist()

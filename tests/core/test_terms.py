@@ -25,6 +25,7 @@ from fedmerit.core.weights.scores import (
     WeightedMean,
     explain_score,
 )
+from fedmerit.core.weights.topsis import Topsis
 
 SCORES: list[Score] = [
     Prioritized(),
@@ -36,6 +37,7 @@ SCORES: list[Score] = [
     OWA((0.2, 0.3, 0.5)),
     QuantifierOWA(MOST),
     QuantifierOWA(Power(2.0), (3.0, 1.0, 2.0)),
+    Topsis((0.5, 0.2, 0.3)),
     Choquet(Capacity.two_additive((0.5, 0.3, 0.2), {(0, 1): 0.1, (1, 2): -0.1})),
 ]
 RANKED = [Ranked(score, how) for score in SCORES for how in ("borda", "squared", "exponential", "top")]
@@ -60,16 +62,8 @@ def test_terms_come_to_the_score(score: Score, table: np.ndarray):
         assert all(0 <= column < 3 for term in terms.terms for column in term.columns)
 
 
-def test_a_score_of_ones_own_need_not_explain_itself():
-    assert explain_score(lambda table: table.sum(axis=1), np.ones((1, 2)), 0) is None
-
-
-def test_the_words_show_the_arithmetic():
-    row = np.array([[0.5, 0.4], [1.0, 0.2]])
-    assert str(Prioritized().terms(row)) == "0.5000 + 0.5000 * 0.4000 = 0.7"
-    assert str(PrioritizedMean().terms(row)) == "(0.5000 + 0.5000 * 0.4000) / 1.5000 = 0.46667"
-    assert str(PrioritizedAnd().terms(row)) == "least of 0.5000 ** 1.0000, 0.4000 ** 0.5000 = 0.5"
-    ranked = str(Ranked(Product()).terms(row, 1))
+def test_a_rank_shows_the_arithmetic_of_its_score():
+    ranked = str(Ranked(Product()).terms(np.array([[0.5, 0.4], [1.0, 0.2]]), 1))
     assert ranked == "1.0000 * 0.2000 = 0.2, rank 1.5 of 2 from below, which counts 1.5 (borda)"
 
 

@@ -1,4 +1,4 @@
-"""What goes to clients and comes back: bytes on the wire, defaults, accuracies of nobody."""
+"""What goes to clients and comes back: bytes on the wire, accuracies of nobody."""
 
 from __future__ import annotations
 
@@ -7,26 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from fedmerit.core.types import (
-    RECENT,
-    Cohort,
-    Download,
-    Evaluation,
-    History,
-    Replies,
-    Samples,
-    SparseUpdate,
-    Verdict,
-    read_only,
-)
+from fedmerit.core.types import Cohort, Download, Evaluation, Samples, SparseUpdate, read_only
 from fedmerit.core.updates import Updates
 
 MODEL = np.arange(4, dtype=np.float32)
 
 
-def test_bytes_on_the_wire_count_model_and_extras():
+def test_bytes_on_the_wire_count_model_and_vectors():
     assert Download(MODEL).nbytes == 16
-    assert Download(MODEL, extras={"control": MODEL, "mean": MODEL[:3]}).nbytes == 16 + 16 + 12
+    assert Download(MODEL, vectors={"control": MODEL, "mean": MODEL[:3]}).nbytes == 16 + 16 + 12
 
 
 def test_bytes_of_a_reward_count_its_places():
@@ -61,18 +50,10 @@ def test_accuracy_goes_by_rows_and_is_nan_where_nobody_has_any():
     assert math.isnan(Evaluation(np.array([1]), np.array([2])).loss)
 
 
-def test_nothing_has_been_sent_and_nobody_has_taken_part_at_first():
-    replies = Replies((), Updates(np.zeros((0, 4), np.float32)), ())
-    assert (replies.bytes_down, replies.bytes_up) == (0, 0)
-    assert History().rounds == 0
-    assert math.isnan(Verdict(True).before)
-    assert RECENT == 9  # docs/trust.md promises as much
-
-
 def test_clients_are_kept_with_all_that_is_theirs():
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
     cohort = Cohort(4, (2, 5, 9), Updates(rows), {"samples": np.array([1.0, 2.0, 3.0])}, {"c": Updates(rows + 1)})
     kept = cohort.keep(np.array([0, 2]))
     assert (kept.index, kept.ids, kept.facts["samples"].tolist()) == (4, (2, 9), [1, 3])
     assert kept.updates.row(1).tolist() == [4, 5]
-    assert kept.extras["c"].row(1).tolist() == [5, 6]
+    assert kept.vectors["c"].row(1).tolist() == [5, 6]

@@ -5,48 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit.core.types import Normalise
+from fedmerit.core.types import Note
+from fedmerit.core.weights.normalise import Normalise
 from fedmerit.core.weights.scores import Prioritized, Product
 from fedmerit.core.weights.weigh import (
     ClientWeight,
-    Note,
     Weights,
     by_client,
     check_table,
     concat_groups,
-    normalised,
     shares,
     total_variation,
     weigh,
 )
 from fedmerit.errors import TableError, UnknownName
-
-RAW = np.array([[1.0, 0.0, 4.0], [3.0, 0.0, 4.0]])
-
-
-@pytest.mark.parametrize(
-    ("how", "table"),
-    [
-        ("sum", [[0.25, 0.5, 0.5], [0.75, 0.5, 0.5]]),
-        ("max", [[1 / 3, 1.0, 1.0], [1.0, 1.0, 1.0]]),
-        ("minmax", [[0.0, 1.0, 1.0], [1.0, 1.0, 1.0]]),
-        ("none", [[1.0, 0.0, 4.0], [3.0, 0.0, 4.0]]),
-    ],
-)
-def test_columns_on_one_scale(how: Normalise, table: list[list[float]]):
-    assert normalised(RAW, how) == pytest.approx(np.array(table))
-
-
-def test_small_spans_are_spans():
-    assert normalised(np.array([[0.0], [0.5]]), "minmax").tolist() == [[0.0], [1.0]]
-    assert normalised(np.array([[0.25], [0.5]]), "max").tolist() == [[0.5], [1.0]]
-
-
-def test_scale_needs_a_bound_per_column():
-    assert normalised(RAW, "scale", [2.0, 1.0, 4.0]).tolist() == [[0.5, 0.0, 1.0], [1.0, 0.0, 1.0]]
-    for bounds in (None, [1.0, 2.0]):
-        with pytest.raises(TableError, match="a bound for each of 3 columns"):
-            normalised(RAW, "scale", bounds)
 
 
 def test_shares_of_nothing_are_nothing():
@@ -101,6 +73,9 @@ def test_all_scores_zero_follow_the_fallback():
 def test_updates_that_are_thrown_away_are_counted():
     result = weigh(np.array([[0.0], [1.0], [3.0]]), ["DS"], Prioritized())
     assert kinds(result) == {"zero-weights": "1 of 3 updates has weight 0 and is thrown away"}
+    gated = weigh(np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0]]), ["CB", "DS"], Prioritized())
+    assert gated.weights.tolist() == [0, 1, 0]
+    assert kinds(gated)["zero-weights"] == "2 of 3 updates have weight 0 and are thrown away"
 
 
 def test_one_client_is_not_told_that_nothing_separates_it():
@@ -123,12 +98,6 @@ def test_a_priority_that_does_nothing_is_said_where_there_is_one():
     alike = kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Prioritized(), "max"))
     assert alike["idle-priority"].endswith("does nothing here")
     assert "idle-priority" not in kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Product(), "max"))
-
-
-def test_values_above_their_scale_are_counted():
-    raw = np.array([[100.0, 5.0], [900.0, 5.0], [500.0, 5.0]])
-    said = kinds(weigh(raw, ["DS", "LD"], Prioritized(), "scale", scales=[500.0, 10.0]))["scaled"]
-    assert said == "1 of 3 values of DS are above its scale 500 and count as 500; the largest is 900"
 
 
 @pytest.mark.parametrize("values", [[1.0], [-1.0, 1.0], [np.nan, 1.0], [[1.0], [1.0]]])

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fleets import on_flower
 from flwr.app import Message
 from helpers import small_task
 
 from fedmerit import Run, Task, fedavg, federate, load_config, load_task, m2f, resume, run_config, run_on
-from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.host import Server
-from fedmerit.core.round import play
+from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.round import run_round
 from fedmerit.core.server.centring import centre_model, feature_sums, make_centring
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.records import pack
 from fedmerit.learn.models import two_convolutions
 from fedmerit.learn.sgd import TorchLearner
@@ -33,13 +33,6 @@ SETTINGS = ["task.clients=4", "task.centre=mean", "run.rounds=3", "run.fraction=
 
 def digits(**settings: object) -> Task:
     return load_task("digits", clients=4, train={"epochs": 1, "batch": 20}, **settings)
-
-
-def on_flower(task: Task) -> GridFleet:
-    app = make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
-    fleet = GridFleet(InProcessGrid(app, len(task.federation.names)), task.server())
-    fleet.meet(len(task.federation.names))
-    return fleet
 
 
 @pytest.mark.parametrize("centre", ["mean", "standard"])
@@ -206,7 +199,7 @@ def test_halves_that_are_loaded_alone_are_inverted_too(monkeypatch: pytest.Monke
     monkeypatch.setitem(globals(), "OWN", spec)
     config = load_config(None, [f"task.data={__name__}:OWN", "task.invert=true", "task.model=digits-mlp"])
     assert (make_client(config, 1).data.train.x == 255 - whole.client(1).train.x).all()
-    server: Server = make_server(config)
+    server: ServerSetup = make_server(config)
     assert server.rows is not None
     assert whole.server is not None
     assert (server.rows.x == 255 - whole.server.x).all()
@@ -222,9 +215,9 @@ def test_tables_cannot_be_inverted(monkeypatch: pytest.MonkeyPatch):
         make_task(load_config(None, [f"task.data={__name__}:OWN", "task.invert=true"]))
 
 
-def test_play_alone_goes_on_from_a_centred_state():
+def test_a_round_keeps_the_centring_of_a_state():
     task = digits(centre="mean")
     with LocalFleet(task) as fleet:
         model, *_ = centre_model(task.learner.start(0), task.learner, fleet, "mean", None)
-        state, _ = play(State(model), fedavg(), fleet, selection=Uniform(1.0), seed=0, evaluate=False)
+        state, _ = run_round(State(model), fedavg(), Host.of(fleet), InTime(Uniform(1.0)), 0, evaluate=False)
     assert state.model[-64:].tobytes() == model[-64:].tobytes()

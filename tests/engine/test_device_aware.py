@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import SoftmaxLearner, random_split, small_task
+from helpers import SoftmaxLearner, random_split, small_task, stopped_and_resumed
 
 from fedmerit import (
     DS,
@@ -22,17 +22,17 @@ from fedmerit import (
     WeightedMean,
     device_aware,
     federate,
-    resume,
     run_config,
 )
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
 from fedmerit.core.search.backtracking import Backtracking, not_worse
 from fedmerit.core.search.search import Weighting
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import ConfigError
 from fedmerit.fleet.local import LocalFleet
 
 SIZES = (4, 40, 9, 25, 60, 14, 8, 31)
@@ -77,13 +77,13 @@ def asked_in(rounds: int, **settings: Any) -> list[list[tuple[str, int, int]]]:
         state = State(fleet.server.first_model(1))
         for _ in range(rounds):
             counting = Counting(fleet)
-            state, record = play(state, made, counting, selection=Uniform(0.5), seed=2, evaluate=True)  # type: ignore[arg-type]
+            state, record = run_round(state, made, Host.of(counting), InTime(Uniform(0.5)), 2)  # type: ignore[arg-type]
             exchanges.append(counting.asked)
             searched = counting.asked if settings.get("adjust_on") == "test" else counting.asked[:-1]
-            assert record.aggregation is not None
-            assert record.aggregation.exchanges == len(searched)
-            assert record.aggregation.evaluations == sum(models for _, models, _ in searched)
-            assert record.aggregation.tests == sum(models * clients for _, models, clients in searched)
+            assert record.search is not None
+            assert record.search.exchanges == len(searched)
+            assert record.search.models_sent == sum(models for _, models, _ in searched)
+            assert record.search.tests == sum(models * clients for _, models, clients in searched)
     return exchanges
 
 
@@ -164,7 +164,7 @@ def test_one_criterion_has_nothing_to_search_for():
     made = device_aware(DS, search=Backtracking())
     done = federate(task(), made, rounds=2, fraction=0.5)
     assert [event.text for event in done.events() if event.kind == "no-search"] == [
-        "one criterion has one order: there is nothing to search for"
+        "one criterion has only one order: there is nothing to search for"
     ] * 2
     assert columns(done, "exchanges") == [[0], [0]]
 
@@ -195,15 +195,15 @@ def test_clients_without_rows_do_not_count():
 
 
 @pytest.mark.parametrize(
-    ("validation", "tests", "settings", "error", "message"),
+    ("validation", "tests", "settings", "message"),
     [
-        ((0,) * 8, (6,) * 8, {}, ConfigError, r"task\.validation = 0\.1"),
-        ((5,) * 8, (0,) * 8, {"adjust_on": "test"}, DataError, "no client has any"),
-        ((5,) * 8, (6,) * 8, {"judges": 9}, ConfigError, "at most the number of clients, 8; got 9"),
+        ((0,) * 8, (6,) * 8, {}, r"task\.validation = 0\.1"),
+        ((5,) * 8, (0,) * 8, {"adjust_on": "test"}, "needs test rows of the clients"),
+        ((5,) * 8, (6,) * 8, {"judges": 9}, "at most the number of clients, 8 .got 9"),
     ],
 )
-def test_what_cannot_be_asked_is_said_before_the_run(validation, tests, settings, error, message):
-    with pytest.raises(error, match=message):
+def test_what_cannot_be_asked_is_said_before_the_run(validation, tests, settings, message):
+    with pytest.raises(ConfigError, match=message):
         run(made=task(validation, tests), **settings)
 
 
@@ -241,7 +241,7 @@ def config(**search: Any) -> Config:
                 "model": "digits-linear",
             },
             "train": {"lr": 0.5, "epochs": 2},
-            "recipe": {"name": "device_aware", "priority": "LD > DS > MW", "normalise": "max", "search": search},
+            "recipe": {"name": "device_aware", "criteria": "LD > DS > MW", "normalise": "max", "search": search},
             "run": {"rounds": 7, "fraction": 0.5, "seed": 3, "workers": 1},
         }
     )
@@ -250,14 +250,7 @@ def config(**search: Any) -> Config:
 @pytest.mark.parametrize("search", [{}, {"reference": "best_so_far"}, {"orders": "random", "judges": 4}])
 def test_a_resumed_search_goes_on_as_if_never_stopped(tmp_path: Path, search: dict[str, Any]):
     whole = run_config(config(**search), tmp_path / "whole")
-
-    def stop(record: Any) -> None:
-        if record.index == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_config(config(**search), tmp_path / "stopped", stop)
-    again = resume(tmp_path / "stopped")
+    again = stopped_and_resumed(config(**search), tmp_path / "stopped", 4)
     names = ("weighting", "quality", "exchanges", "evaluations", "accuracy")
     assert columns(again, *names) == columns(whole, *names)
     assert again.model.tobytes() == whole.model.tobytes()

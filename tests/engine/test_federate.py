@@ -10,7 +10,7 @@ import pytest
 from helpers import small_task
 
 from fedmerit import DS, LD, Run, device_aware, fedavg, federate, m2f, prioritized, resume
-from fedmerit.core.collect.selection import default_fraction
+from fedmerit.core.collect.collect import default_fraction
 from fedmerit.errors import FolderError, NoteWarning, UnknownName
 from fedmerit.report.html import write_report
 

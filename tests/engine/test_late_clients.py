@@ -12,7 +12,7 @@ from fedmerit import run_config
 from fedmerit.config.schema import make_config
 from fedmerit.errors import ConfigError
 
-LATE = {"wait": {"at_least": 0.5, "seconds": 10.0}, "delays": {"share": 0.5, "seconds": 100.0}}
+LATE = {"wait": {"min_fraction": 0.5, "seconds": 10.0}, "delays": {"share": 0.5, "seconds": 100.0}}
 
 
 def settings(**run: Any) -> Any:
@@ -36,7 +36,7 @@ def test_the_late_are_left_out_and_named(tmp_path: Path):
 
 
 def test_a_round_that_cannot_do_without_anybody_waits(tmp_path: Path):
-    waits = LATE | {"wait": {"at_least": 1.0, "seconds": 10.0}}
+    waits = LATE | {"wait": {"min_fraction": 1.0, "seconds": 10.0}}
     late, plain = run_config(settings(**waits), tmp_path / "late"), run_config(settings(), tmp_path / "plain")
     assert np.array_equal(late.model, plain.model)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from flwr.app import Context
+from fleets import on_flower, run_rounds
 from helpers import CommandLine, one_line
 from sklearn.metrics import f1_score, mean_absolute_error, r2_score, roc_auc_score
 from torch import Tensor, nn
@@ -35,16 +35,11 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.schema import TrainConfig, make_config
-from fedmerit.core.collect.selection import Uniform
 from fedmerit.core.recipes import agnostic
-from fedmerit.core.round import play
-from fedmerit.core.state import State
 from fedmerit.core.targets import Labels, Number
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.learn.inputs import Parts
 from fedmerit.report.card import card
-from fedmerit.tasks.registry import ClientHalf
 
 TRAIN = TrainConfig(lr=0.1, epochs=2, batch=16)
 KEYS: dict[str, Any] = {"client": "hospital", "test": 0.25, "server": 40, "validation": 0.2}
@@ -132,22 +127,15 @@ GOOD: dict[str, Callable[[], Recipe]] = {
 @pytest.mark.parametrize("name", GOOD)
 def test_recipes_weigh_clients_that_predict_numbers_alike_on_flower(name: str) -> None:
     task, recipe = days_task(), GOOD[name]()
-
-    def half(context: Context) -> ClientHalf:
-        return task.client(int(context.node_config["partition-id"]))
-
-    fleet = GridFleet(InProcessGrid(make_client_app(half), 3), task.server())
-    fleet.meet(3)
     models = []
     with LocalFleet(task) as local:
-        for place in (local, fleet):
-            state = State(place.server.first_model(1))
-            for _ in range(2):
-                state, record = play(state, recipe, place, selection=Uniform(1.0), seed=2, evaluate=True)
+        for fleet in (local, on_flower(task)):
+            states, records = run_rounds(fleet, recipe, 2, seed=2, evaluate=True)
+            record = records[-1]
             assert record.weights is not None
             assert record.weights.weights.sum() == pytest.approx(len(record.groups.members) if record.groups else 1)
             assert record.evaluation is not None
-            models.append((state.model.tobytes(), record.evaluation.correct.tolist()))
+            models.append((states[-1].model.tobytes(), record.evaluation.correct.tolist()))
     assert models[0] == models[1]
 
 

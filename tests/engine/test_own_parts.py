@@ -1,4 +1,4 @@
-"""Parts of a user's own by `module:attribute`: in runs, studies, reports, explanations and on Flower."""
+"""A user's own parts by `module:attribute`: in runs, studies, reports, explanations and on Flower."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flwr.app import Context, RecordDict
 from helpers import CommandLine, one_line
 
 from fedmerit import Recipe, Run, load_config, run_config
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.engine.run import resume
 from fedmerit.errors import ConfigError, FolderError
@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit import DS, LD, Backtracking, Plain, criterion, prioritized
-from fedmerit.core.criteria.table import Family
+from fedmerit import DS, LD, Backtracking, criterion, prioritized
+from fedmerit.core.types import Family
 from fedmerit.core.weights.scores import Term, Terms
 
 
@@ -66,8 +66,11 @@ class Lies(Told):
 
 @dataclass(frozen=True)
 class Half:
-    def __call__(self, model, aggregate, parts={}, index=1):
+    def __call__(self, model, aggregate, own, index):
         return model + aggregate.update / 2, {}
+
+    def mixture(self, own, index):
+        return None
 
 
 half = Half()
@@ -85,7 +88,7 @@ def fails():
 
 TASK = {"data": "digits", "clients": 4}
 RUN = {"rounds": 2, "fraction": 1.0, "workers": 1}
-OWN = {"name": "prioritized", "priority": "own_parts:freshness > DS", "score": "own_parts:Worst", "normalise": "max"}
+OWN = {"name": "prioritized", "criteria": "own_parts:freshness > DS", "score": "own_parts:Worst", "normalise": "max"}
 
 
 @pytest.fixture
@@ -167,11 +170,11 @@ def test_a_resume_with_another_source_is_refused_by_name(module: Path, tmp_path:
     ("recipe", "own"),
     [
         ("own_parts:make", ["own_parts:Worst", "own_parts:freshness", "own_parts:make"]),
-        ({"name": "own_parts:make", "cap": 2.0}, ["own_parts:Worst", "own_parts:freshness", "own_parts:make"]),
-        ({"name": "fedavg", "step": "own_parts:half"}, ["own_parts:Half", "own_parts:half"]),
-        ({"name": "device_aware", "priority": "DS > LD", "search": "own_parts:search"}, ["own_parts:search"]),
+        ({"name": "own_parts:make", "limits": ["cap"]}, ["own_parts:Worst", "own_parts:freshness", "own_parts:make"]),
+        ({"name": "fedavg", "server": {"optimizer": "own_parts:half"}}, ["own_parts:Half", "own_parts:half"]),
+        ({"name": "device_aware", "criteria": "DS > LD", "search": "own_parts:search"}, ["own_parts:search"]),
         (
-            {"name": "prioritized", "priority": "reputation:own_parts:freshness", "normalise": "max"},
+            {"name": "prioritized", "criteria": "reputation:own_parts:freshness", "normalise": "max"},
             ["own_parts:freshness"],
         ),
     ],
@@ -197,8 +200,8 @@ def test_overrides_name_own_parts_and_drop_what_does_not_go_with_them(module: Pa
 
 
 def test_a_search_among_weightings_names_own_criteria(module: Path) -> None:
-    among = [{"priority": "own_parts:freshness"}, {"priority": "LD > own_parts:freshness", "score": "own_parts:Worst"}]
-    values = {"name": "device_aware", "priority": "LD > own_parts:freshness", "search": {"among": among}}
+    among = [{"criteria": "own_parts:freshness"}, {"criteria": "LD > own_parts:freshness", "score": "own_parts:Worst"}]
+    values = {"name": "device_aware", "criteria": "LD > own_parts:freshness", "search": {"among": among}}
     assert [way.priority for way in make_recipe(config(values).recipe).weightings.values()][-1] == ("LD", "freshness")
 
 
@@ -206,21 +209,20 @@ def test_a_search_among_weightings_names_own_criteria(module: Path) -> None:
     ("recipe", "message"),
     [
         (
-            {"name": "prioritized", "priority": "nowhere:freshness"},
+            {"name": "prioritized", "criteria": "nowhere:freshness"},
             "No module named 'nowhere'; is its folder on",
         ),
-        ({"name": "prioritized", "priority": "own_parts:stale"}, "no attribute 'stale'; name a criterion"),
-        ({"name": "prioritized", "priority": "own_parts:number"}, "must be a criterion, as @criterion makes them; got"),
-        ({"name": "prioritized", "priority": "DS", "score": "own_parts:number"}, "'own_parts:number' must be a score"),
-        ({"name": "prioritized", "priority": "DS", "score": "own_parts:nil"}, "no attribute 'nil'; name a score"),
-        ({"name": "fedavg", "step": "own_parts:number"}, "step 'own_parts:number' must be a step"),
-        ({"name": "device_aware", "priority": "DS", "search": "own_parts:half"}, "search 'own_parts:half' must be a s"),
+        ({"name": "prioritized", "criteria": "own_parts:stale"}, "no attribute 'stale'; name a criterion"),
+        ({"name": "prioritized", "criteria": "own_parts:number"}, "must be a criterion, as @criterion makes them; got"),
+        ({"name": "prioritized", "criteria": "DS", "score": "own_parts:number"}, "'own_parts:number' must be a score"),
+        ({"name": "prioritized", "criteria": "DS", "score": "own_parts:nil"}, "no attribute 'nil'; name a score"),
+        ({"name": "fedavg", "server": {"optimizer": "own_parts:number"}}, "must be a server optimizer"),
+        ({"name": "device_aware", "criteria": "DS", "search": "own_parts:half"}, "search 'own_parts:half' must be a s"),
         ({"name": "own_parts:number"}, "must be or make a fedmerit.Recipe; got int"),
         ({"name": "own_parts:fails"}, "calling it failed: RuntimeError: no network"),
-        ({"name": "own_parts:make", "priority": "DS"}, "recipe module:attribute does not take 'priority'"),
         (
-            {"name": "device_aware", "priority": "DS", "search": {"name": "a:b", "orders": "all"}},
-            "orders has no",
+            {"name": "device_aware", "criteria": "DS", "search": {"name": "a:b", "orders": "all"}},
+            "a:b takes no settings",
         ),
     ],
 )
@@ -232,7 +234,7 @@ def test_mistakes_are_one_clear_line(module: Path, recipe: Any, message: str) ->
 
 
 def test_a_mistake_on_the_command_line_shows_no_traceback(module: Path, tmp_path: Path, cli: CommandLine) -> None:
-    answer = cli("run", "examples/digits.toml", "--set", "recipe.priority=nowhere:x", "--out", tmp_path / "a")
+    answer = cli("run", "examples/digits.toml", "--set", "recipe.criteria=nowhere:x", "--out", tmp_path / "a")
     assert answer.code == 2
     assert "No module named 'nowhere'" in one_line(answer)
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import small_task
+from helpers import small_task, stopped_and_resumed
 
 from fedmerit import DS, Run, federate, load_task, prioritized, run_config
 from fedmerit.config.account import epsilon_after
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.selection import Poisson, Uniform
-from fedmerit.core.server.private_sum import Privacy
-from fedmerit.core.state import Record
-from fedmerit.engine.run import resume
+from fedmerit.core.collect.collect import Poisson, Uniform
+from fedmerit.core.recipes import private as noisy
+from fedmerit.core.server.private_sum import PrivateSum
+from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
 from fedmerit.tasks.registry import make_task
 
 VALUES: dict[str, Any] = {
     "task": {"clients": 12},
     "train": {"lr": 0.5},
-    "recipe": {"name": "prioritized", "priority": "DS", "normalise": "scale", "scales": {"DS": 100}},
+    "recipe": {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 100}}},
     "run": {"rounds": 3, "fraction": 0.5, "workers": 1, "selection": "poisson"},
     "privacy": {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True},
 }
@@ -61,13 +60,7 @@ def test_an_adaptive_clip_is_in_the_ledger_and_resumes_to_the_bit(tmp_path: Path
     assert len(set(clips)) == 5
     assert [row["epsilon"] for row in whole.ledger.rounds()][-1] == pytest.approx(epsilon_after(1.1, 0.5, 5, 1e-3))
 
-    def killed(record: Record) -> None:
-        if record.index == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_config(config, tmp_path / "killed", on_record=killed)
-    resumed = resume(tmp_path / "killed")
+    resumed = stopped_and_resumed(config, tmp_path / "killed", 3)
     assert [row["clip"] for row in resumed.ledger.rounds()] == clips
     assert (resumed.model == whole.model).all()
 
@@ -80,9 +73,9 @@ def test_a_search_over_steps_has_noised_answers_and_the_same_account(tmp_path: P
     asked = run.ledger.candidates(2)
     assert len(asked) == 8
     assert sum(one.chosen for one in asked) == 1
-    with pytest.raises(ConfigError, match=r"answers are not noised; give them a part of the budget"):
+    with pytest.raises(ConfigError, match=r"set privacy.search_share = 0.1"):
         run_config(private(recipe=adaptive), tmp_path / "other")
-    with pytest.raises(ConfigError, match=r"search_share has no effect with a fixed order"):
+    with pytest.raises(ConfigError, match=r"search_share has no effect with the fixed search"):
         run_config(private(privacy={"search_share": 0.2}), tmp_path / "other")
 
 
@@ -120,19 +113,19 @@ def test_a_target_epsilon_is_reached_after_the_last_round_and_not_before(tmp_pat
 
 
 def test_a_private_run_in_python_needs_a_selection_that_fits() -> None:
-    recipe = replace(prioritized(DS, normalise="scale", scales={"DS": 20}), privacy=Privacy(1.0, 1.0, 0.5, delta=0.01))
+    recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
     run = federate(small_task(), recipe, rounds=2, selection=Poisson(0.5))
     assert [row["epsilon"] is not None for row in run.ledger.rounds()] == [True, True]
-    with pytest.raises(ConfigError, match=r"Uniform\(fraction=0.5, over=1.0\) draws; set run.selection = \"poisson\""):
+    with pytest.raises(ConfigError, match=r"take part independently .got Uniform.*set run.selection = \"poisson\""):
         federate(small_task(), recipe, rounds=2, selection=Uniform(0.5))
     with pytest.raises(ConfigError, match=r"account is for a fraction of 0.5, and 0.1 of the clients are drawn"):
         federate(small_task(), recipe, rounds=2, selection=Poisson(0.1))
 
 
 def test_what_a_task_sends_without_noise_is_refused() -> None:
-    recipe = replace(prioritized(DS, normalise="scale", scales={"DS": 20}), privacy=Privacy(1.0, 1.0, 0.5, delta=0.01))
+    recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
     for settings, reason in (
-        ({"train": {"algorithm": "scaffold"}}, "sends clients what others sent"),
+        ({"train": {"algorithm": "scaffold"}}, "clients receive what others sent"),
         ({"centre": "mean"}, "set privacy.centre_noise = 4.0"),
     ):
         with pytest.raises(ConfigError, match=reason):

@@ -1,4 +1,4 @@
-"""Rivals for personal models as parts of the language: fine-tuning, attention, splits, and a model beside [Ditto]."""
+"""Baselines for personal models: fine-tuning, attention, splits, and a local model [Ditto]."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fleets import on_flower
 from helpers import small_task
 
-from fedmerit import Run, Task, cfl, ditto, fedamp, fedavg, federate, finetuned, guarded, load_task, standalone
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.models.local import Beside
+from fedmerit import Run, Task, cfl, ditto, fedamp, fedavg, federate, finetuned, load_task, robust, standalone
+from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.recipes import cgsv
-from fedmerit.core.round import play
-from fedmerit.core.state import State
-from fedmerit.core.types import Download, Samples
+from fedmerit.core.types import Download, Samples, Training
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.learn.sgd import TorchLearner
 
 CLIENTS, ROUNDS = 4, 4
@@ -49,29 +45,21 @@ def test_attention_lies_between_fedavg_and_being_alone(task: Task):
 
 def test_splits_begin_as_fedavg_and_end_in_groups(task: Task):
     assert np.array_equal(played(task, cfl(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
-    groups = [row["groups"] for row in played(task, cfl(at=1.0)).ledger.rounds()]
+    groups = [row["groups"] for row in played(task, cfl(1.0)).ledger.rounds()]
     assert groups == sorted(groups)
     assert groups[-1] > 1
 
 
 def test_splits_are_remembered_by_a_resumed_run(task: Task, tmp_path: Path):
-    run = played(task, cfl(at=1.0), out=tmp_path / "run")
+    run = played(task, cfl(1.0), out=tmp_path / "run")
     labels = [one.group for one in run.explain(ROUNDS)]
-    assert run.ledger.pair_distances().together(range(CLIENTS)).tolist() == labels
+    assert run.ledger.pair_distances().compatible_groups(range(CLIENTS)).tolist() == labels
 
 
-def test_what_a_client_keeps_beside_leaves_the_shared_model_as_it_is(task: Task):
-    ends, tested = [], []
-    for recipe in (fedavg(), ditto(0.1)):
-        with LocalFleet(task) as fleet:
-            state = State(fleet.server.first_model(1))
-            for _ in range(ROUNDS):
-                state, record = play(state, recipe, fleet, selection=Uniform(1.0), seed=5, evaluate=True)
-        ends.append(state.model.tobytes())
-        assert record.evaluation is not None
-        tested.append(record.evaluation.accuracy)
-    assert ends[0] == ends[1]
-    assert tested[1] > tested[0]
+def test_a_local_model_leaves_the_shared_model_as_it_is(task: Task):
+    common, local = played(task, fedavg()), played(task, ditto(0.1))
+    assert common.model.tobytes() == local.model.tobytes()
+    assert local.accuracy > common.accuracy
 
 
 def test_without_a_pull_it_is_as_if_alone_and_with_a_strong_one_as_the_shared(task: Task):
@@ -82,11 +70,9 @@ def test_without_a_pull_it_is_as_if_alone_and_with_a_strong_one_as_the_shared(ta
     assert abs(tied.accuracy - common.accuracy) < abs(free.accuracy - common.accuracy)
 
 
-def test_any_recipe_with_one_model_takes_a_model_beside(task: Task):
-    run = played(task, replace(guarded(), beside=Beside(0.1)), rounds=2)
+def test_any_recipe_with_one_model_can_have_a_local_model(task: Task):
+    run = played(task, replace(robust(), models=LocalModel(0.1)), rounds=2)
     assert len(run.ledger.rounds()) == 2
-    with pytest.raises(ConfigError, match="set personal or beside"):
-        replace(cgsv(), beside=Beside())
 
 
 def test_several_workers_keep_the_same_models(task: Task):
@@ -94,8 +80,9 @@ def test_several_workers_keep_the_same_models(task: Task):
         kept = []
         for fleet in (here, there):
             model = fleet.server.first_model(1)
+            sent = {client: Download(model, training=Training(pull=0.1)) for client in range(CLIENTS)}
             for index in (1, 2):
-                fleet.train(index, {client: Download(model, beside=0.1) for client in range(CLIENTS)}, (), 5)
+                fleet.train(index, sent, (), 5)
             kept.append(fleet.evaluate_personal(model).correct.tolist())
     assert kept[0] == kept[1]
 
@@ -118,11 +105,7 @@ def test_a_learner_that_cannot_be_pulled_is_refused():
         federate(small_task(), ditto(), rounds=1)
 
 
-def test_flower_refuses_models_beside(task: Task):
-    grid = InProcessGrid(
-        make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), CLIENTS
-    )
-    fleet = GridFleet(grid, task.server())
-    fleet.meet(CLIENTS)
+def test_flower_refuses_local_models(task: Task):
+    fleet = on_flower(task)
     with pytest.raises(ConfigError, match="local fleet"):
-        fleet.train(1, {0: Download(fleet.server.first_model(1), beside=0.1)}, (), 5)
+        fleet.train(1, {0: Download(fleet.server.first_model(1), training=Training(pull=0.1))}, (), 5)

@@ -18,7 +18,7 @@ def digits_config(**run: int) -> Config:
         {
             "task": {"partition": "dirichlet", "alpha": 0.3, "clients": 6},
             "train": {"lr": 0.5, "epochs": 2, "batch": 50},
-            "recipe": {"name": "prioritized", "priority": "LD,DS,MW", "normalise": "max"},
+            "recipe": {"name": "prioritized", "criteria": "LD,DS,MW", "normalise": "max"},
             "run": {"rounds": 3, "fraction": 0.5, "workers": 1} | run,
         }
     )

@@ -25,7 +25,7 @@ ROUNDS = 3
 
 
 def small() -> Config:
-    recipe = {"name": "prioritized", "priority": ["LD", "DS"], "normalise": "max"}
+    recipe = {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"}
     task = {"clients": 4, "partition": "dirichlet", "alpha": 1.0}
     return make_config({"task": task, "recipe": recipe, "run": {"rounds": ROUNDS, "fraction": 1.0, "workers": 1}})
 
@@ -52,7 +52,7 @@ def run_with_a_kill(folder: Path, *logs: str) -> list[dict[str, float]]:
     resume(folder, log=logs).ledger.close()
     assert verify_run(folder).faults == {}
     head, *rounds = [json.loads(line) for line in (lines / "run.jsonl").read_text().splitlines()]
-    assert head["settings"]["recipe.priority"] == ["LD", "DS"]
+    assert head["settings"]["recipe.criteria"] == ["LD", "DS"]
     assert [values["round"] for values in rounds] == [1, 2, 3]
     return rounds
 
@@ -101,7 +101,7 @@ def test_mlflow_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.Monke
         client = tracking.MlflowClient(tracking_uri=store)
         (kept,) = client.search_runs([client.get_experiment_by_name("fedmerit").experiment_id])
         assert (kept.info.run_name, kept.info.status) == ("run", "FINISHED")
-        assert kept.data.params["recipe.priority"] == "['LD', 'DS']"
+        assert kept.data.params["recipe.criteria"] == "['LD', 'DS']"
         assert set(kept.data.metrics) == set().union(*rounds)
         for name in kept.data.metrics:
             history = sorted((one.step, one.value) for one in client.get_metric_history(kept.info.run_id, name))

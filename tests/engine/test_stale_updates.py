@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from fedmerit import Run, resume, run_config
 from fedmerit.config.schema import make_config
-from fedmerit.core.collect.late import Delays, Wait
-from fedmerit.core.collect.pending import UnderWay, rounds_late, train_in_time
-from fedmerit.core.state import Record
+from fedmerit.core.collect.collect import Collect, InTime, Uniform
+from fedmerit.core.collect.late import Delayed, PendingUpdate, Wait
+from fedmerit.core.history import History
+from fedmerit.core.host import Host
+from fedmerit.core.seeds import Draws
+from fedmerit.core.state import Record, View
 from fedmerit.core.types import Download, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_checkpoint
 from fedmerit.store.run_folder import open_ledger
 
-USE = {"wait": {"at_least": 0.5, "seconds": 10.0, "late": "use"}}
-DELAYS = {"delays": {"share": 0.6, "seconds": 30.0, "usual": 5.0}}
-DISCOUNTED = {"name": "prioritized", "priority": ["DS", "Staleness"], "normalise": "max", "score": "product"}
+USE = {"wait": {"min_fraction": 0.5, "seconds": 10.0, "late": "use"}}
+DELAYS = {"delays": {"share": 0.6, "seconds": 30.0, "base_seconds": 5.0}}
+DISCOUNTED = {"name": "prioritized", "criteria": ["DS", "Staleness"], "normalise": "max", "score": "product"}
 
 
 def settings(recipe: dict[str, Any] = DISCOUNTED, rounds: int = 6, **run: Any) -> Any:
@@ -61,7 +64,7 @@ def test_the_bits_do_not_depend_on_workers_or_on_a_stop(used: Run, tmp_path: Pat
     class Killed(Exception):
         pass
 
-    under_way = 0
+    pending = 0
     for killed_after in (1, 2, 3):
         folder = tmp_path / f"killed-{killed_after}"
 
@@ -74,13 +77,13 @@ def test_the_bits_do_not_depend_on_workers_or_on_a_stop(used: Run, tmp_path: Pat
         with open_ledger(folder) as ledger:
             checkpoint = read_checkpoint(folder, killed_after, ledger.identity())
         assert checkpoint is not None
-        under_way += sum(name.endswith("/update") for name in checkpoint[1])
+        pending += len(checkpoint[1].get("collect", {}).get("pending", {}))
         again = resume(folder)
         assert np.array_equal(again.model, used.model)
         assert [(e.round, e.client, e.kind, e.text) for e in again.events()] == [
             (e.round, e.client, e.kind, e.text) for e in used.events()
         ]
-    assert under_way
+    assert pending
 
 
 def test_who_is_in_time_is_as_where_late_answers_are_dropped_in_the_first_round(used: Run, tmp_path: Path):
@@ -90,7 +93,7 @@ def test_who_is_in_time_is_as_where_late_answers_are_dropped_in_the_first_round(
 
 
 def test_over_selection_goes_on_with_the_first(tmp_path: Path):
-    over = {"wait": {"at_least": 1.0, "seconds": 60.0, "over": 1.5}, "fraction": 0.5}
+    over = {"wait": {"min_fraction": 1.0, "seconds": 60.0, "overselect": 1.5}, "fraction": 0.5}
     run = run_config(settings({"name": "fedavg"}, 4, **over, **DELAYS), tmp_path / "run")
     for number in range(1, 5):
         unused = [event.text for event in run.ledger.events(number) if event.kind == "left-out"]
@@ -111,8 +114,11 @@ def test_clients_are_asked_in_their_hours(tmp_path: Path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"wait": {"over": 1.3}}, "there are not as many: set fraction to 0.77 or less"),
-        ({"wait": {"over": 1.3}, "fraction": 0.5, "selection": "poisson"}, "goes with a fraction drawn uniformly"),
+        ({"wait": {"overselect": 1.3}}, "there are not as many: set fraction to 0.77 or less"),
+        (
+            {"wait": {"overselect": 1.3}, "fraction": 0.5, "selection": "poisson"},
+            "needs a fraction drawn uniformly",
+        ),
         ({"availability": {"hours": [[0, 8, 1]]}, "schedule": {}}, "draws uniformly of those who are there"),
         ({"availability": {"hours": [[0, 8, 1]], "clock": "server", "start": 3.0}}, "are of the simulated clock"),
     ],
@@ -124,11 +130,11 @@ def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], m
 
 def test_runs_that_cannot_use_late_answers_are_refused(tmp_path: Path):
     drop = {"wait": USE["wait"] | {"late": "drop"}}
-    with pytest.raises(ConfigError, match="and these are dropped"):
+    with pytest.raises(ConfigError, match="late answers are dropped"):
         run_config(settings(**drop, **DELAYS), tmp_path / "run")
     task = {"clients": 6, "model": "digits-linear", "validation": 0.1}
     run = {"rounds": 1, "workers": 1, **USE, **DELAYS}
-    with pytest.raises(ConfigError, match="clients have personal models"):
+    with pytest.raises(ConfigError, match="late answers are used"):
         run_config(make_config({"task": task, "recipe": {"name": "m2f"}, "run": run}), tmp_path / "run")
     there = {"hours": [[0, 8, 1]], "clock": "server"}
     with pytest.raises(ConfigError, match="is for clients that are elsewhere"):
@@ -146,15 +152,24 @@ class Clients:
 
 
 def in_time(
-    index: int, delays: Delays | None, under_way: Sequence[UnderWay] = (), clients: int = 4
-) -> tuple[Replies, tuple[UnderWay, ...]]:
+    index: int, collect: Collect, pending: Sequence[PendingUpdate] = (), clients: int = 4
+) -> tuple[Replies, list[PendingUpdate]]:
     asked = {client: Download(np.zeros(2, np.float32)) for client in range(clients)}
-    return train_in_time(Clients(), index, asked, ("samples",), 0, delays, under_way)
+    host = Host(cast(Any, Clients()), tuple("abcd"))
+    view = View(index, np.zeros(2, np.float32), History(), host, Draws(0, index))
+    own = {"pending": {str(one.client): one.as_own() for one in pending}}
+    replies, kept = collect.collect(asked, ("samples",), view, own)
+    return replies, [PendingUpdate.from_own(client, one) for client, one in kept.get("pending", {}).items()]
+
+
+def late(wait: Wait) -> Delayed:
+    """Nobody is delayed to speak of: all answer after 3 seconds."""
+    return Delayed(Uniform(1.0), wait, delayed=1e-12, seconds=1.0, base_seconds=3.0)
 
 
 def test_who_is_not_needed_has_answered_and_counts_in_the_next_round_by_hand():
     """All answer after 3 seconds, and two of four are needed: the answers of the others are there at once."""
-    delays = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="use"), usual=3.0)
+    delays = late(Wait(0.5, 60.0, overselect=2.0, late="use"))
     first, away = in_time(1, delays)
     assert len(first.ids) == len(away) == 2
     assert {*first.ids, *(one.client for one in away)} == {0, 1, 2, 3}
@@ -164,36 +179,33 @@ def test_who_is_not_needed_has_answered_and_counts_in_the_next_round_by_hand():
         assert (one.update.tolist(), one.facts) == ([one.client, 1], {"samples": one.client + 1.0})
         assert first.failed[one.client].startswith("not needed: 2 of the 4")
     second, still = in_time(2, delays, away)
-    late = {one.client for one in away}
-    assert late < set(second.ids)
-    assert second.started == dict.fromkeys(late, 1)
+    now = {one.client for one in away}
+    assert now < set(second.ids)
+    assert second.started == dict.fromkeys(now, 1)
     for place, client in enumerate(second.ids):
-        assert second.updates.row(place).tolist() == [client, 1 if client in late else 2]
+        assert second.updates.row(place).tolist() == [client, 1 if client in now else 2]
         assert second.facts[place]["samples"] == client + 1
     assert second.bytes_up == len(second.ids) * 2 * 4
     assert {one.client for one in still} == set(second.failed) == {0, 1, 2, 3} - set(second.ids)
-    assert {client: second.seconds[client] for client in late} == {one.client: one.clock for one in away}
+    assert {client: second.seconds[client] for client in now} == {one.client: one.clock for one in away}
 
 
 def test_answers_come_when_their_time_is_over_and_not_before():
     """A round lasts 3 seconds: what needs 3 more comes in it, what needs 4 is one second short of it afterwards."""
-    delays = Delays(0.0, 1.0, Wait(1.0, 60.0, late="use"), usual=3.0)
+    delays = late(Wait(1.0, 60.0, late="use"))
     update = np.array([9.0, 9.0], np.float32)
-    away = [UnderWay(client, 1, seconds, 7.0, update, {}) for client, seconds in ((1, 3.0), (2, 4.0))]
+    away = [PendingUpdate(client, 1, seconds, 7.0, update, {}) for client, seconds in ((1, 3.0), (2, 4.0))]
     replies, still = in_time(2, delays, away)
     assert (replies.ids, replies.started) == ((0, 1, 3), {1: 1})
     assert [(one.client, one.started, one.seconds, one.clock) for one in still] == [(2, 1, 1.0, 7.0)]
     assert replies.failed == {2: "late: still busy with round 1"}
     assert replies.seconds == {0: 2.0, 1: 7.0}
-    assert rounds_late(replies.ids, 2, replies.started) == {0: 0, 1: 1, 3: 0}
-    assert rounds_late((4, 5), 7) == {4: 0, 5: 0}
+    assert replies.server_facts["staleness"] == {0: 0, 1: 1, 3: 0}
 
 
-def test_without_delays_nothing_is_under_way_and_what_is_dropped_is_named():
-    assert in_time(1, None)[1] == ()
-    assert in_time(1, None)[0].ids == (0, 1, 2, 3)
-    drop = Delays(0.0, 1.0, Wait(0.5, 60.0, over=2.0, late="drop"), usual=3.0)
-    replies, away = in_time(1, drop)
-    assert (len(replies.ids), len(replies.failed), away) == (2, 2, ())
-    everybody = Delays(0.0, 1.0, Wait(1.0, 60.0), usual=3.0)
-    assert in_time(1, everybody)[0].failed == {}
+def test_in_time_all_answers_count_and_what_is_dropped_is_named():
+    replies, away = in_time(1, InTime(Uniform(1.0)))
+    assert (replies.ids, away) == ((0, 1, 2, 3), [])
+    replies, away = in_time(1, late(Wait(0.5, 60.0, overselect=2.0, late="drop")))
+    assert (len(replies.ids), len(replies.failed), away) == (2, 2, [])
+    assert in_time(1, late(Wait(1.0, 60.0)))[0].failed == {}

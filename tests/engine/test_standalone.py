@@ -9,7 +9,7 @@ import pytest
 
 from fedmerit import Run, Task, cgsv, fedavg, federate, load_task, rffl, standalone
 from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.models.rewards import Whole
+from fedmerit.core.models.personal import PersonalModels
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.gains import Gains, gains_of
 
@@ -41,10 +41,10 @@ def test_nobody_alone_is_sent_anything(alone: Run):
 
 def test_whole_rewards_are_fedavg_and_finishing_alone_is_not(task: Task):
     """Where everybody gets all of the mean and its own training is reset, all have FedAvg's model."""
-    everything = replace(cgsv(), criteria=fedavg().criteria, reward=Whole())
+    everything = replace(cgsv(), criteria=fedavg().criteria, models=PersonalModels(sigma=2.0, training="reset"))
     common = played(task, fedavg()).local_accuracy
     assert np.array_equal(played(task, everything).local_accuracy, common)
-    finished = played(task, replace(everything, until=ROUNDS - 1)).local_accuracy
+    finished = played(task, replace(everything, models=replace(everything.models, until=ROUNDS - 1))).local_accuracy
     assert np.array_equal(finished[:-1], common[:-1])
     assert not np.array_equal(finished[-1], common[-1])
 
@@ -65,7 +65,7 @@ def test_rewards_of_cgsv_follow_the_cosine(task: Task):
 
 
 def test_gains_of_a_run(task: Task, alone: Run):
-    run = played(task, replace(fedavg(), contributions=(Contribution("leave-one-out"),)))
+    run = played(task, replace(fedavg(), stages=(Contribution("leave-one-out"),)))
     rider = next(place for place, name in enumerate(run.ledger.names()) if "free_rider" in name)
     found = gains_of(run.ledger, alone.ledger, riders=[rider])
     assert found.by == "leave-one-out"
@@ -96,8 +96,6 @@ def test_measures_by_hand():
     assert np.isnan(found.of_riders)
 
 
-def test_until_is_for_personal_models():
-    with pytest.raises(ConfigError, match="until is the last round"):
-        replace(fedavg(), until=3)
-    with pytest.raises(ConfigError, match="`cosine` goes"):
-        replace(standalone(), contributions=(Contribution("shapley"),))
+def test_contributions_to_a_shared_model_are_refused_for_clients_alone():
+    with pytest.raises(ConfigError, match="needs one model that all clients train"):
+        replace(standalone(), stages=(Contribution("shapley"),))

@@ -9,22 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context
+from fleets import on_flower, run_rounds
 from helpers import Answer, SoftmaxLearner, small_task
 
 from fedmerit import DS, LD, Run, Task, fedavg, federate, load_task, prioritized, resume, run_config
 from fedmerit.config.attack import KINDS, AttackConfig, make_coalitions
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.attacks import Attackers, draw_attackers
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
-from fedmerit.core.state import Record, State
+from fedmerit.core.state import Record
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunStopped
 from fedmerit.fleet.attacked import attacked, collude
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 
 SIZES = (6, 40, 9, 25, 30, 14)
 TINY = {"clients": 10, "partition": "iid", "model": "digits-linear"}
@@ -84,20 +81,8 @@ def planted(kind: str, **more: Any) -> tuple[Task, Attackers]:
 
 
 def played(fleet: Any, rounds: int = 2) -> tuple[np.ndarray, list[Record]]:
-    state, records = State(fleet.server.first_model(1)), []
-    for _ in range(rounds):
-        state, record = play(state, fedavg(), fleet, selection=Uniform(1.0), seed=5, evaluate=False)
-        records.append(record)
-    return state.model, records
-
-
-def on_flower(task: Task) -> GridFleet:
-    def half(context: Context) -> Any:
-        return task.client(int(context.node_config["partition-id"]))
-
-    fleet = GridFleet(InProcessGrid(make_client_app(half), 6), task.server())
-    fleet.meet(6)
-    return fleet
+    states, records = run_rounds(fleet, fedavg(), rounds, seed=5)
+    return states[-1].model, records
 
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scale", "gauss", "free-rider", "liar", "alie", "ipm", "mimic"])

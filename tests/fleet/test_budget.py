@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context
+from fleets import on_flower, run_rounds
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Task, load_config, prioritized, run_config
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.criteria.table import BUDGET_COMPUTATION, DS
-from fedmerit.core.round import play
-from fedmerit.core.state import Record, State
+from fedmerit.core.criteria.computation import BUDGET_COMPUTATION
+from fedmerit.core.criteria.table import DS
+from fedmerit.core.state import Record
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
-from fedmerit.tasks.registry import ClientHalf
 
 RECIPE = prioritized(BUDGET_COMPUTATION, DS, normalise="max")
 
@@ -31,8 +28,7 @@ def task() -> Task:
 
 
 def first_round(fleet: Any) -> Record:
-    state = State(fleet.server.first_model(1))
-    return play(state, RECIPE, fleet, selection=Uniform(1.0), seed=1, evaluate=False, budget=3.0)[1]
+    return run_rounds(fleet, RECIPE, 1, budget_seconds=3.0)[1][0]
 
 
 def test_simulated_speeds_decide_on_epochs_on_every_fleet():
@@ -41,12 +37,7 @@ def test_simulated_speeds_decide_on_epochs_on_every_fleet():
         here = first_round(local)
     assert here.facts["done"].tolist() == [6, 1]
 
-    def half(context: Context) -> ClientHalf:
-        return made.client(int(context.node_config["partition-id"]))
-
-    fleet = GridFleet(InProcessGrid(make_client_app(half), 2), made.server())
-    fleet.meet(2)
-    there = first_round(fleet)
+    there = first_round(on_flower(made))
     assert there.facts["done"].tolist() == [6, 1]
     assert here.weights is not None
     assert there.weights is not None
@@ -70,7 +61,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path):
         run_config(load_config(None, settings), tmp_path / "a")
     with pytest.raises(ConfigError, match="has no effect with budget_seconds"):
         load_config(None, [*settings, "run.schedule={epochs=2}"])
-    recipe = ["recipe.name=prioritized", "recipe.priority=BudgetComputation"]
+    recipe = ["recipe.name=prioritized", "recipe.criteria=BudgetComputation"]
     with pytest.raises(ConfigError, match="which is not set"):
         run_config(load_config(None, [*settings[:3], *recipe]), tmp_path / "b")
     facts = "facts={columns={speed=[1000, 2000, 4000, 8000]}}"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from controlled import Bare, many_goals, task
+from fleets import on_flower, run_rounds
 from flwr.app import Message
 
 from fedmerit import (
@@ -25,16 +28,15 @@ from fedmerit import (
     run_on,
 )
 from fedmerit.config.train import WarmUpLr
-from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.collect.collect import Uniform
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.round import play
 from fedmerit.core.server.controls import Control, FedDyn, Scaffold
 from fedmerit.core.server.optimizers import Momentum
+from fedmerit.core.server.server import Server
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.records import pack
 from fedmerit.tasks.registry import make_task
 
@@ -46,24 +48,21 @@ def rounds(made: Task, number: int, workers: int = 1, fraction: float = 1.0) -> 
         return played(fleet, number, fraction)
 
 
-def played(fleet: object, number: int, fraction: float = 1.0) -> tuple[list[State], list[Record]]:
-    state, states, records = State(fleet.server.first_model(0)), [], []  # type: ignore[attr-defined]
-    for _ in range(number):
-        state, record = play(state, fedavg(), fleet, selection=Uniform(fraction), seed=1, evaluate=False)  # type: ignore[arg-type]
-        states.append(state)
-        records.append(record)
-    return states, records
+def played(fleet: Any, number: int, fraction: float = 1.0) -> tuple[list[State], list[Record]]:
+    return run_rounds(fleet, fedavg(), number, Uniform(fraction))
 
 
-def on_flower(made: Task) -> GridFleet:
-    app = make_client_app(lambda context: made.client(int(context.node_config["partition-id"])))
-    fleet = GridFleet(InProcessGrid(app, len(made.federation.names)), made.server())
-    fleet.meet(len(made.federation.names))
-    return fleet
+def leaves(own: Any, path: str = "") -> dict[str, Any]:
+    """The vectors of a state by their paths."""
+    if not isinstance(own, Mapping):
+        return {path: own}
+    return {name: one for key, kept in own.items() for name, one in leaves(kept, f"{path}/{key}").items()}
 
 
-def values(state: State) -> dict[str, float]:
-    return {"model": state.model.item(), **{name: part.item() for name, part in state.parts.items()}}
+def values(state: State) -> list[float]:
+    """The model, the shared control, and the controls of both clients."""
+    control = state.own["server"]["control"]
+    return [one.item() for one in (state.model, control["shared"], control["clients"]["0"], control["clients"]["1"])]
 
 
 def test_scaffold_by_hand():
@@ -73,8 +72,8 @@ def test_scaffold_by_hand():
     client 1 to 13/4 and 7/2.
     """
     (first, second), records = rounds(task(TWO, control=Scaffold()), 2)
-    assert values(first) == {"model": 2.75, "control": -0.75, "control:0": 1.5, "control:1": -3.0}
-    assert values(second) == {"model": 2.9375, "control": -0.1875, "control:0": 2.625, "control:1": -3.0}
+    assert values(first) == [2.75, -0.75, 1.5, -3.0]
+    assert values(second) == [2.9375, -0.1875, 2.625, -3.0]
     assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 16), (16, 16)]
 
 
@@ -85,8 +84,8 @@ def test_feddyn_by_hand():
     the model 11/4 + 1/4 stays where both losses together are least.
     """
     (first, second), records = rounds(task(TWO, control=FedDyn(1.0)), 2)
-    assert values(first) == {"model": 3.0, "control": -0.5, "control:0": -1.0, "control:1": 2.0}
-    assert values(second) == {"model": 3.0, "control": -0.25, "control:0": -2.0, "control:1": 2.5}
+    assert values(first) == [3.0, -0.5, -1.0, 2.0]
+    assert values(second) == [3.0, -0.25, -2.0, 2.5]
     assert [(record.bytes_down, record.bytes_up) for record in records] == [(8, 8), (16, 8)]
 
 
@@ -114,8 +113,8 @@ def test_the_same_bits_for_1_2_4_workers_after_a_kill_and_on_flower(control: Con
     others.append(played(on_flower(task(goals, control=control)), 5, 0.5)[0][-1])
     for other in others:
         assert other.model.tobytes() == one.model.tobytes()
-        assert {name: part.tobytes() for name, part in other.parts.items()} == {
-            name: part.tobytes() for name, part in one.parts.items()
+        assert {name: part.tobytes() for name, part in leaves(other.own).items()} == {
+            name: part.tobytes() for name, part in leaves(one.own).items()
         }
 
 
@@ -159,9 +158,10 @@ def test_a_vector_beside_the_update_is_checked_too():
 
     fleet.grid.deliver = lie  # type: ignore[attr-defined, method-assign]
     (state,), (record,) = played(fleet, 1)
-    assert "slope holds NaN" in record.left_out[1]
-    assert np.isfinite(state.parts["control"]).all()
-    assert "control:1" not in state.parts
+    assert "slope holds NaN" in record.dropped[1]
+    control = state.own["server"]["control"]
+    assert np.isfinite(control["shared"]).all()
+    assert list(control["clients"]) == ["0"]
 
 
 def test_the_server_says_the_learning_rate_of_a_round():
@@ -191,10 +191,9 @@ def test_a_learner_without_the_methods_is_refused_by_name():
 @pytest.mark.parametrize(
     ("algorithm", "recipe", "words"),
     [
-        ("scaffold", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "personal models"),
-        ("feddyn", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "personal models"),
-        ("feddyn", replace(fedavg(), step=Momentum()), "step of its own"),
-        ("feddyn", device_aware(DS, LD), "a search"),
+        ("scaffold", m2f(PARTICIPATION, DATA_RATIO, initial=0.0), "towards one global model"),
+        ("feddyn", replace(fedavg(), server=Server(optimizer=Momentum())), "takes its own step"),
+        ("feddyn", device_aware(DS, LD), "which a search does not know"),
     ],
 )
 def test_what_does_not_go_together_is_refused_by_name(algorithm: str, recipe: object, words: str):
@@ -206,5 +205,5 @@ def test_what_does_not_go_together_is_refused_by_name(algorithm: str, recipe: ob
 
 def test_scaffold_goes_with_a_step_and_a_search():
     made = load_task("digits", clients=4, validation=0.1, train={"algorithm": "scaffold", "epochs": 1})
-    for recipe in (replace(fedavg(), step=Momentum()), device_aware(DS, LD)):
+    for recipe in (replace(fedavg(), server=Server(optimizer=Momentum())), device_aware(DS, LD)):
         assert federate(made, recipe, rounds=2, fraction=1.0).accuracy > 0.1

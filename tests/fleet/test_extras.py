@@ -1,4 +1,4 @@
-"""Named vectors beside models and updates: the same on one worker, on two, and over Flower's messages."""
+"""Named vectors in addition to models and updates: the same on one worker, on two, and over Flower's messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fleets import on_flower
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Samples, Task
 from fedmerit.core.check import check
-from fedmerit.core.state import State
-from fedmerit.core.types import Download, History, Replies
+from fedmerit.core.history import History
+from fedmerit.core.host import Host
+from fedmerit.core.state import State, View
+from fedmerit.core.types import Download, Replies
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.store.model_files import read_checkpoint, read_model, write_checkpoint
 
 
@@ -39,14 +41,11 @@ def downloads(task: Task) -> dict[int, Download]:
     """Two clients share a correction, the third has its own."""
     model = task.learner.start(0)
     shared, own = np.full_like(model, 0.25), np.full_like(model, -1.0)
-    return {client: Download(model, extras={"correction": own if client == 3 else shared}) for client in (0, 1, 2, 3)}
+    return {client: Download(model, vectors={"correction": own if client == 3 else shared}) for client in (0, 1, 2, 3)}
 
 
-def on_flower(task: Task) -> Replies:
-    app = make_client_app(lambda context: task.client(int(context.node_config["partition-id"])))
-    fleet = GridFleet(InProcessGrid(app, 4), task.server())
-    fleet.meet(4)
-    return fleet.train(1, downloads(task), ("samples",), 3)
+def over_messages(task: Task) -> Replies:
+    return on_flower(task).train(1, downloads(task), ("samples",), 3)
 
 
 def locally(task: Task, workers: int) -> Replies:
@@ -57,14 +56,16 @@ def locally(task: Task, workers: int) -> Replies:
 
 @pytest.mark.parametrize("where", ["one worker", "two workers", "flower"])
 def test_vectors_go_out_and_come_back(where: str):
-    replies = on_flower(TASK) if where == "flower" else locally(TASK, 1 if where == "one worker" else 2)
-    cohort, left_out = check(1, replies, ("samples",), 12)
+    replies = over_messages(TASK) if where == "flower" else locally(TASK, 1 if where == "one worker" else 2)
+    with LocalFleet(TASK) as fleet:
+        view = View.of(State(TASK.learner.start(0)), Host.of(fleet), 3)
+    cohort, left_out = check(replies, ("samples",), view)
     assert left_out == {1: "no training samples"}
     assert cohort.ids == (0, 2, 3)
-    assert set(cohort.extras) == {"count", "taken"}
-    taken = cohort.extras["taken"].combine(np.eye(3))
+    assert set(cohort.vectors) == {"count", "taken"}
+    taken = cohort.vectors["taken"].combine(np.eye(3))
     assert taken[:, 0].tolist() == [0.25, 0.25, -1.0]
-    assert cohort.extras["count"].combine(np.eye(3))[:, 0].tolist() == [5, 20, 8]
+    assert cohort.vectors["count"].combine(np.eye(3))[:, 0].tolist() == [5, 20, 8]
     plain = small_task(sizes=(5, 0, 20, 8))
     for place, client in enumerate(cohort.ids):
         model = plain.learner.start(0)
@@ -81,25 +82,28 @@ def test_a_learner_that_takes_none_says_so():
     assert len(replies.failed) == 4
 
 
-def test_checkpoints_keep_every_part_to_the_bit(tmp_path: Path):
+def test_checkpoints_keep_every_leaf_of_a_state_to_the_bit(tmp_path: Path):
     random = np.random.default_rng(0)
-    model, momentum, second = random.normal(size=(3, 50)).astype(np.float32)
-    state = State(model, {"momentum": momentum, "second": second}, History(7))
-    write_checkpoint(tmp_path, state)
+    model, momentum = random.normal(size=(2, 50)).astype(np.float32)
+    wide = random.normal(size=(3, 4))
+    own = {
+        "server": {"optimizer": {"momentum": momentum}, "control": {"clients": {"7": wide}}},
+        "search": {"step": 3, "quality": 0.1 + 0.2, "label": "DS > LD", "unknown": float("inf")},
+    }
+    write_checkpoint(tmp_path, State(model, History(7), own))
     found = read_checkpoint(tmp_path, 7)
     assert found is not None
-    assert found[0].tobytes() == model.tobytes()
-    assert {name: part.tobytes() for name, part in found[1].items()} == {
-        "momentum": momentum.tobytes(),
-        "second": second.tobytes(),
-    }
-    assert found[2] == 7
+    assert (found[0].tobytes(), found[2]) == (model.tobytes(), 7)
+    assert found[1]["search"] == own["search"]
+    assert found[1]["server"]["optimizer"]["momentum"].tobytes() == momentum.tobytes()
+    kept = found[1]["server"]["control"]["clients"]["7"]
+    assert (kept.dtype, kept.shape, kept.tobytes()) == (wide.dtype, wide.shape, wide.tobytes())
 
 
 @pytest.mark.parametrize("name", ["momentum", "model"])
 def test_a_part_that_was_altered_is_noticed(tmp_path: Path, name: str):
     values = np.arange(64, dtype=np.float32)
-    write_checkpoint(tmp_path, State(values, {"momentum": values + 100}, History(1)))
+    write_checkpoint(tmp_path, State(values, History(1), {"server": {"momentum": values + 100}}))
     (path,) = (tmp_path / "checkpoints").iterdir()
     place = path.read_bytes().index((values[5:7] + (100 if name == "momentum" else 0)).tobytes())
     content = bytearray(path.read_bytes())

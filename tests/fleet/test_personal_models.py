@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import toy
 
+from fedmerit.core.history import History
 from fedmerit.core.state import State
-from fedmerit.core.types import Download, History, Personal, Replies
+from fedmerit.core.types import Download, Personal, Replies, Training
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint
 
@@ -21,7 +22,7 @@ def downloads(
     fleet: LocalFleet, clients: tuple[int, ...] = CLIENTS, personal: Personal = "keep"
 ) -> dict[int, Download]:
     """Everybody continues from its own model; who has none starts from one of the server's."""
-    return {client: Download(fleet.server.first_model(client), personal) for client in clients}
+    return {client: Download(fleet.server.first_model(client), training=Training(personal)) for client in clients}
 
 
 def train(fleet: LocalFleet, index: int, sent: dict[int, Download]) -> Replies:
@@ -69,7 +70,7 @@ def test_reset_leaves_the_own_model_where_it_started():
 def test_who_never_kept_training_starts_from_the_first_model_it_got():
     with LocalFleet(toy.task()) as fleet:
         once = rows(train(fleet, 1, downloads(fleet, personal="reset")))
-        other = {client: Download(fleet.server.first_model(77), "reset") for client in CLIENTS}
+        other = {client: Download(fleet.server.first_model(77), training=Training("reset")) for client in CLIENTS}
         assert rows(train(fleet, 1, other)) == once
 
 
@@ -126,7 +127,7 @@ def saved_rounds(folder: Path) -> list[list[bytes]]:
         for index in range(1, 5):
             done.append(rows(train(fleet, index, downloads(fleet, CLIENTS if index == 1 else (0, 2)))))
             fleet.save(folder, index)
-            write_checkpoint(folder, State(fleet.server.first_model(0), history=History(index)))
+            write_checkpoint(folder, State(fleet.server.first_model(0), History(index)))
     return done
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fleets import run_rounds
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Samples, fedavg
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 
@@ -47,8 +46,8 @@ class Hanging(SoftmaxLearner):
 
 def played(learner: Any, **settings: Any) -> tuple[State, Record]:
     with LocalFleet(small_task(learner=learner), **settings) as fleet:
-        state = State(fleet.server.first_model(0))
-        return play(state, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+        (state,), (record,) = run_rounds(fleet, fedavg(), 1, evaluate=True)
+        return state, record
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -56,17 +55,17 @@ def test_a_learner_that_trains_in_place_learns_as_any_other(workers: int):
     state, _ = played(InPlace(), workers=workers)
     other, _ = played(SoftmaxLearner())
     np.testing.assert_allclose(state.model, other.model, rtol=1e-5)
-    assert not np.array_equal(state.model, SoftmaxLearner().start(0))
+    assert not np.array_equal(state.model, SoftmaxLearner().start(1))
 
 
 def test_a_learner_that_writes_to_its_rows_is_told():
     state, record = played(Scaling())
-    assert set(record.left_out) == {0, 1, 2, 3}
-    assert all("read-only" in reason for reason in record.left_out.values())
-    assert (state.model == SoftmaxLearner().start(0)).all()
+    assert set(record.dropped) == {0, 1, 2, 3}
+    assert all("read-only" in reason for reason in record.dropped.values())
+    assert (state.model == SoftmaxLearner().start(1)).all()
 
 
 def test_a_client_that_never_ends_is_left_out_at_the_deadline():
     _, record = played(Hanging(), deadline=5.0)
-    assert record.left_out == {2: "it did not end within 5 s"}
+    assert record.dropped == {2: "it did not end within 5 s"}
     assert record.ids == (0, 1, 3)

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from fedmerit import Run, resume, run_config
+from fedmerit.config.recipe import part_names
 from fedmerit.config.schema import Config, load_config, make_config
-from fedmerit.config.steps import STEPS
 from fedmerit.errors import FolderError
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ CONFIG = """
 data = "toy:TOY"
 [recipe]
 name = "prioritized"
-priority = ["LD", "DS"]
+criteria = ["LD", "DS"]
 [run]
 rounds = 25
 fraction = 0.5
@@ -189,11 +189,11 @@ def test_the_number_of_workers_may_change(tmp_path: Path) -> None:
     assert digest(tmp_path / "run") == digest(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", part_names("optimizer"))
 @pytest.mark.parametrize("name", ["fedavg", "device_aware"])
 def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: str, step: str) -> None:
-    keys = {"priority": ["LD", "DS"], "search": {"adjust_on": "test"}} if name == "device_aware" else {}
-    config = settings().model_dump() | {"recipe": {"name": name, "step": {"name": step}} | keys}
+    keys = {"criteria": ["LD", "DS"], "search": {"adjust_on": "test"}} if name == "device_aware" else {}
+    config = settings().model_dump() | {"recipe": {"name": name, "server": {"optimizer": step}} | keys}
     run_config(make_config(config), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run_config(make_config(config), tmp_path / "run", on_record=lambda record: stop_at(3, record.index))
@@ -203,7 +203,7 @@ def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: 
 
 def test_what_clients_said_of_steps_survives_a_stop_to_the_bit(tmp_path: Path) -> None:
     """The last move, and the step taken last, around which the next is looked for."""
-    search = {"adjust_on": "test", "by": "accuracy", "rungs": 1, "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
+    search = {"adjust_on": "test", "by": "accuracy", "max_change": 1, "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
     config = settings().model_dump() | {"recipe": {"name": "adaptive", "search": search}}
     run_config(make_config(config), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import toy
 
 from fedmerit import Task
 from fedmerit.core.models.rewards import Acceptance
-from fedmerit.core.types import Download, SparseUpdate
+from fedmerit.core.types import Download, Personal, SparseUpdate, Training
 from fedmerit.fleet.local import LocalFleet
 
 ALWAYS = Acceptance(1e9)
@@ -26,8 +27,14 @@ def task(validation: bool = True) -> Task:
 
 def begun(fleet: LocalFleet) -> LocalFleet:
     """Clients 0, 2 and 5 have models of their own."""
-    fleet.train(1, {client: Download(fleet.server.first_model(client), "reset") for client in CLIENTS}, ("samples",), 9)
+    train_personal(fleet, CLIENTS, "reset")
     return fleet
+
+
+def train_personal(fleet: LocalFleet, clients: Sequence[int], personal: Personal) -> None:
+    first = fleet.server.first_model
+    sent = {client: Download(first(client), training=Training(personal)) for client in clients}
+    fleet.train(1, sent, ("samples",), 9)
 
 
 def right(fleet: LocalFleet, model: np.ndarray) -> np.ndarray:
@@ -118,7 +125,7 @@ def test_workers_do_not_matter():
     def outcome(workers: int) -> tuple[list[int], list[Any]]:
         with LocalFleet(task(), workers) as fleet:
             clients = tuple(range(toy.CLIENTS))
-            fleet.train(1, {c: Download(fleet.server.first_model(c), "keep") for c in clients}, ("samples",), 9)
+            train_personal(fleet, clients, "keep")
             random = np.random.default_rng(0)
             parts = {c: SparseUpdate(random.normal(size=toy.FEATURES).astype(np.float32)) for c in clients}
             said = fleet.send_rewards(1, parts, Acceptance(0.1))

@@ -31,7 +31,7 @@ validation = 0.2
 lr = 0.5
 [recipe]
 name = "device_aware"
-priority = ["LD", "DS"]
+criteria = ["LD", "DS"]
 normalise = "max"
 [run]
 rounds = 3
@@ -75,8 +75,8 @@ def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tm
     assert cli("show", tmp_path / "run").code == 0
 
 
-M2F = ("recipe={name='m2f',priority=['Participation','SimulatedComputation','DataRatio']}", "run.schedule.epochs=[1,3]")
-RESET = ("recipe.reward.training=reset",)
+M2F = ("recipe={name='m2f',criteria=['Participation','SimulatedComputation','DataRatio']}", "run.schedule.epochs=[1,3]")
+RESET = ("recipe.models.training=reset",)
 
 
 @pytest.mark.parametrize("changes", [(), M2F, (*M2F, *RESET)], ids=["device_aware", "m2f, keep", "m2f, reset"])

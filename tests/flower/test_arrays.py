@@ -10,12 +10,9 @@ from flwr.app import Array, Message
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from test_faults import BAD, Meddling, task
+from test_faults import BAD, Meddling, next_round, task
 
 from fedmerit import fedavg
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
-from fedmerit.core.state import State
 from fedmerit.flower import GridFleet
 from fedmerit.flower.arrays import TYPES, Unfit, read_array
 
@@ -61,7 +58,6 @@ def test_a_message_that_flower_cannot_make_costs_its_node_alone():
 
     fleet = GridFleet(Grid(made, lambda reply: [reply]), made.server(), timeout=0.3)
     fleet.meet(4)
-    start = State(fleet.server.first_model(0))
-    _, record = play(start, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    _, record = next_round(fleet, fedavg())
     assert record.ids == (0, 1, 3)
-    assert record.left_out == {BAD: "its reply cannot be read: ValueError: Unknown object \\x1b[2J"}
+    assert record.dropped == {BAD: "its reply cannot be read: ValueError: Unknown object \\x1b[2J"}

@@ -32,11 +32,12 @@ def settings(rounds: int) -> Config:
     task["attack"] = [{"kind": "liar", "share": 0.25, "facts": {"samples": 4.0}}, {"kind": "scale", "share": 0.25}]
     recipe: dict[str, Any] = {
         "name": "device_aware",
-        "priority": ["LD", "DS"],
+        "criteria": ["LD", "DS"],
         "normalise": "max",
         "search": {"tolerance": 0.0},
     }
-    recipe |= {"cap": 2.0, "claims": {"k": 2.0}, "clip": {"norm": "median"}}
+    recipe |= {"limits": [{"name": "cap", "times": 2.0, "anchored": True}]}
+    recipe |= {"stages": [{"name": "claims", "k": 2.0}, {"name": "clip", "norm": "median"}]}
     run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds}  # an exchange takes seconds
     return make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
 

@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
 from helpers import CommandLine, SoftmaxLearner, one_line, small_task
-from test_faults import BAD, Meddling, played, task
+from test_faults import BAD, Meddling, next_round, played, task
 
 from fedmerit import DS, LD, fedavg, prioritized
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
 from fedmerit.core.seeds import derive
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
@@ -57,8 +55,7 @@ def enrolled(keys: list[bytes], **more: Any) -> Enrolment:
 
 
 def one_round(fleet: GridFleet, seed: int = 1) -> Record:
-    start = State(fleet.server.first_model(0))
-    return play(start, prioritized(DS, LD), fleet, selection=Uniform(1.0), seed=seed, evaluate=True)[1]
+    return next_round(fleet, prioritized(DS, LD), seed=seed)[1]
 
 
 def test_an_impostor_is_refused_and_told_and_changes_nothing(keys: list[bytes], caplog: pytest.LogCaptureFixture):
@@ -118,7 +115,7 @@ def test_claims_beyond_what_is_enrolled_are_left_out(keys: list[bytes]):
     fleet.meet(4)
     record = one_round(fleet)
     assert record.ids == (0, 1, 3)
-    assert record.left_out == {2: "fact samples lies in 0..15: 20.0"}
+    assert record.dropped == {2: "fact samples lies in 0..15: 20.0"}
 
 
 def test_the_command_enrolls_lists_and_revokes(tmp_path: Path, cli: CommandLine):
@@ -198,18 +195,18 @@ def test_a_mute_node_of_8_costs_one_deadline_in_the_whole_run():
     grid.silent = True
     state = State(fleet.server.first_model(0))
     for _ in range(5):
-        state, record = play(state, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+        state, record = next_round(fleet, fedavg(), state)
         assert record.ids == (0, 1, 3, 4, 5, 6, 7)
     assert sum(waits) == 1
-    assert record.left_out == {BAD: "its node is not connected"}
+    assert record.dropped == {BAD: "its node is not connected"}
     grid.silent = False
     fleet.door.greeted.clear()  # what was lost on the way is not answered any more
-    state, record = play(state, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    state, record = next_round(fleet, fedavg(), state)
     assert BAD in record.ids
 
 
 def test_a_lost_answer_is_no_reason_to_stay_away():
     record = played(lambda reply: [], fedavg())
-    assert "no answer within" in record.left_out[BAD]
+    assert "no answer within" in record.dropped[BAD]
     assert record.evaluation is not None
     assert np.asarray(record.evaluation.sizes).tolist() == [6, 6, 6, 6]

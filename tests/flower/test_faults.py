@@ -11,9 +11,10 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from helpers import SoftmaxLearner, random_split, small_task
 
-from fedmerit import DS, LD, Task, fedavg, m2f, prioritized
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
+from fedmerit import DS, LD, Recipe, Task, fedavg, m2f, prioritized
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
@@ -56,13 +57,17 @@ class Meddling(InProcessGrid):
         return [*super().pull_messages(message_ids), *extra]
 
 
-def played(change: Callable[[Message], Iterable[Message]], recipe: Any = None, kind: str = "train") -> Record:
+def next_round(fleet: GridFleet, recipe: Recipe, state: State | None = None, seed: int = 1) -> tuple[State, Record]:
+    """One round in which all clients are asked; from the first model unless a state is given."""
+    start = State(fleet.server.first_model(0)) if state is None else state
+    return run_round(start, recipe, Host.of(fleet), InTime(Uniform(1.0)), seed)
+
+
+def played(change: Callable[[Message], Iterable[Message]], recipe: Recipe | None = None, kind: str = "train") -> Record:
     made = task()
     fleet = GridFleet(Meddling(made, change, kind), made.server(), timeout=0.3)
     fleet.meet(4)
-    state = State(fleet.server.first_model(0))
-    chosen = recipe or prioritized(DS, LD)
-    state, record = play(state, chosen, fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    state, record = next_round(fleet, recipe or prioritized(DS, LD))
     assert np.isfinite(state.model).all()
     return record
 
@@ -134,8 +139,8 @@ def pickled(content: RecordDict) -> None:
 def test_one_bad_answer_is_left_out_with_its_reason(change: Any, says: str):
     record = played(change)
     assert record.ids == (0, 1, 3)
-    assert list(record.left_out) == [BAD]
-    assert says in record.left_out[BAD]
+    assert list(record.dropped) == [BAD]
+    assert says in record.dropped[BAD]
     assert record.weights is not None
     assert record.weights.weights.sum() == pytest.approx(1)
 
@@ -151,7 +156,7 @@ def test_repeated_and_made_up_answers_change_nothing():
     assert record.weights is not None
     assert plain.weights is not None
     assert record.weights.weights.tolist() == plain.weights.weights.tolist()
-    assert record.left_out == {}
+    assert record.dropped == {}
 
 
 def test_a_node_that_is_not_there():
@@ -160,8 +165,8 @@ def test_a_node_that_is_not_there():
     fleet = GridFleet(grid, made.server(), timeout=0.3)
     fleet.meet(4)
     del grid._contexts[1000 + BAD]
-    _, record = play(State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
-    assert record.left_out == {BAD: "its node is not connected"}
+    _, record = next_round(fleet, fedavg())
+    assert record.dropped == {BAD: "its node is not connected"}
     assert record.evaluation is not None
     assert record.evaluation.sizes.tolist() == [6, 6, 0, 6]
 
@@ -173,9 +178,9 @@ def test_nobody_answers_and_the_model_is_kept():
     fleet.meet(4)
     grid._contexts.clear()
     start = State(fleet.server.first_model(0))
-    state, record = play(start, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+    state, record = next_round(fleet, fedavg(), start)
     assert (state.model == start.model).all()
-    assert len(record.left_out) == 4
+    assert len(record.dropped) == 4
     assert record.weights is None
 
 
@@ -196,20 +201,18 @@ def test_a_node_that_is_gone_is_not_asked_again_in_its_round():
     fleet = GridFleet(grid, made.server(), timeout=0.3)
     fleet.meet(4)
     away = grid._contexts.pop(1000 + BAD)
-    state, record = play(
-        State(fleet.server.first_model(0)), fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True
-    )
-    assert "node unavailable" in record.left_out[BAD]
+    state, record = next_round(fleet, fedavg())
+    assert "node unavailable" in record.dropped[BAD]
     assert asked == ["query.hello", "train"]
     grid._contexts[1000 + BAD] = away
-    _, record = play(state, fedavg(), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
-    assert not record.left_out
+    _, record = next_round(fleet, fedavg(), state)
+    assert not record.dropped
     assert asked == ["query.hello", "train", "query.hello", "train", "evaluate"]
 
 
 def test_an_answer_without_its_tag_is_left_out_altogether():
     record = played(changed(lambda content: content.pop("config")))
-    assert "'personal'" in record.left_out[BAD]
+    assert "'personal'" in record.dropped[BAD]
     assert record.ids == (0, 1, 3)
 
 
@@ -273,7 +276,7 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
             if breaks and index == 2 and lost not in ("train", "train.reward"):
                 old = grid._contexts.pop(1000 + BAD)  # started again, it is another node
                 grid._contexts[2000] = replace(old, node_id=2000, state=RecordDict())
-            state, record = play(state, m2f(DS, personal=own), fleet, selection=Uniform(1.0), seed=1, evaluate=True)
+            state, record = next_round(fleet, m2f(DS, training=own), state)
             assert fleet.copies is not None
             assert fleet.evaluate_personal(state.model).sizes.sum() == 24
             for client, context in enumerate(sorted(grid._contexts.values(), key=partition)):
@@ -281,7 +284,7 @@ def test_a_client_goes_on_from_the_model_that_the_server_knows(lost: str, own: A
                 assert theirs is not None
                 agrees = np.array_equal(fleet.copies.rows.array[client], theirs)
                 assert agrees or (breaks and index == 2 and client == BAD)
-        assert not record.left_out
+        assert not record.dropped
         fleets.append(fleet.copies.rows.array.copy() if fleet.copies else None)
     same = lost == "all that the node kept"
     assert np.array_equal(fleets[0], fleets[1]) == same

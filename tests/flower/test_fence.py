@@ -41,7 +41,7 @@ def test_under_merit_it_costs_its_node_alone_too(recipe: Recipe):
     assert list(result.evaluate_metrics_clientapp) == [1, 2]
     for one in strategy.records:
         assert sorted(one.ids) == [1000 + place for place in range(NODES) if place != BAD]
-        (reason,) = one.left_out.values()
+        (reason,) = one.dropped.values()
         assert reason.endswith("its reply cannot be read: ValueError: Unknown object \\x1b[2J")
 
 

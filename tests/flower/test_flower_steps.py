@@ -1,4 +1,4 @@
-"""Merit with a step against Flower's own strategies on the same grid."""
+"""Merit with a server optimizer against Flower's own strategies on the same grid."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
 from fedmerit import fedavg
-from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, Step, Yogi
+from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, ServerOptimizer, Yogi
+from fedmerit.core.server.server import Server
 from fedmerit.flower import InProcessGrid, Merit
 
 NODES, LENGTH, ROUNDS = 4, 30, 5
 SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
-CASES: dict[str, tuple[Callable[..., FedAvg], Step]] = {
+CASES: dict[str, tuple[Callable[..., FedAvg], ServerOptimizer]] = {
     "momentum": (
         lambda **settings: FedAvgM(server_learning_rate=0.7, server_momentum=0.8, **settings),
-        Momentum(carry=0.8, length=0.7),
+        Momentum(momentum=0.8, lr=0.7),
     ),
-    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(length=0.2, tau=1e-2)),
-    "yogi": (lambda **settings: FedYogi(eta=0.2, tau=1e-2, **settings), Yogi(length=0.2, tau=1e-2)),
-    "adagrad": (lambda **settings: FedAdagrad(eta=0.2, tau=1e-2, **settings), Adagrad(length=0.2, tau=1e-2)),
+    "adam": (lambda **settings: FedAdam(eta=0.2, tau=1e-2, **settings), Adam(lr=0.2, tau=1e-2)),
+    "yogi": (lambda **settings: FedYogi(eta=0.2, tau=1e-2, **settings), Yogi(lr=0.2, tau=1e-2)),
+    "adagrad": (lambda **settings: FedAdagrad(eta=0.2, tau=1e-2, **settings), Adagrad(lr=0.2, tau=1e-2)),
 }
 
 
@@ -52,7 +53,7 @@ def run(strategy: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_model_as_flowers_own_strategy(name: str):
-    theirs, step = CASES[name]
-    ours = run(Merit(replace(fedavg(), step=step), **SETTINGS))
+    theirs, optimizer = CASES[name]
+    ours = run(Merit(replace(fedavg(), server=Server(optimizer=optimizer)), **SETTINGS))
     np.testing.assert_allclose(ours, run(theirs(**SETTINGS)), rtol=1e-4, atol=1e-6)
-    assert np.abs(ours - run(Merit(fedavg(), **SETTINGS))).max() > 1e-3, "the step does something"
+    assert np.abs(ours - run(Merit(fedavg(), **SETTINGS))).max() > 1e-3, "the optimizer has an effect"

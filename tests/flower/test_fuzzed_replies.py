@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from helpers import ProbabilisticSoftmax
-from test_faults import BAD, Meddling, task
+from test_faults import BAD, Meddling, next_round, task
 from test_merit import NODES, SETTINGS, make_app, record, values
 
 from fedmerit import DS, LD, Task, device_aware, m2f, prioritized
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.criteria.table import Agnostic, LossPower, criterion
+from fedmerit.core.criteria.criterion import criterion
+from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.round import play
 from fedmerit.core.showing import MOST_TEXT
 from fedmerit.core.state import State
 from fedmerit.core.types import Family
@@ -146,11 +145,11 @@ def test_no_reply_ends_a_round_of_a_fleet(name: str):
         fleet = GridFleet(grid, made.server(), timeout=0.0)
         fleet.meet(3)
         state = State(plain.start(0))
-        state, told = play(state, recipe, fleet, selection=Uniform(1.0), seed=trial, evaluate=True)
+        state, told = next_round(fleet, recipe, state, trial)
         assert np.isfinite(state.model).all()
-        assert set(told.left_out) <= {BAD}
+        assert set(told.dropped) <= {BAD}
         assert {0, 1, 3} <= set(told.ids)
-        for text in [*told.left_out.values(), *(one.reason for one in told.rewards.verdicts.values())]:
+        for text in [*told.dropped.values(), *(one.reason for one in told.rewards.verdicts.values())]:
             assert len(text) <= MOST_TEXT
             assert text.isprintable()
         assert told.weights is not None
@@ -182,5 +181,5 @@ def test_no_reply_ends_a_round_of_merit(make: Callable[[], Recipe], caplog: pyte
         assert np.isfinite(values(result.arrays)).all()
         for one in strategy.records:
             assert {1000 + place for place in range(NODES) if place != BAD} <= set(one.ids)
-            assert all(len(text) <= MOST_TEXT and text.isprintable() for text in one.left_out.values())
+            assert all(len(text) <= MOST_TEXT and text.isprintable() for text in one.dropped.values())
     assert "\x1b[2J" not in caplog.text

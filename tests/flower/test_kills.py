@@ -23,7 +23,7 @@ NODES = 2
 
 def test_a_killed_superlink_and_a_killed_serverapp(tmp_path: Path):
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES}
-    recipe = {"name": "prioritized", "priority": ["LD", "DS"], "normalise": "max"}
+    recipe = {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"}
     run = {"rounds": 4, "fraction": 1.0, "workers": 1}
     config = make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
     out = tmp_path / "out"

@@ -44,7 +44,7 @@ class SleepyGrid(InProcessGrid):
 
 
 def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
-    run = {"rounds": 6, "fraction": 1.0, "wait": {"at_least": 0.5, "seconds": 0.4}}
+    run = {"rounds": 6, "fraction": 1.0, "wait": {"min_fraction": 0.5, "seconds": 0.4}}
     config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
     task = make_task(config)
     grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)
@@ -61,8 +61,8 @@ def test_the_round_goes_on_and_the_sleeper_comes_back(tmp_path: Path):
 
 
 def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
-    run = {"rounds": 5, "fraction": 1.0, "wait": {"at_least": 0.5, "seconds": 0.4, "late": "use"}}
-    recipe = {"name": "prioritized", "priority": ["DS", "Staleness"], "normalise": "max", "score": "product"}
+    run = {"rounds": 5, "fraction": 1.0, "wait": {"min_fraction": 0.5, "seconds": 0.4, "late": "use"}}
+    recipe = {"name": "prioritized", "criteria": ["DS", "Staleness"], "normalise": "max", "score": "product"}
     task, train = {"clients": 4, "model": "digits-linear"}, {"epochs": 1}
     config = make_config({"task": task, "train": train, "recipe": recipe, "run": run})
     data = make_task(config)
@@ -79,7 +79,7 @@ def test_a_late_answer_is_used_in_the_round_in_which_it_comes(tmp_path: Path):
 
 
 def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
-    run = {"rounds": 3, "fraction": 0.5, "wait": {"at_least": 0.5, "seconds": 30.0, "over": 1.5}}
+    run = {"rounds": 3, "fraction": 0.5, "wait": {"min_fraction": 0.5, "seconds": 30.0, "overselect": 1.5}}
     config = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}, "run": run})
     task = make_task(config)
     grid = SleepyGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 4)

@@ -30,7 +30,7 @@ def test_every_recipe_on_every_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_ten_supernodes_two_of_which_are_killed(tmp_path: Path):
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2}
-    recipe = {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
+    recipe = {"name": "device_aware", "criteria": ["LD", "DS"], "normalise": "max", "search": {"tolerance": 0.0}}
     run = {"rounds": 4, "fraction": 1.0, "workers": 1}
     config = make_config({"task": task, "train": {"lr": 0.5}, "recipe": recipe, "run": run})
     write_app(tmp_path / "app", config, tmp_path / "out")

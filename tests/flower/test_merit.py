@@ -13,7 +13,7 @@ from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fedmerit import CB, DS, LD, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
-from fedmerit.core.criteria.table import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
+from fedmerit.core.criteria.computation import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.errors import ConfigError
@@ -140,8 +140,8 @@ def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
     strategy = Merit(fedavg(), **SETTINGS)
     assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
     for told in strategy.records:
-        assert list(told.left_out) == [1003]
-        assert says in told.left_out[1003]
+        assert list(told.dropped) == [1003]
+        assert says in told.dropped[1003]
         assert told.ids == (1000, 1001, 1002, 1004)
     try:
         finite = np.isfinite(run(FedAvg(**SETTINGS), make_app(fedavg(), samples, spoil))).all()
@@ -178,11 +178,10 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, make_app(recipe), rounds=3)
     for told in strategy.records:
-        assert told.aggregation is not None
-        assert (told.aggregation.exchanges, len(told.aggregation.results)) == (1, 2)
-        assert max(one.quality or 0 for one in told.aggregation.results) == next(
-            one.quality for one in told.aggregation.results if one.chosen
-        )
+        assert told.search is not None
+        assert (told.search.exchanges, len(told.search.results)) == (1, 2)
+        best = max(one.quality or 0 for one in told.search.results)
+        assert best == next(one.quality for one in told.search.results if one.chosen)
 
 
 def test_the_server_looks_at_models():

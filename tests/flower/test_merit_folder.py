@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 
 from fedmerit import DS, LD, Recipe, Run, device_aware, fedavg, prioritized
 from fedmerit.core.server.optimizers import Momentum
+from fedmerit.core.server.server import Server
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid, Merit, facts
 
@@ -31,7 +32,7 @@ SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluat
 RECIPES = {
     "prioritized": prioritized(LD, DS, normalise="max"),
     "searched": device_aware(LD, DS, normalise="max"),
-    "momentum": replace(fedavg(), step=Momentum(carry=0.5)),
+    "momentum": replace(fedavg(), server=Server(optimizer=Momentum(momentum=0.5))),
 }
 
 

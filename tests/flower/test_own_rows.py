@@ -18,8 +18,8 @@ from flwr.app import Context, RecordDict
 
 from fedmerit import Federation, Run, Task, federate, run_config
 from fedmerit.config.privacy import recipe_of
+from fedmerit.config.run import make_selection
 from fedmerit.config.schema import Config, dump_config, make_config
-from fedmerit.engine.loop import make_selection
 from fedmerit.errors import ConfigError, DataError, RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import OUT, PATIENCE, TEXT, client, main
@@ -27,8 +27,8 @@ from fedmerit.flower.start import on_loopback
 from fedmerit.tasks.registry import make_learner, make_node, make_server
 
 WORDS = ("clinic", "home", "street")
-FEDVAL = {"name": "fedval", "priority": ["validated:accuracy", "validated:parity:sex"]}
-M2F = {"name": "m2f", "priority": ["Participation", "SimulatedComputation", "DataRatio"]}
+FEDVAL = {"name": "fedval", "criteria": ["validated:accuracy", "validated:parity:sex"]}
+M2F = {"name": "m2f", "criteria": ["Participation", "SimulatedComputation", "DataRatio"]}
 
 
 def frame(rows: int, seed: int) -> arrow.Table:

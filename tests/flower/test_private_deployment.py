@@ -15,7 +15,6 @@ NODES, ROUNDS = 2, 2
 APP = """
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
 from fedmerit import prioritized
-from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.recipes import private
+from fedmerit.core.server.private_sum import PrivateSum
+from fedmerit.core.weights.normalise import scale
 from fedmerit.flower import Merit, clip_mod
 
 client = ClientApp(mods=[clip_mod(1.0)])
@@ -41,16 +42,16 @@ def train(message, context):
 
 @server.main()
 def main(grid, context):
-    recipe = prioritized("DS", normalise="scale", scales={"DS": 100})
-    privacy = Privacy(1.0, 1e-6, 1.0, delta=0.1, reproducible=True)
+    privacy = PrivateSum(noise=1e-6, fraction=1.0, delta=0.1, reproducible=True)
+    recipe = private(prioritized("DS", normalise=scale({"DS": 100})), privacy)
     nodes = {"min_train_nodes": 2, "min_available_nodes": 2, "fraction_evaluate": 0.0}
-    strategy = Merit(replace(recipe, privacy=privacy), **nodes)
+    strategy = Merit(recipe, **nodes)
     rounds = int(context.run_config["rounds"])
     result = strategy.start(grid, ArrayRecord({"w": Array(np.zeros(3, np.float32))}), num_rounds=rounds)
     told = {
         "model": result.arrays["w"].numpy().tolist(),
         "epsilon": [record.epsilon for record in strategy.records],
-        "norms": [record.observations.norms.tolist() for record in strategy.records],
+        "norms": [record.diagnostics.norms.tolist() for record in strategy.records],
     }
     Path(context.run_config["out"]).write_text(json.dumps(told))
     logging.getLogger("flwr").info("all is told")

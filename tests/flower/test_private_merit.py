@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +17,9 @@ from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.server.adaptive_clip import AdaptiveClip
-from fedmerit.core.server.private_centring import CentreNoise
-from fedmerit.core.server.private_sum import Privacy
+from fedmerit.core.recipes import private
+from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, PrivateSum
+from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
 from fedmerit.flower.mods import shortened
@@ -28,9 +28,9 @@ NODES, LENGTH, ROUNDS = 6, 5, 4
 SETTINGS = {"min_train_nodes": 1, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
 
 
-def private(noise: float, fraction: float, *, reproducible: bool = True) -> Recipe:
-    recipe = prioritized("DS", normalise="scale", scales={"DS": 100})
-    return replace(recipe, privacy=Privacy(1.0, noise, fraction, delta=0.01, reproducible=reproducible))
+def private_recipe(noise: float, fraction: float, **settings: Any) -> Recipe:
+    privacy = PrivateSum(noise, fraction, **{"delta": 0.01, "reproducible": True, **settings})
+    return private(prioritized("DS", normalise=scale({"DS": 100})), privacy)
 
 
 def make_app(mods: Sequence[Mod] = ()) -> ClientApp:
@@ -55,21 +55,21 @@ def played(strategy: Merit, mods: Sequence[Mod] = ()) -> np.ndarray:
 
 
 def test_epsilon_is_kept_and_the_denominator_is_fixed() -> None:
-    strategy = Merit(private(1e-6, 0.5), fraction_train=0.5, **SETTINGS)
+    strategy = Merit(private_recipe(1e-6, 0.5), fraction_train=0.5, **SETTINGS)
     moved = played(strategy)[0]
     came = [len(record.ids) for record in strategy.records]
     assert len(set(came)) > 1, "how many are drawn differs from round to round"
     assert moved == pytest.approx(sum(came) * 0.5 / (0.5 * NODES), rel=1e-3)  # half a score, over q K
-    noisy = Merit(private(1.1, 0.5), fraction_train=0.5, **SETTINGS)
+    noisy = Merit(private_recipe(1.1, 0.5), fraction_train=0.5, **SETTINGS)
     played(noisy)
     wanted = [epsilon_after(1.1, 0.5, index, 0.01) for index in range(1, ROUNDS + 1)]
     assert [record.epsilon for record in noisy.records] == pytest.approx(wanted)
 
 
 def test_a_clip_at_the_client_is_the_clip_at_the_server() -> None:
-    at_server, at_client = (Merit(private(0.5, 0.5), fraction_train=0.5, **SETTINGS) for _ in "ab")
+    at_server, at_client = (Merit(private_recipe(0.5, 0.5), fraction_train=0.5, **SETTINGS) for _ in "ab")
     assert played(at_server) == pytest.approx(played(at_client, [clip_mod(1.0)]), rel=1e-6)
-    lengths = {round(float(norm), 3) for record in at_client.records for norm in record.observations.norms}
+    lengths = {round(float(norm), 3) for record in at_client.records for norm in record.diagnostics.norms}
     assert lengths == {1.0}, "no longer update left a client"
     assert any(note.kind == "clipped" for record in at_server.records for note in record.notes)
     assert not any(note.kind == "clipped" for record in at_client.records for note in record.notes)
@@ -88,12 +88,10 @@ def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
 
 
 def test_an_adaptive_clip_moves_with_the_nodes() -> None:
-    recipe = private(1e-6, 0.5)
-    assert recipe.privacy is not None
-    adaptive = replace(recipe, privacy=replace(recipe.privacy, clip=AdaptiveClip(0.5, rate=1.0)))
-    strategy = Merit(adaptive, fraction_train=0.5, **SETTINGS)
+    recipe = private_recipe(1e-6, 0.5, clip=AdaptiveClip(0.5, rate=1.0))
+    strategy = Merit(recipe, fraction_train=0.5, **SETTINGS)
     played(strategy)
-    clips = [record.aggregation.clip for record in strategy.records if record.aggregation]
+    clips = [record.numbers["clip"] for record in strategy.records]
     assert clips[0] == 0.5
     assert clips[-1] > 0.5, "updates of length 2 are longer"
     assert len(set(clips)) == ROUNDS
@@ -111,7 +109,7 @@ def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
     )
     start = ArrayRecord({"w": Array(np.zeros(LENGTH, np.float32))})
     wrapper.start(InProcessGrid(make_app(), NODES), start, num_rounds=ROUNDS)
-    ours = Merit(private(1.5, 1.0), **SETTINGS)
+    ours = Merit(private_recipe(1.5, 1.0), **SETTINGS)
     played(ours)
     spent = wrapper.privacy_spent()
     assert spent is not None
@@ -119,23 +117,23 @@ def test_unweighted_epsilon_is_that_of_flowers_accounted_wrapper() -> None:
 
 
 def test_rounds_without_a_node_release_noise() -> None:
-    strategy = Merit(private(1.0, 0.001), fraction_train=0.001, **SETTINGS)
+    strategy = Merit(private_recipe(1.0, 0.001), fraction_train=0.001, **SETTINGS)
     assert (played(strategy) != 0).all()
     assert [record.ids for record in strategy.records] == [()] * ROUNDS
 
 
 def test_noise_is_secret_unless_it_is_asked_for() -> None:
-    again, real = ([Merit(private(1.0, 1.0, reproducible=one), **SETTINGS) for _ in "ab"] for one in (True, False))
+    again, real = (
+        [Merit(private_recipe(1.0, 1.0, reproducible=one), **SETTINGS) for _ in "ab"] for one in (True, False)
+    )
     assert (played(again[0]) == played(again[1])).all()
     assert (played(real[0]) != played(real[1])).all()
 
 
 def test_the_account_is_of_the_draw() -> None:
     with pytest.raises(ConfigError, match=r"account is for a fraction of 0.5, and 1 of the clients are drawn"):
-        Merit(private(1.0, 0.5), **SETTINGS)
-    with pytest.raises(ConfigError, match=r"privacy.delta is at most 1 / clients = 0.005"):
-        Merit(private(1.0, 1.0), min_available_nodes=200)
-    recipe = private(1.0, 1.0)
-    assert recipe.privacy is not None
+        Merit(private_recipe(1.0, 0.5), **SETTINGS)
+    with pytest.raises(ConfigError, match=r"privacy.delta must be at most 1 / clients = 0.005"):
+        Merit(private_recipe(1.0, 1.0), min_available_nodes=200)
     with pytest.raises(ConfigError, match=r"a Flower strategy centres no inputs"):
-        Merit(replace(recipe, privacy=replace(recipe.privacy, centre=CentreNoise(4.0))), **SETTINGS)
+        Merit(private_recipe(1.0, 1.0, centre=CentreNoise(4.0)), **SETTINGS)

@@ -26,7 +26,7 @@ lr = 0.5
 epochs = 2
 [recipe]
 name = "m2f"
-priority = ["Participation", "SimulatedComputation", "DataRatio"]
+criteria = ["Participation", "SimulatedComputation", "DataRatio"]
 [run]
 rounds = 2
 workers = 1

@@ -37,7 +37,7 @@ def test_a_round_ends_at_its_deadline_and_the_next_do_not_wait(tmp_path: Path, m
     (tmp_path / "sleeper.py").write_text(MODULE.format(signal=str(signal), sleep=SLEEP))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     nodes = {"names": names, "classes": ["no", "yes"], "columns": {"a": "number", "b": "number"}}
-    run = {"rounds": ROUNDS, "fraction": 1.0, "wait": {"at_least": 0.75, "seconds": DEADLINE}}
+    run = {"rounds": ROUNDS, "fraction": 1.0, "wait": {"min_fraction": 0.75, "seconds": DEADLINE}}
     config = make_config({"task": {"data": "nodes", "label": "ill", "nodes": nodes}, "run": run})
     write_app(tmp_path / "app", config, tmp_path / "run")
     # it reads its rows at each message, so that it falls asleep in the middle of the run

@@ -12,9 +12,10 @@ from flwr.clientapp import ClientApp
 from helpers import ProbabilisticSoftmax, random_split, small_task
 
 from fedmerit import DS, LD, MW, Recipe, Task, adaptive, device_aware, fedavg, m2f
-from fedmerit.core.collect.selection import Uniform
+from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.round import play
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import Record, State
 from fedmerit.flower import GridFleet, InProcessGrid, Merit, facts, make_client_app
@@ -72,7 +73,7 @@ def fleet_of(made: Task, nodes: int = CLIENTS) -> tuple[GridFleet, CountingGrid]
 def played(fleet: GridFleet, recipe: Recipe, *, evaluate: bool, rounds: int = 3) -> list[Record]:
     state, records = State(fleet.server.first_model(1)), []
     for _ in range(rounds):
-        state, record = play(state, recipe, fleet, selection=Uniform(0.7), seed=5, evaluate=evaluate)
+        state, record = run_round(state, recipe, Host.of(fleet), InTime(Uniform(0.7)), seed=5, evaluate=evaluate)
         records.append(record)
     return records
 
@@ -83,7 +84,7 @@ def test_bytes_are_those_of_the_transport(name: str):
     records = played(fleet, RECIPES[name](), evaluate=False)
     assert sum(record.bytes_down for record in records) == grid.sent
     assert sum(record.bytes_up for record in records) == grid.received > 0
-    searching = [record.aggregation.bytes_down for record in records if record.aggregation]
+    searching = [record.search.bytes_down for record in records if record.search]
     assert any(searching) == (name not in ("fedavg", "m2f"))
 
 
@@ -105,7 +106,7 @@ def test_nodes_that_are_away_are_sent_nothing():
     fleet, grid = fleet_of(task(), nodes=CLIENTS - 2)
     records = played(fleet, RECIPES["DAFL"](), evaluate=False)
     assert sum(record.bytes_down for record in records) == grid.sent
-    assert any("not connected" in reason for record in records for reason in record.left_out.values())
+    assert any("not connected" in reason for record in records for reason in record.dropped.values())
 
 
 @pytest.mark.parametrize("name", ["fedavg", "DAFL", "DAFL, one by one"])

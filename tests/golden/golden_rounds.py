@@ -20,19 +20,23 @@ from threadpoolctl import threadpool_info
 
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core import recipes
+from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Alignment, Conduct
-from fedmerit.core.criteria.similarity import Company
-from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION, Validated
-from fedmerit.core.objectives import Gated, find_objective
+from fedmerit.core.criteria.robust import Plausibility
+from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
+from fedmerit.core.criteria.validated import Validated
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.server.aggregators import Bucketing, CoordinateMedian, GeometricMedian
 from fedmerit.core.server.optimizers import Adam, Momentum
+from fedmerit.core.server.server import Server
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
+from fedmerit.core.weights.limits import Cap
 from fedmerit.core.weights.scores import Product
 from fedmerit.store.run_folder import LEDGER, kernels
 
@@ -47,14 +51,13 @@ def by_sum(recipe: Recipe) -> Recipe:
 def bounded() -> Recipe:
     """Momentum, cap, claims, clip and median at once."""
     recipe = recipes.prioritized(LD, DS, normalise="max")
-    return replace(
-        recipe, step=Momentum(), cap=1.5, claims=Claims(anchor=True), clip=Clip(), aggregate=CoordinateMedian()
-    )
+    server = Server(CoordinateMedian(), Momentum())
+    return replace(recipe, stages=(Claims(), Clip()), limits=(Cap(1.5, anchored=True),), server=server)
 
 
 def m2f_bounded() -> Recipe:
     """Groups in which weights are capped and claims bounded."""
-    return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), cap=1.3, claims=Claims(anchor=True, k=1.5))
+    return replace(recipes.m2f(DATA_RATIO, PARTICIPATION), stages=(Claims(k=1.5),), limits=(Cap(1.3, anchored=True),))
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -68,32 +71,32 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "dafl_consistency": lambda: recipes.device_aware(DS, CONSISTENCY, normalise="max"),
     "adaptive": lambda: recipes.adaptive(normalise="max"),
     "m2f": lambda: recipes.m2f(DATA_RATIO, PARTICIPATION),
-    "m2f_reset_until": lambda: recipes.m2f(DATA_RATIO, personal="reset", until=2),
+    "m2f_reset_until": lambda: recipes.m2f(DATA_RATIO, training="reset", until=2),
     "m2f_bounded": m2f_bounded,
     "fedval": lambda: recipes.fedval("accuracy", normalise="none"),
     "fedval_marginal": lambda: recipes.fedval("accuracy", marginal=True, normalise="none"),
-    "gated": lambda: Recipe((Validated(Gated(find_objective("accuracy"), 0.3)), DS), Product(), "max"),
-    "guarded": recipes.guarded,
-    "guarded_more": lambda: recipes.guarded(CONSISTENCY, Alignment()),
+    "gated": lambda: Recipe((Validated(find_objective("accuracy"), min_accuracy=0.3), DS), Product(), "max"),
+    "robust": recipes.robust,
+    "robust_more": lambda: recipes.robust(CONSISTENCY, Alignment()),
     "cgsv": lambda: by_sum(recipes.cgsv()),
     "rffl": lambda: by_sum(recipes.rffl()),
     "standalone": lambda: by_sum(recipes.standalone()),
     "finetuned": lambda: by_sum(recipes.finetuned(2)),
     "fedamp": lambda: by_sum(recipes.fedamp()),
-    "fedamp_company": lambda: replace(recipes.fedamp(), criteria=(DS, Company()), score=Product(), normalise="max"),
+    "fedamp_filtered": lambda: replace(
+        recipes.fedamp(), criteria=(DS, SimilarityFilter()), score=Product(), normalise="max"
+    ),
     "cfl": lambda: by_sum(recipes.cfl()),
     "ditto": lambda: by_sum(recipes.ditto()),
     "ifca": lambda: by_sum(recipes.ifca()),
-    "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), step=Momentum()),
-    "ifca_adam": lambda: replace(by_sum(recipes.ifca(3)), step=Adam(correct=True)),
+    "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Momentum())),
+    "ifca_adam": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Adam(correct=True))),
     "qffl": lambda: replace(recipes.qffl(), normalise="max"),
     "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
-    "shapley": lambda: replace(
-        by_sum(recipes.fedavg()), contributions=(Contribution("shapley"), Contribution("cosine"))
-    ),
+    "shapley": lambda: replace(by_sum(recipes.fedavg()), stages=(Contribution("shapley"), Contribution("cosine"))),
     "by_contribution": lambda: Recipe((Contribution("leave-one-out"), DS), Product(), "max"),
-    "conduct": lambda: Recipe((Reputation(Conduct()), DS), Product(), "max"),
-    "buckets": lambda: replace(by_sum(recipes.fedavg()), aggregate=Bucketing(GeometricMedian())),
+    "plausibility": lambda: Recipe((Reputation(Plausibility()), DS), Product(), "max"),
+    "buckets": lambda: replace(by_sum(recipes.fedavg()), server=Server(Bucketing(GeometricMedian()))),
 }
 globals().update(RECIPES)  # `golden_rounds:fedavg` names the function
 
@@ -104,33 +107,33 @@ BASE = (
 OF_RECIPES = ("train.epochs=5", "run.audit=['accuracy']")
 FEDAVG = ("recipe.name=golden_rounds:fedavg",)
 PRIVATE = (
-    *("recipe.name=prioritized", "recipe.priority=DS", "recipe.normalise=scale", "recipe.scales={DS=300}"),
+    *("recipe.name=prioritized", "recipe.criteria=DS", "recipe.normalise={name='scale',bounds={DS=300}}"),
     "run.selection=poisson",
 )
 CONFIGS: dict[str, tuple[str, ...]] = {
     "scaffold": (*FEDAVG, "train.algorithm=scaffold"),
     "feddyn": (*FEDAVG, "train.algorithm=feddyn"),
     "late": (
-        *("recipe.name=prioritized", "recipe.priority=Staleness,DS", "recipe.normalise=max"),
-        *("run.wait={at_least=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
+        *("recipe.name=prioritized", "recipe.criteria=Staleness,DS", "recipe.normalise=max"),
+        *("run.wait={min_fraction=0.5,seconds=5,late='use'}", "run.delays={share=0.5,seconds=20}"),
     ),
-    "drop": (*FEDAVG, "run.wait={at_least=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
+    "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
     "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
     "private_search": (
-        *("recipe.name=adaptive", "recipe.normalise=scale", "recipe.scales={DS=300}", "run.selection=poisson"),
-        "recipe.search={judges='round',count='mean'}",
+        *("recipe.name=adaptive", "recipe.normalise={name='scale',bounds={DS=300}}", "run.selection=poisson"),
+        "recipe.search={judges='round',count='mean',accept=0.8}",
         "privacy={clip=1.0,noise=1.0,reproducible=true,search_share=0.1}",
     ),
     "centre": (*FEDAVG, "task.centre=mean"),
     "private_centre": (*PRIVATE, "task.centre=mean", "privacy={clip=1.0,noise=1.0,reproducible=true,centre_noise=4.0}"),
-    "attack": ("recipe.name=guarded", "task.attack={kind='sign-flip',share=0.25}"),
+    "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),
     "schedule": (
-        *("recipe.name=m2f", "recipe.priority=Participation,SimulatedComputation"),
+        *("recipe.name=m2f", "recipe.criteria=Participation,SimulatedComputation"),
         "run.schedule={rates=[[0.5,4],[1.0,4]],epochs=[1,3]}",
     ),
-    "yogi": ("recipe.name=prioritized", "recipe.priority=DS", "recipe.normalise=sum",
-             "recipe.step={name='yogi',length=0.05}"),
+    "yogi": ("recipe.name=prioritized", "recipe.criteria=DS", "recipe.normalise=sum",
+             "recipe.server={optimizer={name='yogi',lr=0.05}}"),
 }  # fmt: skip
 
 

@@ -10,16 +10,8 @@ import numpy as np
 import pytest
 
 from fedmerit.core.server import aggregators
-from fedmerit.core.server.aggregators import (
-    NNM,
-    Aggregator,
-    Bucketing,
-    CoordinateMedian,
-    GeometricMedian,
-    Mean,
-    MultiKrum,
-    TrimmedMean,
-)
+from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, MultiKrum, TrimmedMean
+from fedmerit.core.server.server import Aggregator, Batch, Mean
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.updates import Updates
 
@@ -57,7 +49,7 @@ def test_with_equal_weights_it_is_the_published_rule(
     number = len(updates)
     aggregator = rules(case["f"] / number)[rule]
     for weights in (np.full(number, 1 / number), np.full((2, number), 1 / number)):
-        found = np.atleast_2d(aggregator(updates, weights))
+        found = np.atleast_2d(aggregator(Batch(updates), weights))
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, [case[rule]] * len(found), atol=CLOSE, rtol=CLOSE)
 
@@ -65,5 +57,5 @@ def test_with_equal_weights_it_is_the_published_rule(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_clipped_updates(case: dict[str, Any]) -> None:
     updates = Updates(np.array(case["updates"], dtype=np.float32))
-    cut = updates.mix(Clip(2.0)(updates.norms))
+    cut = updates.mix(Clip(2.0).factors(updates.norms))
     np.testing.assert_allclose(cut.combine(np.eye(len(cut))), case["clipped at 2"], atol=CLOSE)

@@ -57,20 +57,7 @@ def test_a_priority_that_counts_is_not_noted():
     assert "idle-priority" not in kinds(raw, "sum")
 
 
-def test_a_single_criterion_has_no_idle_priority():
-    notes = weigh(random_criteria(417)[:, :1], ["DS"], Prioritized()).notes
-    assert notes == ()
-
-
 @given(st.floats(1e-3, 1e6), st.integers(2, 20), st.sampled_from(["sum", "max"]))
 def test_a_flat_criterion_is_noted(value, clients, normalise):
     raw = np.column_stack([np.arange(1.0, clients + 1), np.full(clients, value), np.arange(clients, 0, -1.0)])
     assert kinds(raw, normalise)["flat-criterion"] == "LD"
-
-
-def test_criteria_that_separate_the_clients_are_not_noted():
-    assert "flat-criterion" not in kinds(random_criteria(10), "sum")
-
-
-def test_one_client_is_told_nothing_about_separation():
-    assert weigh(np.array([[3.0, 2.0, 1.0]]), NAMES, Prioritized()).notes == ()

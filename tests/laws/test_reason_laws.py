@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import operators
 
 from fedmerit.core.reasons import NEAR, Change, Gate, Reason, Rule, explain, number, percent, standing
-from fedmerit.core.types import Normalise
+from fedmerit.core.weights.normalise import Normalise, scale
 from fedmerit.core.weights.ranking import Ranked
 from fedmerit.core.weights.scores import Prioritized, Product, Score
 from fedmerit.core.weights.weigh import weigh
@@ -52,7 +52,9 @@ def by_words(words: str, raw: np.ndarray, place: int, names: tuple[str, ...], ca
         order = (WORDS[first[1]], *(name for name in names if name != WORDS[first[1]]))
         return float(again(raw[:, [names.index(name) for name in order]], order, case)[place])
     if samples := re.match(r"with (\S+) (more|fewer) samples", words):
-        changed[place, names.index("DS")] += float(samples[1]) * (1 if samples[2] == "more" else -1)
+        column, sign = names.index("DS"), 1 if samples[2] == "more" else -1
+        # Rounded, because 0.03 - 0.02 is a little less than 0.01, which is another rank.
+        changed[place, column] = round(changed[place, column] + sign * float(samples[1]), 9)
     elif value := re.match(r"with its (.*) at (\S+), the median", words):
         changed[place, names.index(WORDS[value[1]])] = float(value[2])
     else:
@@ -218,7 +220,7 @@ def test_where_the_first_criterion_decided_the_second_is_tried_first():
 
 def test_scales_count_where_values_are_divided_by_them():
     raw, names = np.array([[1.0, 100.0], [0.5, 400.0], [0.25, 900.0]]), ("CB", "DS")
-    by_scale = Rule(names, Prioritized(), "scale", scales=(("DS", 500.0),))
+    by_scale = Rule(names, Prioritized(), scale({"DS": 500}))
     assert by_scale.table(raw).tolist() == [[1.0, 0.2], [0.5, 0.8], [0.25, 1.0]]
     assert explain(raw, 1, by_scale).weight == pytest.approx(float(by_scale.weights(raw)[1]))
     assert Rule(names, Prioritized(), "max").table(raw)[:, 0].tolist() == [1.0, 0.5, 0.25]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmerit.core.search.votes import bound_sizes, count_change, preferring, vote_weights
+from fedmerit.core.search.votes import count_change, preferring, vote_weights
+from fedmerit.core.stages.claims import bound_sizes
 from fedmerit.core.types import Evaluation
 
 SIZES = st.lists(st.integers(1, 10**12), min_size=2, max_size=12).map(np.array)

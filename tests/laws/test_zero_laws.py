@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
-from fedmerit import CB, DS, Prioritized, Product, UserError, prioritized, weigh
-from fedmerit.core.server.aggregation import earn
-from fedmerit.core.types import Cohort, History
+from fedmerit import CB, DS, Prioritized, Product, prioritized, weigh
+from fedmerit.core.history import History
+from fedmerit.core.search.search import earn
+from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 
 
@@ -46,11 +47,6 @@ def test_all_scores_zero_fall_back_to_the_given_weights(samples):
     assert "zero-scores" in kinds(result)
 
 
-def test_all_scores_zero_without_fallback_are_equal_weights():
-    result = weigh(np.zeros((4, 2)), ["a", "b"], Prioritized(), "none")
-    assert result.weights.tolist() == [0.25] * 4
-
-
 def one_class_round() -> Cohort:
     """Two clients, each with one class only: CB is 0 for both."""
     facts = {"samples": np.array([10.0, 30.0]), "balance": np.zeros(2)}
@@ -73,28 +69,3 @@ def test_recipes_may_keep_the_model_instead():
 def test_zero_columns_are_no_zero_scores_once_normalised():
     result = earn(prioritized(CB, DS), one_class_round(), History())
     assert result.weights == pytest.approx([(1 + 0.25) / 3, (1 + 0.75) / 3])
-
-
-def test_updates_that_are_thrown_away_are_counted():
-    raw = np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0]])
-    result = weigh(raw, ["CB", "DS"], Prioritized())
-    assert result.weights.tolist() == [0, 1, 0]
-    note = next(note for note in result.notes if note.kind == "zero-weights")
-    assert "2 of 3" in note.text
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, -np.inf])
-def test_a_table_with_a_value_that_is_no_value_is_refused(bad):
-    with pytest.raises(UserError, match=r"criterion b: values are finite and >= 0; row 1"):
-        weigh(np.array([[1.0, 2.0], [1.0, bad]]), ["a", "b"], Prioritized())
-
-
-def test_degrees_above_1_are_refused_where_nothing_normalises():
-    with pytest.raises(UserError, match=r"degrees in 0\.\.1"):
-        weigh(np.array([[0.5], [1.5]]), ["a"], Prioritized(), "none")
-
-
-@pytest.mark.parametrize("shape", [(0, 1), (2, 2), (3, 0)])
-def test_a_table_that_does_not_fit_its_names_is_refused(shape):
-    with pytest.raises(UserError, match="one row per client"):
-        weigh(np.ones(shape), ["a"], Prioritized())

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedmerit.config.recipes import make_recipe
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import make_config, make_recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.errors import FolderError
 from fedmerit.learn import stack

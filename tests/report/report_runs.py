@@ -44,7 +44,7 @@ def make_run(
 ) -> Path:
     """A run of four rounds in which client 0 is left out of round 1 and nobody can be weighed in round 2."""
     folder.mkdir(parents=True)
-    recipe = {"name": "prioritized", "priority": list(PRIORITY), "normalise": "sum"}
+    recipe = {"name": "prioritized", "criteria": list(PRIORITY), "normalise": "sum"}
     config = make_config({"recipe": recipe, "run": {"rounds": 4, "seed": seed}} | (settings or {}))
     meta = environment() | {"recipe": "Recipe(...)", "config": config.model_dump_json()}
     ledger = Ledger.create(folder / LEDGER, names, meta)

@@ -13,7 +13,7 @@ from fedmerit.config.schema import make_config
 
 PRIVATE = {
     "task": {"clients": 12},
-    "recipe": {"name": "prioritized", "priority": "DS", "normalise": "scale", "scales": {"DS": 100}},
+    "recipe": {"name": "prioritized", "criteria": "DS", "normalise": {"name": "scale", "bounds": {"DS": 100}}},
     "run": {"rounds": 3, "fraction": 0.5, "workers": 1, "selection": "poisson"},
     "privacy": {"clip": 1.0, "noise": 1.1, "delta": 1e-3, "reproducible": True},
 }

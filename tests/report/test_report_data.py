@@ -187,7 +187,7 @@ def test_settings_are_toml_and_differences_are_found(tmp_path: Path) -> None:
     config = tomllib.loads(text)
     assert config["train"]["lr"] == 0.25
     assert config["task"]["groups"] == [[0, 1], [2]]
-    assert config["recipe"]["score"] == {"name": "prioritized"}
+    assert config["recipe"] == {"name": "prioritized", "criteria": list(PRIORITY), "normalise": "sum"}
     assert {row["key"]: row["values"] for row in page["differs"]["config"]} == {
         "train.lr": ["0.1", "0.25"],
         "task.groups": [None, "[[0, 1], [2]]"],

@@ -25,7 +25,7 @@ PLAN = """
 seeds = {seeds}
 targets = [0.85, 0.6]
 shares = [0.25, 0.5, 1.0]
-base = {{ run = {{ rounds = 4 }}, recipe = {{ name = "prioritized", priority = ["DS", "MW"] }} }}
+base = {{ run = {{ rounds = 4 }}, recipe = {{ name = "prioritized", criteria = ["DS", "MW"] }} }}
 [[row]]
 name = "Plain > <all>"
 [[row]]

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from fedmerit import DS, LD, Federation, Prioritized, Run, Split, UserError, federate, load_task, prioritized, weigh
-from fedmerit.core.criteria.table import Family, reported
+from fedmerit.core.criteria.criterion import reported
+from fedmerit.core.types import Family
 
 
 @pytest.fixture(scope="module")

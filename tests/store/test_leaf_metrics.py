@@ -9,8 +9,9 @@ import pytest
 from helpers import small_task
 
 from fedmerit import UserError, fedavg
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.leaf import LeafMetric, leaf_metrics, write_leaf_metrics
@@ -26,7 +27,7 @@ def records() -> list[Record]:
     state, made = State(task.learner.start(0)), []
     with LocalFleet(task) as fleet:
         for number in (1, 2, 3):
-            state, record = play(state, fedavg(), fleet, selection=Uniform(0.75), seed=1, evaluate=number != 2)
+            state, record = run_round(state, fedavg(), Host.of(fleet), InTime(Uniform(0.75)), 1, number != 2)
             made.append(record)
     return made
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import CannedFleet, small_task
+from helpers import CannedFleet, run_canned, small_task
 
 from fedmerit import CB, DS, MW, UserError, prioritized
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.round import play
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
@@ -31,7 +32,7 @@ def records() -> list[Record]:
     state, made = State(task.learner.start(0)), []
     with LocalFleet(task) as fleet:
         for number in (1, 2, 3):
-            state, record = play(state, RECIPE, fleet, selection=Uniform(0.75), seed=1, evaluate=number != 2)
+            state, record = run_round(state, RECIPE, Host.of(fleet), InTime(Uniform(0.75)), 1, number != 2)
             made.append(record)
     return made
 
@@ -127,8 +128,7 @@ def test_events_say_who_was_left_out_and_why():
     fleet = CannedFleet(
         np.array([[1, 1], [np.nan, 1]], dtype=np.float32), [{"samples": 3, "balance": 0}] * 2, {2: "gone"}
     )
-    state = State(np.zeros(2, dtype=np.float32))
-    _, record = play(state, prioritized(CB, normalise="none"), fleet, selection=Uniform(1), seed=0, evaluate=False)
+    _, record = run_canned(prioritized(CB, normalise="none"), fleet)
     ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
     events = {(event.client, event.kind): event.text for event in ledger.events(1)}
@@ -140,7 +140,7 @@ def test_events_say_who_was_left_out_and_why():
 
 def test_a_round_in_which_nobody_could_be_weighed_is_told():
     fleet = CannedFleet(np.empty((0, 2), dtype=np.float32), [], {0: "gone", 1: "gone"})
-    _, record = play(State(np.zeros(2, dtype=np.float32)), RECIPE, fleet, selection=Uniform(1), seed=0, evaluate=True)
+    _, record = run_canned(RECIPE, fleet, evaluate=True)
     ledger = Ledger.create(None, fleet.server.names, {})
     ledger.append(record)
     assert ledger.weights(1) == []
@@ -151,7 +151,7 @@ def test_a_round_in_which_nobody_could_be_weighed_is_told():
 def test_a_round_is_written_whole_or_not_at_all(tmp_path: Path, records: list[Record]):
     ledger = Ledger.create(tmp_path / "ledger.db", NAMES, {})
     ledger.append(records[0])
-    broken = replace(records[1], left_out={0: object()})  # type: ignore[dict-item]
+    broken = replace(records[1], dropped={0: object()})  # type: ignore[dict-item]
     with pytest.raises(sqlite3.Error):
         ledger.append(broken)
     with pytest.raises(sqlite3.IntegrityError):
@@ -196,7 +196,7 @@ def test_reading_changes_nothing(tmp_path: Path, ledger: Ledger, records: list[R
 
 
 def test_hashes_are_those_of_rows_sorted_by_their_text():
-    """As earlier versions wrote them, which sorted in Python: 1 before 10 before 2."""
+    """The text of the row decides, not the number of the client: 1 before 10 before 2."""
     names = [f'client\'s "{number}"' for number in range(120)]
     rows = {"meta": [("key", "value")], "clients": sorted(enumerate(names), key=repr)} | dict.fromkeys(TABLES, ())
     text = "".join(f"\n{table}\n{''.join(map(repr, found))}" for table, found in rows.items())

@@ -1,49 +1,61 @@
-"""Verify: every edit of a run's files is found, damaged ledgers are one clear line, strangers' ledgers run nothing."""
+"""Verify: every edit of a run's files is found, damaged ledgers are one clear line, foreign ledgers run nothing."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import CommandLine, one_line, small_task
+from safetensors.numpy import save_file
 
-from fedmerit import DS, LD, Run, federate, prioritized
-from fedmerit.core.state import State
-from fedmerit.core.types import History
+from fedmerit import DS, LD, Run, federate, load_config, prioritized, resume, run_config
+from fedmerit.core.collect.collect import Poisson
+from fedmerit.core.history import History
+from fedmerit.core.recipes import private
+from fedmerit.core.release import Release
+from fedmerit.core.server.private_sum import PrivateSum
+from fedmerit.core.state import Record, State
+from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import FolderError, UserError
+from fedmerit.store.chain import extend_chain
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.model_files import read_checkpoint, write_checkpoint
-from fedmerit.store.schema import SCHEMA_VERSION
-from fedmerit.store.verify import SUMS, verify_run
+from fedmerit.store.model_files import read_checkpoint, write_checkpoint, write_model, write_sealed
+from fedmerit.store.verify import SUMS, Verified, verify_run
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private run: its ledger also has releases."""
     folder = tmp_path_factory.mktemp("runs") / "finished"
-    federate(small_task(), prioritized(DS, LD), rounds=3, out=folder, progress=False)
+    recipe = prioritized(DS, LD, normalise=scale({"DS": 20, "LD": 3}))
+    recipe = private(recipe, PrivateSum(1.0, 0.8, delta=0.01, reproducible=True))
+    federate(small_task(), recipe, rounds=3, selection=Poisson(0.8), out=folder)
     return folder
 
 
 @pytest.fixture(scope="module")
 def unfinished(finished: Path) -> Path:
-    """As a run lies there after a kill: without a model or sums, with checkpoints."""
+    """As a killed run lies there: without a model or sums, with checkpoints, and with an attempt of round 4."""
     folder = finished.with_name("unfinished")
     shutil.copytree(finished, folder)
     for name in (SUMS, "model.safetensors"):
         (folder / name).unlink()
-    with Ledger.open(folder / "ledger.db") as ledger:
+    with Ledger.open(folder / "ledger.db", write=True) as ledger:
         identity = ledger.identity()
+        ledger.book(Release(4, "round", 1.0, 0.8))
     for index in (2, 3):
         model = np.arange(12, dtype=np.float32) + index
-        write_checkpoint(folder, State(model, {"move": model * 2}, History(index)), identity)
+        write_checkpoint(folder, State(model, History(index), {"server": {"move": model * 2}}), identity)
     return folder
 
 
@@ -90,7 +102,8 @@ def test_a_run_that_nobody_touched_is_intact(finished: Path, unfinished: Path, c
         assert len(found.head) == 64
     answer = cli("verify", finished, "--json")
     assert answer.code == 0
-    assert answer.json == {"intact": True, "faults": {}, "rounds": 3, "head": verify_run(finished).head}
+    head = verify_run(finished).head
+    assert answer.json == {"intact": True, "faults": {}, "rounds": 3, "head": head, "skipped": []}
     assert "is as it was written: 3 rounds" in cli("verify", finished).out
 
 
@@ -140,7 +153,8 @@ def test_a_checkpoint_with_any_bit_changed_is_not_taken(unfinished: Path, tmp_pa
     for _ in range(200 * TIMES):
         path.write_bytes(whole)
         flip(path, random)
-        assert read_checkpoint(folder, 3, identity) is None
+        with suppress(FolderError):  # where the changed bit is in the word "seal"
+            assert read_checkpoint(folder, 3, identity) is None
     path.write_bytes(whole)
     assert read_checkpoint(folder, 3, identity) is not None
 
@@ -170,19 +184,101 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("version", [SCHEMA_VERSION - 1, SCHEMA_VERSION])
-def test_a_strangers_ledger_runs_nothing(finished: Path, tmp_path: Path, name: str, version: int, cli: CommandLine):
+def test_a_foreign_ledger_runs_nothing(finished: Path, tmp_path: Path, name: str, cli: CommandLine):
     folder = copied(finished, tmp_path / "run")
-    with sqlite3.connect(folder / "ledger.db") as db:
-        if version != SCHEMA_VERSION and name != "no chain":
-            db.execute("DROP TABLE chain")
+    with closing(sqlite3.connect(folder / "ledger.db")) as db:
         db.executescript(HOSTILE[name])
-        db.execute(f"PRAGMA user_version = {version}")
-    db.close()
-    if version != SCHEMA_VERSION and name == "no chain":  # that is how the version before was
-        assert cli("show", folder).code == 0
-        return
     assert "is not a ledger" in one_line(cli("show", folder))
+
+
+def test_a_ledger_of_an_older_version_is_refused_and_a_fault(finished: Path, tmp_path: Path, cli: CommandLine):
+    folder = copied(finished, tmp_path / "run")
+    (folder / SUMS).unlink()
+    with closing(sqlite3.connect(folder / "ledger.db")) as db:
+        db.execute("PRAGMA user_version = 11")
+    assert "has ledger version 11" in one_line(cli("show", folder))
+    answer = cli("verify", folder)
+    assert answer.code == 1
+    assert "ledger.db: " in answer.out
+    assert "has ledger version 11" in answer.out
+
+
+def no_metadata(path: Path, model: np.ndarray) -> None:
+    save_file({"model": model}, path)
+
+
+def without_a_seal(path: Path, model: np.ndarray) -> None:
+    write_model(path, model, int(path.stem))
+
+
+def of_an_older_format(path: Path, model: np.ndarray) -> None:
+    write_sealed(path, {"model": model}, {"round": int(path.stem), "run": ""})
+
+
+@pytest.mark.parametrize("write", [no_metadata, without_a_seal, of_an_older_format])
+def test_a_checkpoint_that_we_did_not_seal_is_refused(
+    write: Callable[[Path, np.ndarray], None], tmp_path: Path, cli: CommandLine
+):
+    """Also where a sealed one lies next to it: a run that goes on from NaN, or from anything, looks like any other."""
+
+    def stop(record: Record) -> None:
+        if record.index == 2:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run_config(load_config(None, ["task.clients=4", "run.rounds=3", "task.model=digits-linear"]), folder, stop)
+    newest = folder / "checkpoints" / "00000002.safetensors"
+    found = read_checkpoint(folder, 2, Ledger.open(folder / "ledger.db").identity())
+    assert found is not None
+    write(newest, np.full_like(found[0], np.nan))
+    answer = cli("verify", folder)
+    assert answer.code == 1
+    assert answer.out == "checkpoints/00000002.safetensors: it is not sealed, or of an older format\n"
+    message = one_line(cli("run", "--resume", folder))
+    assert f"cannot resume from {newest}: it is not sealed, or of an older format; start a new run" in message
+    with pytest.raises(FolderError, match="it is not sealed"):
+        resume(folder)
+
+
+def edited(folder: Path, *statements: str, chain: int | None = None) -> Verified:
+    """What verify says after edits of the ledger; with `chain` the hashes from that round on are made to fit."""
+    with closing(sqlite3.connect(folder / "ledger.db")) as db, db:
+        for statement in statements:
+            db.execute(statement)
+        if chain is not None:
+            extend_chain(db, chain)
+    return verify_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("statements", "fault"),
+    [
+        (["DELETE FROM releases WHERE number = 1"], "release 1 is not what was written"),
+        (["DELETE FROM releases WHERE number = 2"], "release 2 is not what was written"),
+        (["DELETE FROM releases WHERE number = 4"], "4 releases were booked, 3 are there"),
+        (["UPDATE releases SET multiplier = 9.0 WHERE number = 3"], "release 3 is not what was written"),
+        (["UPDATE releases SET round = 2 WHERE number = 4"], "release 4 is not what was written"),
+        (["DELETE FROM releases", "DELETE FROM sqlite_sequence"], "round 1 has no release"),
+        (["UPDATE rounds SET epsilon = 0.1 WHERE round = 2"], "round 2 has epsilon 0.1, and its releases cost "),
+        (["UPDATE rounds SET epsilon = NULL WHERE round = 3"], "round 3 has epsilon None, and its releases cost "),
+    ],
+)
+def test_epsilon_is_computed_again_from_the_releases(
+    unfinished: Path, tmp_path: Path, statements: list[str], fault: str
+):
+    found = edited(copied(unfinished, tmp_path / "run"), *statements, chain=1)
+    assert found.faults["ledger.db"].startswith(fault)
+
+
+def test_without_the_accounting_library_verify_says_what_it_skipped(
+    finished: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    answer = cli("verify", finished)
+    assert answer.code == 0
+    assert answer.out.startswith("epsilon was not computed again: the account of [privacy] needs dp-accounting")
+    assert verify_run(finished).faults == {}
 
 
 def test_a_value_that_is_too_large_is_not_read(finished: Path, tmp_path: Path):

@@ -16,9 +16,9 @@ STILL = {"lr": 1e-30}
 
 ROWS: list[dict[str, Any]] = [
     {"name": "FedAvg", "recipe": {"name": "fedavg"}},
-    {"name": "LD > DS", "recipe": {"name": "prioritized", "priority": "LD > DS", "normalise": "max"}},
+    {"name": "LD > DS", "recipe": {"name": "prioritized", "criteria": "LD > DS", "normalise": "max"}},
     {"name": "still & 100% _FedAvg_", "recipe": {"name": "fedavg"}, "train": STILL},
-    {"name": "still MW", "recipe": {"name": "prioritized", "priority": "MW"}, "train": STILL},
+    {"name": "still MW", "recipe": {"name": "prioritized", "criteria": "MW"}, "train": STILL},
     {"name": "m2f", "recipe": {"name": "m2f"}},
 ]
 

@@ -139,7 +139,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path):
 
 
 def test_a_row_that_the_data_cannot_serve_is_refused_before_anything_starts(tmp_path: Path):
-    row = {"name": "by region", "recipe": {"name": "prioritized", "priority": "attribute:region"}}
+    row = {"name": "by region", "recipe": {"name": "prioritized", "criteria": "attribute:region"}}
     with pytest.raises(UserError, match=r"row 'by region': .*region"):
         compare(small_plan(row=[FEDAVG, row]), tmp_path / "study")
     assert not (tmp_path / "study").exists()

@@ -22,8 +22,8 @@ def test_the_demo_compares_writes_its_report_and_says_what_to_ask_next(cli: Comm
     hint = re.search(r"fedmerit explain (.+) --round 2$", answer.out, flags=re.M)
     assert hint
     assert "validated:accuracy" in cli("explain", hint[1], "--round", "2").out
-    held = dict(re.findall(r"^(FedAvg|FedVal top|guarded) +([\d.]+)% +[\d.]+%$", answer.out, flags=re.M))
+    held = dict(re.findall(r"^(FedAvg|FedVal top|robust) +([\d.]+)% +[\d.]+%$", answer.out, flags=re.M))
     assert float(held["FedVal top"]) < float(held["FedAvg"])  # who holds the weight is shown, and merit matters
-    assert float(held["guarded"]) < float(held["FedAvg"])
+    assert float(held["robust"]) < float(held["FedAvg"])
     assert max(map(len, answer.out.splitlines())) <= 80 + len(str(out))
     assert "exists" in one_line(cli("demo", "--out", out))

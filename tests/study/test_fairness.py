@@ -9,7 +9,7 @@ import pytest
 from helpers import small_task
 
 from fedmerit import fedavg, federate
-from fedmerit.core.collect.selection import Schedule
+from fedmerit.core.collect.schedules import Schedule
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.study.fairness import Convergence, convergence, fairness_of, rank_correlation
 

@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 from fedmerit import UserError
 from fedmerit.study.grid import check_points, edges, make_grid, parse_grid, point_name, point_slug, points
 
-MOMENTUM = {"recipe": {"name": "fedavg", "step": {"name": "momentum"}}}
+MOMENTUM = {"recipe": {"name": "fedavg", "server": {"optimizer": "momentum"}}}
+M = "recipe.server.optimizer.momentum"
 
 
 def test_tables_within_tables_are_keys_with_dots():
-    nested = {"train": {"lr": [0.1, 0.3]}, "recipe": {"step": {"carry": [0.5]}}}
-    assert make_grid(nested) == {"train.lr": (0.1, 0.3), "recipe.step.carry": (0.5,)}
-    assert make_grid({"train.lr": [0.1, 0.3], "recipe.step.carry": [0.5]}) == make_grid(nested)
+    nested = {"train": {"lr": [0.1, 0.3]}, "recipe": {"server": {"optimizer": {"momentum": [0.5]}}}}
+    assert make_grid(nested) == {"train.lr": (0.1, 0.3), "recipe.server.optimizer.momentum": (0.5,)}
+    assert make_grid({"train.lr": [0.1, 0.3], "recipe.server.optimizer.momentum": [0.5]}) == make_grid(nested)
 
 
 def test_the_command_line_names_values_without_quotes():
     grid = parse_grid(
-        ["train.batch=8,full", "recipe.priority=LD > DS,DS > LD", "recipe.search.steps=[[1, 0]],[[2, 0]]"]
+        ["train.batch=8,full", "recipe.criteria=LD > DS,DS > LD", "recipe.search.steps=[[1, 0]],[[2, 0]]"]
     )
     assert grid["train.batch"] == (8, "full")
-    assert grid["recipe.priority"] == ("LD > DS", "DS > LD")
+    assert grid["recipe.criteria"] == ("LD > DS", "DS > LD")
     assert grid["recipe.search.steps"] == ([[1, 0]], [[2, 0]])
 
 
@@ -58,8 +59,8 @@ def test_a_grid_that_cannot_be_is_refused(texts: list[str], message: str):
     [
         ({"train.lrr": [1, 2]}, "grid point lrr=1: unknown key 'train.lrr' (did you mean 'lr'?)"),
         ({"train.lr": [0.1, -1]}, "grid point lr=-1: train.lr: input should be greater than 0"),
-        ({"recipe.step.carry": [0.5, 1.0]}, "grid point carry=1.0: recipe.step.carry"),
-        ({"recipe.priority": ["LD", "DS"]}, "grid point priority=LD"),
+        ({"recipe.server.optimizer.momentum": [0.5, 1.0]}, "grid point momentum=1.0: recipe.server.optimizer.momentum"),
+        ({"recipe.criteria": ["LD", "Ds"]}, "grid point criteria=Ds: recipe.criteria.0: unknown criterion"),
         ({"train.lr.x": [0.1, 0.2]}, "cannot set train.lr.x: 'lr' is a value, not a section"),
     ],
 )
@@ -70,14 +71,14 @@ def test_a_point_that_is_no_configuration_is_refused(grid: dict[str, Any], messa
 
 
 def test_a_base_is_left_as_it_was():
-    base = {"recipe": {"name": "fedavg", "step": {"name": "momentum", "carry": 0.5}}}
-    check_points(base, {"recipe.step.carry": (0.1, 0.2)})
-    assert base["recipe"]["step"] == {"name": "momentum", "carry": 0.5}
+    base = {"recipe": {"name": "fedavg", "server": {"optimizer": {"name": "momentum", "momentum": 0.5}}}}
+    check_points(base, {"recipe.server.optimizer.momentum": (0.1, 0.2)})
+    assert base["recipe"]["server"]["optimizer"] == {"name": "momentum", "momentum": 0.5}
 
 
 def test_keys_are_called_by_their_last_part_where_that_tells_them_apart():
-    point = {"recipe.step.length": 1.0, "recipe.search.length": -2, "train.batch": "full"}
-    assert point_name(point) == "recipe.step.length=1.0 recipe.search.length=-2 batch=full"
+    point = {"recipe.server.optimizer.lr": 1.0, "train.lr": -2, "train.batch": "full"}
+    assert point_name(point) == "recipe.server.optimizer.lr=1.0 train.lr=-2 batch=full"
     assert point_slug({"train.lr": -0.5}) != point_slug({"train.lr": 0.5})
 
 
@@ -90,10 +91,10 @@ def test_keys_are_called_by_their_last_part_where_that_tells_them_apart():
         ({"train.lr": [1, 2]}, {"train.lr": 1}, {"train.lr": "smallest"}),
         ({"train.epochs": [1, 2]}, {"train.epochs": 1}, {}),  # nothing is below one epoch
         ({"train.epochs": [2, 4]}, {"train.epochs": 2}, {"train.epochs": "smallest"}),
-        ({"recipe.step.carry": [0.0, 0.9]}, {"recipe.step.carry": 0.0}, {}),
-        ({"recipe.step.carry": [0.0, 0.9]}, {"recipe.step.carry": 0.9}, {"recipe.step.carry": "largest"}),
+        ({M: [0.0, 0.9]}, {M: 0.0}, {}),
+        ({M: [0.0, 0.9]}, {M: 0.9}, {M: "largest"}),
         ({"train.batch": [8, "full"]}, {"train.batch": 8}, {}),
-        ({"recipe.step.nesterov": [True, False]}, {"recipe.step.nesterov": True}, {}),
+        ({"recipe.server.optimizer.nesterov": [True, False]}, {"recipe.server.optimizer.nesterov": True}, {}),
         (
             {"train.lr": [0.1], "train.epochs": [1, 2]},
             {"train.lr": 0.1, "train.epochs": 2},

@@ -12,7 +12,7 @@ from fedmerit import UserError
 from fedmerit.study.plan import dump_plan, load_plan, make_plan
 
 FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}}
-DIVERSE = {"name": "LD > DS", "recipe": {"name": "prioritized", "priority": "LD > DS", "normalise": "max"}}
+DIVERSE = {"name": "LD > DS", "recipe": {"name": "prioritized", "criteria": "LD > DS", "normalise": "max"}}
 PLAN: dict[str, Any] = {
     "seeds": 3,
     "base": {"task": {"clients": 5}, "train": {"lr": 0.5, "epochs": 3}, "run": {"rounds": 4, "seed": 99}},
@@ -25,7 +25,7 @@ def test_a_row_changes_what_it_names_and_nothing_else():
     assert plan.seeds == (1, 2, 3)
     assert plan.against == "FedAvg"
     first, diverse, few = (plan.config(row, 2) for row in plan.rows)
-    assert diverse.recipe.priority == ("LD", "DS")
+    assert diverse.recipe.values["criteria"] == ["LD", "DS"]
     assert (few.train.epochs, few.train.lr) == (1, 0.5)
     assert few.recipe == first.recipe
     for config in (diverse, few):
@@ -36,11 +36,11 @@ def test_a_row_changes_what_it_names_and_nothing_else():
 
 def test_a_base_may_be_a_configuration_beside_the_study(tmp_path: Path):
     (tmp_path / "study").mkdir()
-    (tmp_path / "base.toml").write_text('[train]\nlr = 0.25\n[recipe]\nname = "prioritized"\npriority = ["LD"]\n')
+    (tmp_path / "base.toml").write_text('[train]\nlr = 0.25\n[recipe]\nname = "prioritized"\ncriteria = ["LD"]\n')
     (tmp_path / "study/a.toml").write_text('seeds = [7]\nbase = "../base.toml"\n[[row]]\nname = "as the base"\n')
     plan = load_plan(tmp_path / "study/a.toml")
     config = plan.config(plan.rows[0], 7)
-    assert (config.train.lr, config.recipe.priority) == (0.25, ("LD",))
+    assert (config.train.lr, config.recipe.values["criteria"]) == (0.25, ["LD"])
 
 
 def test_what_is_kept_in_the_folder_is_the_same_study():
@@ -58,7 +58,7 @@ def test_what_is_kept_in_the_folder_is_the_same_study():
         ({"row": [FEDAVG, FEDAVG]}, "row names must differ from each other; got more than once: FedAvg"),
         ({"row": [{"name": "a > b"}, {"name": "A b"}]}, "as parts of file names, must differ"),
         ({"row": [{"name": "<>"}]}, "at least one letter or digit"),
-        ({"row": [{"name": "a", "recipe": {"name": "prioritized"}}]}, "row 'a': a priority names at least one"),
+        ({"row": [{"name": "a", "recipe": {"criteria": []}}]}, "row 'a': recipe.criteria: needs at least one"),
         ({"row": [{"name": "a", "train": {"lrr": 1}}]}, "row 'a': unknown key 'train.lrr' (did you mean 'lr'?)"),
         ({"row": [{"recipe": {}}]}, "row.0.name is required"),
         ({"row": []}, "at least one [[row]]"),

@@ -20,7 +20,7 @@ from fedmerit.study.study_folder import members
 HERE = Path(__file__).parent
 ROWS = [
     {"name": "slow", "train": SLOW},
-    {"name": "slow, LD", "recipe": {"name": "prioritized", "priority": "LD"}},
+    {"name": "slow, LD", "recipe": {"name": "prioritized", "criteria": "LD"}},
 ]
 ROUNDS = 12
 

@@ -24,10 +24,10 @@ LRS = [1e-9, 0.001, 0.1]
 FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}, "tune": {"train.lr": LRS}}
 MOMENTUM = {
     "name": "FedAvgM",
-    "recipe": {"name": "fedavg", "step": {"name": "momentum"}},
-    "tune": {"train": {"lr": [0.02, 0.1]}, "recipe": {"step": {"carry": [0.5, 0.9]}}},
+    "recipe": {"name": "fedavg", "server": {"optimizer": "momentum"}},
+    "tune": {"train": {"lr": [0.02, 0.1]}, "recipe": {"server": {"optimizer": {"momentum": [0.5, 0.9]}}}},
 }
-PLAIN = {"name": "LD", "recipe": {"name": "prioritized", "priority": "LD"}}
+PLAIN = {"name": "LD", "recipe": {"name": "prioritized", "criteria": "LD"}}
 
 
 def small(**settings: Any) -> Tuning:
@@ -139,9 +139,9 @@ def test_the_seed_of_the_configuration_is_no_tuning_seed(tmp_path: Path):
 
 
 def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tmp_path: Path):
-    base = BASE | {"recipe": {"name": "prioritized", "priority": "LD"}}
-    grid = {"recipe.priority": ["LD", "attribute:region"]}
-    with pytest.raises(UserError, match=r"priority=attribute:region.*region"):
+    base = BASE | {"recipe": {"name": "prioritized", "criteria": "LD"}}
+    grid = {"recipe.criteria": ["LD", "attribute:region"]}
+    with pytest.raises(UserError, match=r"criteria=attribute:region.*region"):
         tune(small(base=base, grid=grid), tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
@@ -155,8 +155,9 @@ def test_a_study_tunes_its_rows_on_other_seeds_and_reports_their_best(tuned_stud
             run = next(run for run in tuned_study.runs if (run.row, run.seed) == (row, seed))
             assert run.config.train.lr == found.best["train.lr"]
             assert run.config.run.seed == seed
-    carry = next(run.config for run in tuned_study.runs if run.row == "FedAvgM").model_dump()["recipe"]["step"]["carry"]
-    assert carry == tuned_study.tunings["FedAvgM"].best["recipe.step.carry"]
+    chosen = next(run.config for run in tuned_study.runs if run.row == "FedAvgM").recipe.values
+    best = tuned_study.tunings["FedAvgM"].best["recipe.server.optimizer.momentum"]
+    assert chosen["server"] == {"optimizer": {"name": "momentum", "momentum": best}}
     assert set(tuned_study.tuning["row"]) == {"FedAvg", "FedAvgM"}
     assert len(tuned_study.tuning) == 3 + 4
     assert set(tuned_study.metrics["seed"]) == {3, 4}

@@ -111,7 +111,7 @@ class Refusing(SoftmaxLearner):
 def test_a_run_in_which_nobody_trains_warns_and_fails_with_the_first_reason() -> None:
     task = small_task(learner=Refusing())
     with (
-        pytest.warns(NoteWarning, match="round 1: all 4 clients of the round were left out"),
+        pytest.warns(NoteWarning, match="round 1: all 4 clients of the round were dropped"),
         pytest.raises(RunFailed, match=r"nobody trained in 2 rounds.*client 0: ValueError: a tensor is too large"),
     ):
         federate(task, fedavg(), rounds=2)

@@ -171,7 +171,7 @@ lr = 0.5
 epochs = 2
 [recipe]
 name = "prioritized"
-priority = "attribute:sex > DS"
+criteria = "attribute:sex > DS"
 [run]
 rounds = 2
 fraction = 1.0

@@ -33,7 +33,7 @@ workers = 1
 name = "fedavg"
 [[row]]
 name = "fedval"
-recipe = { name = "fedval", priority = ["validated:accuracy"], score = { name = "weighted-mean", rank = "top" } }
+recipe = { name = "fedval", criteria = ["validated:accuracy"], score = { name = "weighted-mean", rank = "top" } }
 """
 ROWS = ["fedavg", "fedval"]
 

@@ -1,6 +1,8 @@
-"""Facts of a client's own: names that are criteria, degrees by hand, and what is refused."""
+"""Client facts: names that are criteria, degrees by hand, and what is refused."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 
 from fedmerit import Samples, prioritized
 from fedmerit.core.check import SHORTEST_TRIP, measure_links
-from fedmerit.core.criteria.client_fact import OwnFact, parse_own_fact
+from fedmerit.core.criteria.client_fact import ClientFact, parse_client_fact
 from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.facts import find_fact, measure
+from fedmerit.core.history import History
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.types import Cohort, History, Replies
+from fedmerit.core.types import Cohort, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, DataError
 
@@ -41,26 +44,24 @@ def test_degrees_by_hand():
     ["fact:age", "fact:less age", "fact:age in 20..35", "fact:age in 0.5..2.5 by 0.25", "fact:job is head nurse"],
 )
 def test_names_are_read_back_and_kept_in_ledgers(name: str):
-    criterion = parse_own_fact(name)
+    criterion = parse_client_fact(name)
     assert criterion.name == name
     recipe = prioritized(criterion, "DS", normalise="max")
     assert part_from_json(part_to_json(recipe)) == recipe
 
 
-@pytest.mark.parametrize(
-    "name", ["fact:", "fact:age in 20", "fact:age of 3", "fact:age in 35..20", "fact:a b is c", "fact:less"]
-)
-def test_other_names_are_refused_with_the_forms(name: str):
-    if name == "fact:less":  # a fact may be called so
-        assert parse_own_fact(name).of == "less"
-        return
+@pytest.mark.parametrize("name", ["fact:", "fact:age in 20", "fact:age of 3", "fact:age in 35..20", "fact:a b is c"])
+def test_other_names_are_refused(name: str):
     with pytest.raises(ConfigError):
         find_criterion(name)
 
 
-def test_a_criterion_has_one_form():
-    with pytest.raises(ConfigError, match="one of fact:NAME"):
-        OwnFact("age", inside=(1, 2), less=True)
+@pytest.mark.parametrize(
+    "forms", [{"inside": (1, 2), "less": True}, {"inside": (1.0, 2.0), "word": "x"}, {"word": "x", "less": True}]
+)
+def test_a_criterion_has_one_form(forms: dict[str, Any]):
+    with pytest.raises(ConfigError, match=r"one of fact:NAME.*got several of them for 'age'"):
+        ClientFact("age", **forms)
 
 
 def test_clients_measure_what_they_know_of_themselves():
@@ -82,9 +83,9 @@ def test_a_claim_beyond_the_range_is_not_believed():
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6), st.floats(0, 100), st.floats(0, 100), st.floats(0, 50))
 def test_degrees_lie_in_0_to_1(facts: list[float], low: float, width: float, by: float):
-    criterion = OwnFact("age", inside=(low, low + width), by=by)
-    cohort = Cohort(1, tuple(range(len(facts))), Updates(np.zeros((len(facts), 1), np.float32)), {})
-    degrees = criterion(Cohort(1, cohort.ids, cohort.updates, {"fact:age": np.array(facts)}), History())
+    criterion = ClientFact("age", inside=(low, low + width), by=by)
+    updates = Updates(np.zeros((len(facts), 1), np.float32))
+    degrees = criterion(Cohort(1, tuple(range(len(facts))), updates, {"fact:age": np.array(facts)}), History())
     assert ((degrees >= 0) & (degrees <= 1)).all()
     assert all(degree == 1 for degree, fact in zip(degrees, facts, strict=True) if low <= fact <= low + width)
 
@@ -100,28 +101,13 @@ def test_links_are_measured_without_the_training_and_bounded_where_a_client_lies
     assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25}, rel=1e-9)
 
 
-def test_forms_exclude_each_other_and_say_what_they_are():
-    for forms in ({"inside": (1.0, 2.0), "word": "x"}, {"word": "x", "less": True}):
-        with pytest.raises(ConfigError, match="got several of them for 'age'"):
-            OwnFact("age", **forms)  # type: ignore[arg-type]
-    made = [
-        OwnFact("age"),
-        OwnFact("age", less=True),
-        OwnFact("age", inside=(1, 2)),
-        OwnFact("age", inside=(1, 2), by=3),
-        OwnFact("job", word="cook"),
-    ]
+def test_all_forms_but_the_plain_one_are_degrees():
+    names = ["fact:age", "fact:less age", "fact:age in 1..2", "fact:age in 1..2 by 3", "fact:job is cook"]
+    made = [parse_client_fact(name) for name in names]
     assert [one.degree for one in made] == [False, True, True, True, True]
-    assert [one.about for one in made] == [
-        "age: as the client says",
-        "less age: least of the round / own",
-        "age in 1..2: 1 inside the interval, 0 outside",
-        "age in 1..2 by 3: 1 inside the interval, 0 outside, falling to 0 at 3 beyond",
-        "job is cook: 1 where the client says so, else 0",
-    ]
     assert [one.required_facts for one in made] == [("fact:age",)] * 4 + [("fact:job is cook",)]
 
 
 def test_nobody_has_no_least():
     assert values("fact:less ping") == []
-    assert parse_own_fact("fact:age in 20..35").by == 0
+    assert parse_client_fact("fact:less").of == "less", "a fact may have this name"

@@ -1,4 +1,4 @@
-"""Company: blocks that are set apart over rounds, whoever is the majority of one round, and laws of the split."""
+"""The similarity filter: blocks that are excluded over rounds, whichever is the majority of one round, and its laws."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import CannedFleet
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Common, NormShare, Usual, copies
-from fedmerit.core.criteria.similarity import Company, Split, met_in, split
-from fedmerit.core.models.grouping import PairDistances
-from fedmerit.core.server.aggregators import CoordinateMedian, Early, Mean, at_round
-from fedmerit.core.stages.clip import Clip, clip_cohort
-from fedmerit.core.types import Cohort, History, Matrix
+from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
+from fedmerit.core.criteria.similarity import SimilarityFilter, Split, add_round, split
+from fedmerit.core.history import History, PairDistances
+from fedmerit.core.host import Host
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.stages.stages import Stage, run_stages, stages_of
+from fedmerit.core.state import State, View
+from fedmerit.core.types import Cohort, Matrix, Note
 from fedmerit.core.updates import Updates
-from fedmerit.errors import ConfigError
 
 RANDOM = np.random.default_rng(5)
 CLIENTS = (1 + RANDOM.normal(scale=1.5, size=(20, 40))).astype(np.float32)
-ATTACKERS = range(12, 20)
-NEVER = Reputation(NormShare())
+BY_NORM, BY_OVERLAP = "reputation:NormInlier", "reputation:RareCoordinateOverlap"
+NEVER = Reputation(NormInlier())
 """A reputation that nobody loses here."""
 BACKDOOR = RANDOM.normal(scale=3, size=40).astype(np.float32)
 
@@ -31,13 +33,36 @@ def cohort(index: int, ids: list[int], rows: Matrix) -> Cohort:
     return Cohort(index, tuple(ids), Updates(rows[ids].astype(np.float32)), {})
 
 
+def everyone(rows: Matrix) -> Cohort:
+    return cohort(1, list(range(len(rows))), rows)
+
+
+def view_of(past: History) -> View:
+    return View.of(State(np.zeros(2, np.float32), past), Host.of(CannedFleet(np.zeros((0, 2)), [])), 0)
+
+
+def measured(stage: Stage, of: Cohort, past: History | None = None) -> tuple[Cohort, tuple[Note, ...]]:
+    """The cohort with the facts of a stage and of the stages that it needs, and their notes."""
+    after, ran = run_stages(tuple(stages_of([stage])), of, view_of(past or History()))
+    return after, ran.notes
+
+
+def filtered(of: Cohort, past: History | None = None, stage: SimilarityFilter | None = None) -> np.ndarray:
+    return measured(stage or SimilarityFilter(), of, past)[0].facts["SimilarityFilter"]
+
+
+def overlapping(of: Cohort, past: History | None = None) -> list[int]:
+    """The places of the clients that share rare coordinates with another client."""
+    return np.flatnonzero(RareCoordinateOverlap()(of, past or History()) == 0).tolist()
+
+
 def after_rounds(rows: Matrix, rounds: list[list[int]]) -> dict[int, float]:
     """The last value of each client."""
     pairs, values = PairDistances(), {}
     for index, ids in enumerate(rounds, start=1):
         one = cohort(index, ids, rows)
-        pairs = met_in(pairs, one)
-        values |= dict(zip(ids, Company().observe(one, History(), pairs)[0].tolist(), strict=True))
+        values |= dict(zip(ids, filtered(one, History(pairs=pairs)).tolist(), strict=True))
+        pairs = add_round(pairs, one)
     return values
 
 
@@ -48,7 +73,7 @@ def mixed_rounds() -> list[list[int]]:
 
 
 @pytest.mark.parametrize("attack", ["flip", "backdoor", "none"])
-def test_a_block_of_another_kind_is_set_apart_even_where_it_is_the_majority_of_a_round(attack: str) -> None:
+def test_a_block_of_another_kind_is_excluded_even_where_it_is_the_majority_of_a_round(attack: str) -> None:
     rows = CLIENTS.copy()
     if attack == "flip":
         rows[12:] *= -1
@@ -61,23 +86,15 @@ def test_a_block_of_another_kind_is_set_apart_even_where_it_is_the_majority_of_a
     assert len(apart - attackers) <= (attack == "backdoor"), "an honest client may be near to it by chance"
 
 
-def test_copies_share_a_voice_and_lose_it_where_they_go_on() -> None:
+def test_copies_share_a_weight_and_lose_it_where_they_go_on() -> None:
     rows = CLIENTS.copy()
     rows[1] = 2 * rows[0]
-    one = cohort(1, list(range(20)), rows)
+    one = everyone(rows)
     assert copies(one)[:3].tolist() == [1, 1, 0]
-    assert Usual()(one, History())[:3].tolist() == [0, 0, 1]
-    assert Company()(one, History())[:3].tolist() == [0, 0, 1]
-    again = History(2, {0: 2, 1: 2}, recent={"reputation:Usual": dict.fromkeys(range(20), (1.0,))})
-    assert Company()(one, again)[:3].tolist() == [0.5, 0.5, 1]
-
-
-def test_updates_of_unusual_length_are_not_usual() -> None:
-    rows = np.ones((6, 4)) + RANDOM.normal(scale=0.1, size=(6, 4))
-    rows[0] *= 10
-    rows[1] *= 0.05
-    rows[2] = 0
-    assert Usual()(cohort(1, list(range(6)), rows), History()).tolist() == [0, 0, 0, 1, 1, 1]
+    assert NormInlier()(one, History())[:3].tolist() == [0, 0, 1]
+    assert filtered(one)[:3].tolist() == [0, 0, 1]
+    again = History(2, {0: 2, 1: 2}, recent={BY_NORM: dict.fromkeys(range(20), (1.0,))})
+    assert filtered(one, again)[:3].tolist() == [0.5, 0.5, 1]
 
 
 @given(st.integers(4, 12), st.integers(0, 2**32 - 1))
@@ -87,58 +104,28 @@ def test_what_blocks_explain_is_a_share_and_does_not_depend_on_the_order(number:
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     met = ~np.eye(number, dtype=bool)
     found = split(rows @ rows.T, met)
-    assert found is not None
     assert 0 <= found.explained <= 1 + 1e-9
     assert -1 <= found.between <= 1
     order = random.permutation(number)
     again = split((rows @ rows.T)[np.ix_(order, order)], met)
-    assert again is not None
     assert again.explained == pytest.approx(found.explained, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("within", "between", "explained", "apart"),
-    [
-        ((0.3, 0.3), -0.3, 0.7, [1, 1]),  # opposed: the smaller
-        ((0.6, 0.2), 0.1, 0.4, [0, 0, 0]),  # a coalition: the closer one, whatever its size
-        ((0.3, 0.3), 0.0, 0.55, [1, 1]),  # another kind
-        ((0.3, 0.3), 0.1, 0.3, None),
-        ((0.8, 0.8), -0.4, 0.85, None),  # honest clients with one of two labels
-        ((0.8, 0.8), -0.7, 0.85, None),  # the same, later
-    ],
-)
-def test_which_block_is_set_apart(
-    within: tuple[float, float], between: float, explained: float, apart: list[int] | None
-) -> None:
-    found = Split(np.array([False, False, False, True, True]), within, between, explained).apart
-    assert (None if found is None else np.flatnonzero(found[0]).tolist()) == (
-        None if apart is None else [3, 4] if apart == [1, 1] else [0, 1, 2]
-    )
-
-
-def test_among_few_clients_only_those_that_go_against_the_others_are_set_apart() -> None:
+def test_among_few_clients_only_opposed_blocks_are_excluded() -> None:
     rows = (1 + np.random.default_rng(1).normal(scale=0.5, size=(5, 40))).astype(np.float32)
     rows[3:, :20] = 0  # of another kind
     rows[:3, 20:] = 0
-    assert Company(common=NEVER)(cohort(1, list(range(5)), rows), History()).all()
-    assert not Company(common=NEVER, fewest=5)(cohort(1, list(range(5)), rows), History())[3:].any()
+    for least, kept in ((6, True), (5, False)):
+        values = filtered(everyone(rows), stage=SimilarityFilter(common=NEVER, min_clients=least))
+        assert values[3:].any() == values.all() == kept
     rows = CLIENTS[:5].copy()
     for flipped in ([4], [3, 4]):
         rows[flipped] = -CLIENTS[flipped]
-        values = Company()(cohort(1, list(range(5)), rows), History())
-        assert np.flatnonzero(values == 0).tolist() == flipped
-
-
-def test_a_client_alone_is_not_apart_for_being_a_little_against_the_others() -> None:
-    alone = np.array([False, False, False, True])
-    assert Split(alone, (0.5, 0.0), -0.3, 0.9).opposed is None
-    found = Split(alone, (0.5, 0.0), -0.48, 0.9).opposed
-    assert found is not None
-    assert found[0].tolist() == alone.tolist()
+        assert np.flatnonzero(filtered(everyone(rows)) == 0).tolist() == flipped
 
 
 def triggered(number: int, trigger: int = 3) -> Matrix:
-    """Twenty updates that leave the last coordinates alone, but for so many clients that learn a trigger there."""
+    """Twenty updates that do not move the last coordinates, but for the clients that learn a trigger there."""
     rows = CLIENTS.copy()
     rows[:, -trigger:] = 0
     rows[20 - number :, -trigger:] = 2
@@ -146,74 +133,60 @@ def triggered(number: int, trigger: int = 3) -> Matrix:
 
 
 @pytest.mark.parametrize("number", [2, 8])
-def test_who_moves_with_another_what_most_leave_alone_is_set_apart(number: int) -> None:
-    everybody = list(range(20))
-    assert (
-        np.flatnonzero(Common()(cohort(1, everybody, triggered(number)), History()) == 0).tolist()
-        == (everybody[-number:])
-    )
-    values, notes = Company().observe(cohort(1, everybody, triggered(number)), History(), PairDistances())
-    assert np.flatnonzero(values == 0).tolist() == everybody[-number:]
-    assert all("left alone" in note.text for note in notes)
+def test_clients_that_share_what_most_do_not_move_are_excluded(number: int) -> None:
+    learned, one = list(range(20 - number, 20)), everyone(triggered(number))
+    assert overlapping(one) == learned
+    after, notes = measured(SimilarityFilter(), one)
+    assert np.flatnonzero(after.facts["SimilarityFilter"] == 0).tolist() == learned
+    assert np.flatnonzero(after.facts["excluded"]).tolist() == [note.client for note in notes] == learned
+    assert all("coordinates that most clients do not move" in note.text for note in notes)
 
 
-def test_rare_coordinates_of_ones_own_are_no_reason() -> None:
+def test_rare_coordinates_that_one_client_moves_are_no_reason() -> None:
     rows = triggered(0, trigger=20)
     rows[np.arange(20), 20 + np.arange(20)] = 5
-    assert Common()(cohort(1, list(range(20)), rows), History()).all()
+    assert not overlapping(everyone(rows))
 
 
-def test_a_trigger_that_most_of_a_round_learn_is_seen_by_names_alone() -> None:
+def test_a_trigger_that_most_of_a_round_learn_is_seen_by_reputations() -> None:
     most = [*range(4), *range(14, 20)]
     one = cohort(2, most, triggered(8))
-    assert Common()(one, History()).all()
+    assert not overlapping(one)
     known = dict.fromkeys(range(14, 19), (0.5,))
-    past = History(1, recent={"reputation:Common": known})
-    assert np.flatnonzero(Common()(one, past) == 0).tolist() == list(range(4, 10)), "19 is new, and moves as they do"
+    past = History(1, recent={BY_OVERLAP: known})
+    assert overlapping(one, past) == list(range(4, 10)), "19 is new, and moves as they do"
 
 
 def test_sparse_updates_have_no_say_in_what_most_move() -> None:
-    rows = np.zeros((20, 40))
-    rows[:] = CLIENTS
+    rows = CLIENTS.copy()
     rows[12:, 1:] = 0
-    assert Common()(cohort(1, list(range(20)), rows), History())[:12].all()
+    assert not set(overlapping(everyone(rows))) & set(range(12))
 
 
 @given(st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_common_is_one_or_zero_and_never_zero_for_most_of_those_without_a_name(number: int, seed: int) -> None:
+def test_overlap_is_one_or_zero_and_never_zero_for_most_clients_without_a_past(number: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.4)
-    values = Common()(cohort(1, list(range(number)), rows), History())
+    values = RareCoordinateOverlap()(everyone(rows), History())
     assert set(values.tolist()) <= {0.0, 1.0}
     assert 2 * (values == 0).sum() <= number
 
 
-def test_lengths_of_all_clients_say_what_is_usual_where_most_of_a_round_shout() -> None:
+def test_norms_of_all_clients_count_where_most_updates_of_a_round_are_long() -> None:
     rows = np.ones((10, 4)) + np.random.default_rng(1).normal(scale=0.1, size=(10, 4))
     rows[4:] *= 10
     one = cohort(2, list(range(10)), rows)
-    past = History(1, recent={"length": dict.fromkeys(range(10, 30), (2.0,))})
-    assert Usual()(one, History()).tolist() == [1] * 10
-    assert Usual()(one, past).tolist() == [1] * 4 + [0] * 6
-    left = clip_cohort(Clip(times=2.0), one, past)[0].facts["clip"]
+    past = History(1, recent={"norm": dict.fromkeys(range(10, 30), (2.0,))})
+    assert NormInlier()(one, History()).tolist() == [1] * 10
+    assert NormInlier()(one, past).tolist() == [1] * 4 + [0] * 6
+    left = measured(Clip(times=2.0), one, past)[0].facts["clip"]
     assert left[:4].tolist() == [1] * 4
     assert (left[4:] * one.updates.norms[4:]).tolist() == pytest.approx([4.0] * 6, rel=0.1)
 
 
-def test_nothing_is_left_of_the_update_of_who_is_set_apart() -> None:
-    one = cohort(1, [0, 1, 2], np.ones((3, 4)))
-    one = replace(one, facts={"Company": np.array([1.0, 0.0, 0.5])})
-    assert clip_cohort(Clip(), one, History())[0].facts["clip"].tolist() == [1, 0, 1]
-
-
-def test_settings() -> None:
-    assert at_round(Early(CoordinateMedian(), 2), 3) == Mean()
-    assert Clip(times=2.0).limit(np.array([1.0, 0.0, 3.0])) == 4
-    for make, word in ((lambda: Company(fewest=3), "4 or more"), (lambda: Clip(times=0.0), "clip.times")):
-        with pytest.raises(ConfigError, match=word):
-            make()
-    with pytest.raises(ConfigError, match="1 or more"):
-        Early(Mean(), 0)
+def test_nothing_is_left_of_the_update_of_an_excluded_client() -> None:
+    one = replace(cohort(1, [0, 1, 2], np.ones((3, 4))), facts={"excluded": np.array([0.0, 1.0, 0.0])})
+    assert measured(Clip(), one)[0].facts["clip"].tolist() == [1, 0, 1]
 
 
 @given(st.integers(4, 9), st.floats(0.3, 1.0), st.integers(0, 2**32 - 1))
@@ -249,7 +222,6 @@ def test_two_kinds_are_found_whoever_has_met() -> None:
     cosines = np.where(np.equal.outer(np.arange(8) < 3, np.arange(8) < 3), 0.8, -0.1)
     for met in (~np.eye(8, dtype=bool), np.abs(np.subtract.outer(np.arange(8), np.arange(8))) % 7 > 0):
         found = split(cosines, met)
-        assert found is not None
         assert {tuple(np.flatnonzero(found.second)), tuple(np.flatnonzero(~found.second))} == {
             (0, 1, 2),
             (3, 4, 5, 6, 7),
@@ -269,6 +241,14 @@ def block(size: int, of: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("second", "within", "between", "explained", "apart"),
     [
+        (block(2, 5), (0.3, 0.3), -0.3, 0.7, "go against"),
+        (block(2, 5), (0.6, 0.2), 0.1, 0.4, "closer"),  # a coalition, whatever its size
+        (block(2, 5), (0.3, 0.3), 0.0, 0.55, "another kind"),
+        (block(2, 5), (0.3, 0.3), 0.1, 0.3, None),
+        (block(2, 5), (0.8, 0.8), -0.4, 0.85, None),  # honest clients with one of two labels
+        (block(2, 5), (0.8, 0.8), -0.7, 0.85, None),  # the same, later
+        (block(1, 4), (0.5, 0.0), -0.3, 0.9, "another kind"),  # a client alone is a little against the others
+        (block(1, 4), (0.5, 0.0), -0.48, 0.9, "go against"),
         (block(2, 5), (0.0, 0.0), -0.1, 0.0, "go against"),
         (block(2, 5), (0.0, 0.0), -0.0999, 0.0, None),
         (block(2, 5), (0.5, 0.5), -0.45, 0.0, "go against"),
@@ -295,7 +275,7 @@ def block(size: int, of: int) -> np.ndarray:
         (block(3, 6), (0.3, 0.3), 0.2, 0.9, None),
     ],
 )
-def test_bounds_of_what_is_set_apart(
+def test_which_block_is_excluded(
     second: np.ndarray, within: tuple[float, float], between: float, explained: float, apart: str | None
 ) -> None:
     found = Split(second, within, between, explained).apart
@@ -307,56 +287,60 @@ def test_bounds_of_what_is_set_apart(
         assert found[0].tolist() == (closer if apart == "closer" else smaller).tolist()
 
 
-def test_lengths_at_the_bounds_are_usual() -> None:
-    """The median length is 1: 0.1 and 8 are usual, what is just beyond is not."""
-    angles = np.arange(7.0)
+def test_norms_at_the_bounds_are_inliers() -> None:
+    """The median norm of updates that are not zero is 1: 0.1 and 8 are within the bounds, what is beyond is not."""
+    angles = np.arange(8.0)
     rows = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    sizes = np.array([0.101, 7.99, 0.099, 8.01, 1.0, 1.0, 1.0])
-    assert Usual()(cohort(1, list(range(7)), rows * sizes[:, np.newaxis]), History()).tolist() == [1, 1, 0, 0, 1, 1, 1]
+    norms = np.array([0.101, 7.99, 0.099, 8.01, 1.0, 1.0, 1.0, 0.0])
+    found = NormInlier()(everyone(rows * norms[:, np.newaxis]), History())
+    assert found.tolist() == [1, 1, 0, 0, 1, 1, 1, 0]
 
 
-def test_a_name_at_the_bound_is_set_apart_and_what_the_note_says() -> None:
-    one = cohort(1, list(range(6)), CLIENTS)
-    for kept, worth in (((0.5,), 0.0), ((0.51,), 1.0)):
-        names = {"reputation:Usual": {10: kept, 3: kept}}
-        values = Company().observe(one, History(1, recent=names), met_in(PairDistances(), one))[0]
-        assert set(values.tolist()) <= {worth, 1.0}
+def flipped_rows() -> Matrix:
     rows = CLIENTS.copy()
     rows[12:] *= -1
-    both = cohort(1, list(range(20)), rows)
-    notes = Company().observe(both, History(), met_in(PairDistances(), both))[1]
+    return rows
+
+
+def test_a_reputation_of_one_half_is_too_low_and_what_the_note_says() -> None:
+    one = cohort(1, list(range(6)), CLIENTS)
+    for reputation, excluded in ((0.5, [3]), (0.51, [])):
+        fact = {BY_NORM: np.array([1.0, 1.0, 1.0, reputation, 1.0, 1.0]), BY_OVERLAP: np.ones(6)}
+        found = SimilarityFilter().measure(replace(one, facts=fact), view_of(History()))
+        assert [note.client for note in found.notes] == excluded
+    notes = measured(SimilarityFilter(), everyone(flipped_rows()))[1]
     assert [note.client for note in notes] == list(range(12, 20))
-    text = "weighs 0: over the rounds its updates and those of 7 of 20 clients go against those of the others"
+    text = "has weight 0: over the rounds its updates and those of 7 of 20 clients go against those of the others"
     assert {note.text for note in notes} == {text}
 
 
 def test_updates_of_zeros_have_no_say_in_what_most_move() -> None:
     rows = np.zeros((7, 40))
     rows[:3] = CLIENTS[:3]
-    assert Common()(cohort(1, list(range(7)), rows), History()).all()
+    assert not overlapping(everyone(rows))
 
 
 def rows_with(movers: list[int], number: int) -> Matrix:
-    """So many updates of ones, each turned a little; beside them a coordinate that these clients alone move."""
+    """Updates of ones, each turned a little, and a last coordinate that only `movers` move."""
     rows = np.column_stack([1 + np.eye(number, 30) / 4, np.zeros(number)])
     rows[movers, -1] = 2
     return rows
 
 
-@pytest.mark.parametrize(("movers", "name", "apart"), [(7, 0.7, [10]), (8, 0.7, []), (7, 0.71, [])])
-def test_what_seven_of_ten_move_is_rare_and_a_name_of_seven_tenths_is_bad(
-    movers: int, name: float, apart: list[int]
+@pytest.mark.parametrize(("movers", "reputation", "excluded"), [(7, 0.7, [10]), (8, 0.7, []), (7, 0.71, [])])
+def test_what_seven_of_ten_move_is_rare_and_a_reputation_of_seven_tenths_is_low(
+    movers: int, reputation: float, excluded: list[int]
 ) -> None:
-    """Ten with a good name, of whom so many move it and are the usual case; the last moves it too, with that name."""
-    one = cohort(1, list(range(11)), rows_with([*range(movers), 10], 11))
-    past = History(1, recent={"reputation:Common": {10: (name,)}})
-    assert np.flatnonzero(Common()(one, past) == 0).tolist() == apart
+    """Ten trusted clients, most of which move it; the last one moves it too and has that reputation."""
+    one = everyone(rows_with([*range(movers), 10], 11))
+    past = History(1, recent={BY_OVERLAP: {10: (reputation,)}})
+    assert overlapping(one, past) == excluded
 
 
 def test_half_of_the_clients_are_not_most() -> None:
     for number, apart in ((5, 5), (6, 0)):
-        one = cohort(1, list(range(10)), rows_with(list(range(number)), 10))
-        assert np.flatnonzero(Common()(one, History()) == 0).tolist() == list(range(apart))
+        one = everyone(rows_with(list(range(number)), 10))
+        assert overlapping(one) == list(range(apart))
 
 
 BASE = np.array([4.0, 2, 2, 0, 0, 0, 0, 0, 0])
@@ -364,26 +348,26 @@ BASE = np.array([4.0, 2, 2, 0, 0, 0, 0, 0, 0])
 
 
 def test_two_share_a_fiftieth_and_that_is_not_yet_too_much() -> None:
-    """Lengths 5 and 10, and 1 in the coordinate that both move: a product of 1 / 50 = 0.02."""
+    """Norms 5 and 10, and 1 in the coordinate that both move: a product of 1 / 50 = 0.02."""
     rows = np.tile(BASE, (6, 1))
     rows[0] = [4, 2, 2, 0, 0, 0, 0, 0, 1]
     rows[1] = [9, 3, 3, 0, 0, 0, 0, 0, 1]
-    assert Common()(cohort(1, list(range(6)), rows), History()).tolist() == [1] * 6
+    assert not overlapping(everyone(rows))
     rows[1, -1] = 1.01
-    assert Common()(cohort(1, list(range(6)), rows), History()).tolist() == [0, 0, 1, 1, 1, 1]
+    assert overlapping(everyone(rows)) == [0, 1]
 
 
 def test_three_have_a_say_and_two_have_none() -> None:
-    """The last has a bad name and shares a coordinate with the first."""
+    """The last has a low reputation and shares a coordinate with the first."""
     rows = np.tile(BASE, (4, 1))
     rows[[0, 3], -1] = 2
-    past = History(1, recent={"reputation:Common": {3: (0.5,)}})
-    assert Common()(cohort(1, [0, 1, 2, 3], rows), past).tolist() == [0, 1, 1, 0]
-    assert Common()(cohort(1, [0, 1, 3], rows), past).tolist() == [1, 1, 1]
+    past = History(1, recent={BY_OVERLAP: {3: (0.5,)}})
+    assert overlapping(everyone(rows), past) == [0, 3]
+    assert not overlapping(cohort(1, [0, 1, 3], rows), past)
 
 
 def at_the_bound(row: Matrix, place: int) -> Matrix:
-    """The row with so little in this place that it just counts as left alone: 0.03 |u| / sqrt(d)."""
+    """The row with so little in this place that it just counts as not moved: 0.03 |u| / sqrt(d)."""
     moved = row.astype(np.float32)
     for _ in range(4):
         moved[place] = np.float32(0.03 * Updates(moved[np.newaxis]).norms[0] / np.sqrt(len(row)))
@@ -395,26 +379,25 @@ def at_the_bound(row: Matrix, place: int) -> Matrix:
     [
         (np.array([1.0, 1, 1, 1, 0, 0, 0, 0]), True),  # half as many as the median, 8
         (np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), False),
-        (at_the_bound(np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), 3), False),  # the fourth is left alone
+        (at_the_bound(np.array([1.0, 1, 1, 0, 0, 0, 0, 0]), 3), False),  # the fourth does not count
     ],
 )
-def test_who_moves_half_as_many_coordinates_as_the_median_has_a_say(sparse: Matrix, heard: bool) -> None:
+def test_clients_that_move_half_as_many_coordinates_as_the_median_count(sparse: Matrix, heard: bool) -> None:
     """Seven move all eight coordinates, three a few: with these, seven of ten move the last, which is rare."""
     rows = np.ones((11, 8), np.float32)
     rows[7:10] = sparse
-    past = History(1, recent={"reputation:Common": {10: (0.5,)}})
-    found = Common()(cohort(1, list(range(11)), rows), past)
-    assert np.flatnonzero(found == 0).tolist() == ([10] if heard else [])
+    past = History(1, recent={BY_OVERLAP: {10: (0.5,)}})
+    assert overlapping(everyone(rows), past) == ([10] if heard else [])
 
 
-def test_what_is_moved_by_no_more_than_the_bound_is_left_alone() -> None:
-    """Eight of ten would be most; the eighth moves it by the bound, and so leaves it alone."""
+def test_what_is_moved_by_no_more_than_the_bound_is_not_moved() -> None:
+    """Eight of ten would be most; the eighth moves it by the bound, which does not count."""
     rows = rows_with([*range(7), 10], 11).astype(np.float32)
     rows[7] = at_the_bound(rows[7], -1)
-    past = History(1, recent={"reputation:Common": {10: (0.5,)}})
-    assert np.flatnonzero(Common()(cohort(1, list(range(11)), rows), past) == 0).tolist() == [10]
+    past = History(1, recent={BY_OVERLAP: {10: (0.5,)}})
+    assert overlapping(everyone(rows), past) == [10]
     rows[7, -1] *= 1.01
-    assert Common()(cohort(1, list(range(11)), rows), past).all()
+    assert not overlapping(everyone(rows), past)
 
 
 @given(st.integers(2, 9), st.integers(0, 2**32 - 1))
@@ -422,20 +405,17 @@ def test_short_updates_are_judged_as_long_ones(number: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.normal(size=(number, 12)) * (random.random((number, 12)) < 0.6)
     rows[0] = rows[-1]
-    long, short = (cohort(1, list(range(number)), (rows * by).astype(np.float32)) for by in (1.0, 2.0**-20))
-    for criterion in (Company(), Common(), Usual()):
-        assert criterion(short, History()).tolist() == criterion(long, History()).tolist()
-    assert copies(short).tolist() == copies(long).tolist()
+    long, short = (everyone((rows * by).astype(np.float32)) for by in (1.0, 2.0**-20))
+    for value in (filtered, overlapping, lambda one: NormInlier()(one, History()), copies):
+        assert np.array_equal(value(short), value(long))
 
 
-@pytest.mark.parametrize(("name", "judged"), [(0.5, 19), (0.51, 20)])
-def test_who_is_not_there_and_has_a_bad_name_is_in_no_block(name: float, judged: int) -> None:
-    rows = CLIENTS.copy()
-    rows[12:] *= -1
-    pairs = met_in(PairDistances(), cohort(1, list(range(20)), rows))
-    there = cohort(2, [client for client in range(20) if client != 3], rows)
-    past = History(1, recent={"reputation:Usual": {3: (1.0, name), 4: (1.0,)}})
-    notes = Company().observe(there, past, met_in(pairs, there))[1]
+@pytest.mark.parametrize(("reputation", "judged"), [(0.5, 19), (0.51, 20)])
+def test_an_absent_client_with_a_low_reputation_is_in_no_block(reputation: float, judged: int) -> None:
+    pairs = add_round(PairDistances(), everyone(flipped_rows()))
+    there = cohort(2, [client for client in range(20) if client != 3], flipped_rows())
+    past = History(1, recent={BY_NORM: {3: (1.0, reputation), 4: (1.0,)}}, pairs=pairs)
+    notes = measured(SimilarityFilter(), there, past)[1]
     text = f"its updates and those of 7 of {judged} clients go against those of the others"
     assert [(note.client, text in note.text) for note in notes] == [(client, True) for client in range(12, 20)]
 
@@ -471,5 +451,4 @@ def test_the_split_is_the_best_of_all(seed: int) -> None:
     met = np.triu(random.random((number, number)) < random.choice([0.7, 1.0]), 1)
     met |= met.T
     found = split(rows @ rows.T, met)
-    assert found is not None
     assert found.explained == pytest.approx(most_explained(rows @ rows.T, met), abs=1e-9)

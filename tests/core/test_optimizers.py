@@ -1,0 +1,141 @@
+"""Server optimizers: by hand, against torch's optimizers, and in whole rounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import CannedFleet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmerit import fedavg
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.host import Host
+from fedmerit.core.round import run_round
+from fedmerit.core.server.optimizers import (
+    SGD,
+    Adagrad,
+    Adam,
+    Aggregate,
+    FedExP,
+    HeavyBall,
+    Momentum,
+    ServerOptimizer,
+    Yogi,
+    mix,
+)
+from fedmerit.core.server.server import Server
+from fedmerit.core.state import State
+from fedmerit.core.types import EMPTY
+
+STEPS: list[ServerOptimizer] = [
+    *(SGD(), SGD(0.5), Momentum(0.5, 2.0), Momentum(nesterov=True), HeavyBall(2.0, 0.5)),
+    *(Adam(), Yogi(), Adagrad(), FedExP()),
+]
+
+
+def walk(step: ServerOptimizer, updates: np.ndarray, start: np.ndarray) -> np.ndarray:
+    model, own = start, EMPTY
+    for index, update in enumerate(updates, start=1):
+        model, own = step(model, Aggregate(update, float(np.dot(update, update))), own, index)
+        assert all(vector.dtype == np.float32 and vector.shape == start.shape for vector in (model, *own.values()))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("step", "name", "settings"),
+    [
+        (Momentum(0.9, 1.0), "SGD", {"lr": 1.0, "momentum": 0.9}),
+        (Momentum(0.5, 0.3), "SGD", {"lr": 0.3, "momentum": 0.5}),
+        (Momentum(0.5, 0.3, nesterov=True), "SGD", {"lr": 0.3, "momentum": 0.5, "nesterov": True}),
+        (Momentum(0.0, 2.0), "SGD", {"lr": 2.0}),
+        (Adagrad(0.1), "Adagrad", {"lr": 0.1, "eps": 1e-3}),
+    ],
+    ids=repr,
+)
+def test_it_is_torchs_on_the_pseudo_gradient(step: ServerOptimizer, name: str, settings: dict[str, float]):
+    import torch
+
+    updates = np.random.default_rng(1).normal(size=(6, 20)).astype(np.float32)
+    weights = torch.zeros(20, requires_grad=True)
+    optimizer = getattr(torch.optim, name)([weights], **settings)
+    for update in updates:
+        weights.grad = -torch.from_numpy(update)
+        optimizer.step()
+    ours = walk(step, updates, np.zeros(20, np.float32))
+    np.testing.assert_allclose(ours, weights.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_one_lr_makes_a_heavy_ball_momentum():
+    updates, start = np.random.default_rng(1).normal(size=(6, 20)).astype(np.float32), np.zeros(20, np.float32)
+    np.testing.assert_allclose(
+        walk(HeavyBall(0.3, 0.5), updates, start), walk(Momentum(0.5, 0.3), updates, start), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_extrapolation_by_hand():
+    """Updates (1, 1) and (1, -1): the mean is (1, 0), their mean square 2, and 2 / (2 * 1) = 1; with 6 it is 3."""
+    step, zero = FedExP(0.0), np.zeros(2, np.float32)
+    mean = np.array([1.0, 0.0], np.float32)
+    assert step(zero, Aggregate(mean, 2.0))[0].tolist() == [1, 0]
+    assert step(zero, Aggregate(mean, 6.0))[0].tolist() == [3, 0]
+    assert step(zero, Aggregate(zero, 5.0))[0].tolist() == [0, 0]
+    half = np.full(2, 0.5, np.float32)
+    assert FedExP(1.0)(zero, Aggregate(half, 9.0))[0] == pytest.approx(half * 9 / 3)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+@given(values=st.lists(st.floats(-10, 10, width=32), min_size=4, max_size=4))
+def test_a_first_step_never_goes_against_the_aggregate(step: ServerOptimizer, values: list[float]):
+    update = np.array(values, np.float32)
+    moved, _ = step(np.zeros(4, np.float32), Aggregate(update, float(np.dot(update, update))))
+    assert (moved * np.sign(update) >= 0).all()
+    assert np.isfinite(moved).all()
+
+
+@pytest.mark.parametrize("step", STEPS, ids=repr)
+def test_a_recipe_keeps_what_its_optimizer_remembers(step: ServerOptimizer):
+    recipe = replace(fedavg(), server=Server(optimizer=step))
+    updates = np.array([[1, 0], [0, 2], [4, 4]], dtype=np.float32)
+    host = Host.of(CannedFleet(updates, [{"samples": n} for n in (10, 30, 60)]))  # type: ignore[arg-type]
+    state = State(np.ones(2, np.float32))
+    for _ in range(3):
+        state, _ = run_round(state, recipe, host, InTime(Uniform(1)), seed=0, evaluate=False)
+    mean, square = np.array([2.5, 3.0], np.float32), 0.1 * 1 + 0.3 * 4 + 0.6 * 32
+    model, own = np.ones(2, np.float32), EMPTY
+    for index in (1, 2, 3):
+        model, own = step(model, Aggregate(mean, square), own, index)
+    np.testing.assert_allclose(state.model, model, rtol=1e-6)
+    assert set(state.own.get("server", {}).get("optimizer", {})) == set(own)
+
+
+def test_steps_that_are_sums_name_their_coefficients():
+    moved = {"move": np.ones(2, np.float32)}
+    assert SGD(0.5).mixture(moved) == (0.5, 0)
+    assert HeavyBall(2.0, 0.5).mixture(moved) == (2, 0.5)
+    assert HeavyBall(2.0, 0.5).mixture(EMPTY) == (2, 0), "there is no last move yet"
+    assert Momentum().mixture(moved) is None
+    assert HeavyBall(2.0, 0.5).effective_lr == 4
+
+
+def test_a_mixture_adds_only_what_counts():
+    """A coefficient of 0 adds nothing, whatever is there; one of 1 adds the vector itself."""
+    start, wild = np.ones(2, np.float32), np.array([np.inf, np.nan], np.float32)
+    assert mix(start, [wild, start], [0.0, 1.0]).tolist() == [2, 2]
+    assert mix(start, [start, 2 * start], [2.0, 0.5]).tolist() == [4, 4]
+
+
+def test_yogi_and_adam_by_hand():
+    """From m = 1, v = 4 with an update of 1 and betas 0.5: m = 1; Adam's v = 2.5, Yogi's 4 - 0.5 = 3.5."""
+    zero, one = np.zeros(1, np.float32), np.ones(1, np.float32)
+    known = {"first": one, "second": 4 * one}
+    model, parts = Yogi(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
+    assert (parts["first"][0], parts["second"][0]) == (1, 3.5)
+    assert model[0] == pytest.approx(1 / (np.sqrt(3.5) + 0.1))
+    model, parts = Adam(1.0, 0.5, 0.5, 0.1, correct=False)(zero, Aggregate(one), known, 3)
+    assert (parts["first"][0], parts["second"][0]) == (1, 2.5)
+    assert model[0] == pytest.approx(1 / (np.sqrt(2.5) + 0.1))
+    corrected, _ = Adam(1.0, 0.5, 0.5, 0.1)(zero, Aggregate(one), known, 3)
+    assert corrected[0] == pytest.approx(model[0] * np.sqrt(1 - 0.5**4) / (1 - 0.5**4))

@@ -1,0 +1,285 @@
+"""The laws of all parts: settings are checked, documented and kept; parts that do not go together say why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError, dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from fedmerit import MW, Backtracking, StepSearch, ditto, fedavg, ifca, m2f, prioritized
+from fedmerit.core.collect.collect import Uniform
+from fedmerit.core.collect.late import Wait
+from fedmerit.core.criteria.alignment import Alignment
+from fedmerit.core.criteria.client_fact import ClientFact
+from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
+from fedmerit.core.criteria.similarity import SimilarityFilter
+from fedmerit.core.criteria.table import CB, DATA_RATIO, DS
+from fedmerit.core.criteria.validated import Validated
+from fedmerit.core.objectives import find_objective
+from fedmerit.core.parts import (
+    ACCOUNTED,
+    GIVEN_BY,
+    PARTS,
+    WORDS,
+    Setting,
+    check_words,
+    declared,
+    load_parts,
+    name_of,
+    settings,
+)
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.recipes import private
+from fedmerit.core.server.aggregators import CoordinateMedian
+from fedmerit.core.server.controls import FedDyn, Scaffold
+from fedmerit.core.server.optimizers import FedExP, Momentum
+from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, PrivateSum, SearchNoise
+from fedmerit.core.server.server import Batch, Mean, Server
+from fedmerit.core.stages.claims import Claims
+from fedmerit.core.stages.clip import Clip
+from fedmerit.core.weights.capacity import Capacity
+from fedmerit.core.weights.limits import SiteCap
+from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.ranking import Ranked
+from fedmerit.core.weights.scores import MOST, Product
+from fedmerit.errors import ConfigError, UnknownName
+
+load_parts()
+ACCURACY = Validated(find_objective("accuracy"))
+REQUIRED: dict[str, Any] = {
+    "selection": Uniform(),
+    "of": Uniform(),
+    "hours": ((0.0, 1.0, 1),),
+    "hour_of": float,
+    "wait": Wait(0.5, 1.0),
+    "rounds": 2,
+    "objective": ACCURACY.objective,
+    "noise": 1.0,
+    "fraction": 0.5,
+    "bounds": (("DS", 500.0),),
+    "weights": (0.5, 0.5),
+    "quantifier": MOST,
+    "capacity": Capacity((0.0, 1.0)),
+    "score": Product(),
+}
+"""A value for each setting without a default; `of` differs by part."""
+OF = {"reputation": DS, "bucketing": Mean()}
+COMPANIONS = {("steps", "max_change"): {"steps": ((1.0, 0.0),)}, ("top-share", "beta"): {"share": "tanh"}}
+"""Settings that only some values of another setting go with."""
+KINDS = [kind for table in PARTS.values() for kind in table.values()]
+VALUES = [AdaptiveClip, SearchNoise, CentreNoise]
+SETTINGS = [(kind, setting) for kind in (*KINDS, *VALUES) for setting in settings(kind).values()]
+
+
+def made(kind: type[Any], **given: Any) -> Any:
+    """A part with these settings, and the others as they are by default."""
+    needed = {one.name: REQUIRED[one.name] for one in settings(kind).values() if one.required}
+    needed |= {"of": OF[name_of(kind)]} if name_of(kind) in OF else {}
+    companions = [COMPANIONS.get((name_of(kind), name), {}) for name in given]
+    return kind(**{**needed, **{name: value for some in companions for name, value in some.items()}, **given})
+
+
+def numeric(setting: Setting) -> type | None:
+    """Whether the setting accepts numbers: int, float, or none."""
+    return next((one for one in (float, int) if one in (get_args(setting.type) or (setting.type,))), None)
+
+
+def outside(setting: Setting) -> Iterator[Any]:
+    """Numbers that the setting must refuse."""
+    number = numeric(setting)
+    yield from (math.nan, math.inf, -math.inf, True)
+    yield from (0.5, 2.5) if number is int else ()
+    interval, small = setting.interval, 1 if number is int else 1e-9
+    if interval is not None:
+        yield from (bound for bound in (interval.gt, interval.lt) if bound is not None)
+        yield from () if interval.ge is None else (interval.ge - small,)  # type: ignore[operator]
+        yield from () if interval.le is None else (interval.le + small,)  # type: ignore[operator]
+
+
+def inside(setting: Setting) -> Iterator[Any]:
+    """Numbers at the closed bounds of the setting, and next to the open ones."""
+    interval = setting.interval
+    assert interval is not None
+    yield from (bound for bound in (interval.ge, interval.le) if bound is not None)
+    yield from () if interval.gt is None else (np.nextafter(float(interval.gt), math.inf),)  # type: ignore[arg-type]
+    yield from () if interval.lt is None else (np.nextafter(float(interval.lt), -math.inf),)  # type: ignore[arg-type]
+
+
+def named(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else value.name if isinstance(value, Setting) else str(value)
+
+
+@pytest.mark.parametrize(("kind", "setting"), SETTINGS, ids=named)
+def test_a_setting_refuses_what_is_outside_of_its_rule_and_says_so(kind: type[Any], setting: Setting) -> None:
+    wrong: list[Any] = [*outside(setting)] if numeric(setting) else [2.5]
+    wrong += ["no such word"] if setting.type is not str else []
+    wrong += [] if setting.check(None) is None else [None]
+    wrong += [] if setting.type is bool else [True]
+    for value in wrong:
+        with pytest.raises((ConfigError, UnknownName)) as caught:
+            made(kind, **{setting.name: value})
+        text = str(caught.value)
+        assert f"`{setting.name}` of {name_of(kind)}" in text, text
+        assert repr(value) in text, text
+        assert "\n" not in text
+        assert all(choice in text for choice in setting.choices)
+
+
+@pytest.mark.parametrize(("kind", "setting"), [one for one in SETTINGS if one[1].interval], ids=named)
+def test_a_setting_accepts_its_closed_bounds_and_what_is_next_to_its_open_ones(
+    kind: type[Any], setting: Setting
+) -> None:
+    for value in inside(setting):
+        assert getattr(made(kind, **{setting.name: value}), setting.name) == value
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_a_part_is_documented_frozen_hashable_and_kept_as_json(kind: type[Any]) -> None:
+    one = made(kind)
+    assert kind.__doc__
+    assert not kind.__doc__.startswith(f"{kind.__name__}(")  # what dataclasses write themselves
+    for setting in settings(kind).values():
+        assert setting.about, f"{kind.__name__}.{setting.name} has no Doc"
+        with pytest.raises(FrozenInstanceError):
+            setattr(one, setting.name, None)
+    assert (hash(made(kind)), made(kind)) == (hash(one), one)
+    if not any(setting.name in ("hour_of", "wait") for setting in settings(kind).values()):  # these are not in recipes
+        assert part_from_json(part_to_json(one)) == one
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_the_words_of_a_part_have_a_text(kind: type[Any]) -> None:
+    one = made(kind)
+    words = {word for name in ("needs", "gives", "demands", "takes", "why") for word in declared(one, name)}
+    assert all(word in WORDS or word.startswith("fact ") for word in words)
+    assert all(declared(one, "why")[word] for word in declared(one, "why"))
+    assert set(GIVEN_BY.values()) <= PARTS.keys()
+
+
+def recipe(**fields: Any) -> Callable[[], Recipe]:
+    """FedAvg's recipe with some fields replaced."""
+    return lambda: replace(fedavg(), **fields)
+
+
+def accounted(**fields: Any) -> Callable[[], Recipe]:
+    """A private recipe with some fields replaced."""
+    plain = prioritized(DS, CB, normalise=scale({"DS": 100}))
+    return lambda: private(replace(plain, **fields), PrivateSum(1.0, 0.1))
+
+
+def steps(**changes: Any) -> StepSearch:
+    return StepSearch(((1.0, 0.0),), **changes)
+
+
+PERSONAL, CLUSTERS, SCAFFOLD = m2f().models, ifca().models, (Scaffold(),)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (recipe(models=PERSONAL, server=Server(optimizer=Momentum())), ("personal needs", "momentum", "remove recipe")),
+        (recipe(models=PERSONAL, server=Server(CoordinateMedian())), ("personal needs", "median", "remove recipe")),
+        (recipe(models=PERSONAL, stages=(Clip(),)), ("clip needs", "personal", "a recipe with one model")),
+        (recipe(models=PERSONAL, search=Backtracking()), ("personal needs", "backtracking", "a recipe with one model")),
+        (recipe(models=PERSONAL, criteria=(ACCURACY,)), ("validated:accuracy needs", "personal", "with one model")),
+        (recipe(models=PERSONAL, criteria=(Alignment(),)), ("Alignment needs", "personal", "with one model")),
+        (recipe(models=PERSONAL, stages=(Contribution(),)), ("contribution:shapley needs", "personal", "use `cosine`")),
+        (recipe(models=CLUSTERS, search=steps()), ("steps needs", "clusters", "use the fixed search")),
+        (recipe(models=CLUSTERS, criteria=(ACCURACY,)), ("validated:accuracy needs", "clusters", "remove one of")),
+        (recipe(search=steps(), server=Server(optimizer=Momentum())), ("steps needs", "momentum", "remove one of")),
+        (recipe(stages=(Clip(),), server=Server(controls=SCAFFOLD)), ("scaffold needs", "clip", "without clip")),
+        (recipe(server=Server(CoordinateMedian(), controls=SCAFFOLD)), ("scaffold needs", "median", "use the mean")),
+        (recipe(models=PERSONAL, server=Server(controls=SCAFFOLD)), ("scaffold needs", "personal", "another recipe")),
+        (recipe(models=ditto().models, server=Server(controls=SCAFFOLD)), ("scaffold needs", "local", "another")),
+        (recipe(search=Backtracking(), server=Server(controls=(FedDyn(),))), ("feddyn needs", "backtracking", "scaff")),
+        (recipe(server=Server(CoordinateMedian(), FedExP())), ("fedexp needs", "median", "use the mean with a clip")),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_go_together_are_both_named_with_a_way_out(
+    make: Callable[[], Recipe], says: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert all(text in str(caught.value) for text in says), caught.value
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "part", "says"),
+    [
+        (accounted(models=CLUSTERS), "clusters", "use a recipe with one model"),
+        (lambda: private(m2f(), PrivateSum(1.0, 0.1)), "personal", "use a recipe with one model"),
+        (accounted(normalise="sum"), 'normalise "sum"', 'recipe.normalise = {name = "scale"'),
+        (accounted(criteria=(DS, SimilarityFilter())), "SimilarityFilter", "use DS, LD"),
+        (accounted(criteria=(DS, DATA_RATIO)), "DataRatio", "use DS, LD"),
+        (accounted(criteria=(DS, Reputation(MW))), "reputation:MW", "use DS, LD"),
+        (accounted(criteria=(DS, ClientFact("age", less=True))), "fact:less age", "use DS, LD"),
+        (accounted(criteria=(DS, replace(ACCURACY, rho="1/K"))), "validated:accuracy", "rho = 0.5"),
+        (accounted(score=Ranked(Product(), "borda")), "ranked", "product"),
+        (accounted(score=lambda table: table[:, 0]), "function", "product"),
+        (accounted(stages=(Claims(),)), "claims", "remove the stage"),
+        (accounted(stages=(Clip(),)), "clip", "privacy.clip is in the account"),
+        (accounted(limits=(SiteCap(),)), "site-cap", "remove it"),
+        (accounted(server=Server(optimizer=FedExP())), "fedexp", "use sgd"),
+        (accounted(server=Server(controls=SCAFFOLD)), "scaffold", 'train.algorithm = "sgd"'),
+        (accounted(search=Backtracking()), "backtracking", "use the fixed search"),
+        (accounted(search=steps(count="median")), "steps", 'count = "mean"'),
+        (accounted(search=steps(judges=3)), "steps", 'judges = "round"'),
+        (accounted(search=steps(among="orders")), "steps", "a search over steps only"),
+    ],
+)  # fmt: skip
+def test_what_the_account_does_not_cover_is_refused(make: Callable[[], Recipe], part: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value).startswith(f"{part} cannot be combined with private-sum, which demands "), caught.value
+    assert says in str(caught.value), caught.value
+
+
+def test_a_search_takes_a_share_of_the_budget_and_an_aggregator_has_no_place_in_it() -> None:
+    with pytest.raises(ConfigError, match=r"^steps needs .*, which private-sum does not give: set privacy.search_sh"):
+        accounted(search=steps())()
+    with pytest.raises(ConfigError, match=r"accounts for a weighted sum \(got median\); remove recipe.server.aggreg"):
+        accounted(server=Server(CoordinateMedian()))()
+    with pytest.raises(ConfigError, match="search_share has no effect with the fixed search"):
+        private(accounted()(), PrivateSum(1.0, 0.1, search=SearchNoise()))
+
+
+@dataclass(frozen=True)
+class OwnAggregator(Mean):
+    """A user's aggregator, which is not registered."""
+
+    needs: frozenset[str] = frozenset()
+    gives: frozenset[str] = frozenset()
+
+    def __call__(self, batch: Batch, weights: Any) -> Any:
+        return batch.updates.combine(weights)
+
+
+def test_a_part_of_a_users_own_takes_part_with_its_words() -> None:
+    with pytest.raises(ConfigError, match=r"^OwnAggregator needs updates as they .*, which clip does not give"):
+        recipe(stages=(Clip(),), server=Server(OwnAggregator(needs=frozenset({"whole updates"}))))()
+    with pytest.raises(ConfigError, match=r"^fedexp needs the weighted mean of the updates: "):
+        recipe(server=Server(OwnAggregator(), FedExP()))()
+    recipe(server=Server(OwnAggregator(gives=frozenset({"weighted mean"})), FedExP()))()
+
+    class OwnCriterion:
+        name = "own"
+        gives = ACCOUNTED
+
+    check_words([OwnCriterion(), PrivateSum(1.0, 0.1)], frozenset({"answers in their round"}))
+    OwnCriterion.gives = frozenset()
+    with pytest.raises(ConfigError, match=r"^own cannot be combined with private-sum"):
+        check_words([OwnCriterion(), PrivateSum(1.0, 0.1)])
+
+
+def test_a_host_gives_words_too() -> None:
+    parts = [ACCURACY, *fedavg().parts]
+    check_words(parts, frozenset({"server rows"}))
+    with pytest.raises(ConfigError, match=r"^validated:accuracy needs rows of the server: set task.server = 1000"):
+        check_words(parts)
