@@ -13,8 +13,9 @@ import numpy as np
 
 from fedmerit import DS, federate, load_task, prioritized
 from fedmerit.core.criteria.consistency import EVIDENCE, SUSPECT, Consistency
-from fedmerit.core.criteria.table import Family, criterion
-from fedmerit.core.types import Cohort, History, Vector
+from fedmerit.core.criteria.criterion import criterion
+from fedmerit.core.history import History
+from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.core.updates import Updates
 
 SEEDS, CLIENTS, ROUNDS, CLASSES = 5, 20, 10, 10
@@ -38,7 +39,7 @@ def cohorts(alpha: float | None, model: str, lr: float, epochs: int, seed: int) 
         return np.ones(len(cohort.ids))
 
     spread = {"partition": "iid"} if alpha is None else {"partition": "dirichlet", "alpha": alpha}
-    train = {"lr": lr, "epochs": epochs}
+    train = {"lr": lr, "epochs": epochs, "batch": "full"}
     task = load_task("digits", clients=CLIENTS, model=model, seed=seed, train=train, **spread)
     federate(task, prioritized(DS, look), rounds=ROUNDS, fraction=0.5, seed=seed, evaluate_every=ROUNDS)
     return seen

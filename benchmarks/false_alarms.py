@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from fedmerit import Run, federate, load_task
-from fedmerit.config.recipes import make_recipe
+from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import make_config
 from fedmerit.store.suspects import suspects_of
 
@@ -19,8 +19,8 @@ SPREADS: tuple[dict[str, Any], ...] = (
     *({"partition": "dirichlet", "alpha": alpha} for alpha in (0.1, 0.3, 0.5, 1.0)),
     {"partition": "shards", "shards": 2},
 )
-TRAIN: tuple[dict[str, Any], ...] = ({"lr": 0.5, "epochs": 5}, {"lr": 0.1, "epochs": 5, "batch": 10})
-RECIPES: tuple[dict[str, Any], ...] = ({"name": "fedavg"}, {"name": "fedval", "priority": ["validated:accuracy"]})
+TRAIN: tuple[dict[str, Any], ...] = ({"lr": 0.5, "epochs": 5, "batch": "full"}, {"lr": 0.1, "epochs": 5, "batch": 10})
+RECIPES: tuple[dict[str, Any], ...] = ({"name": "fedavg"}, {"name": "fedval", "criteria": ["validated:accuracy"]})
 
 
 def play(spread: dict[str, Any], train: dict[str, Any], recipe: dict[str, Any], seed: int) -> Run:
@@ -41,7 +41,7 @@ def main() -> None:
         number = sum(map(len, found))
         kinds = sorted({kind for suspects in found for suspect in suspects for kind in suspect.kinds})
         alarms, clients = alarms + number, clients + 20 * len(found)
-        batch = train.get("batch", "full")
+        batch = train["batch"]
         print(*spread.values(), f"batch {batch}", recipe["name"], f"{number} of {20 * len(found)}", *kinds, flush=True)
     print(f"all: {alarms} of {clients} honest clients suspected, {alarms / clients:.2%}")
 

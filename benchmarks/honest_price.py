@@ -14,28 +14,39 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from fedmerit import DS, LD, Recipe, Run, Task, fedavg, federate, guarded, load_task, prioritized
+from fedmerit import DS, LD, Recipe, Run, Task, fedavg, federate, load_task, prioritized, robust
 from fedmerit.core.stages.claims import Claims
+from fedmerit.core.weights.limits import Cap
 
 TASKS: dict[str, dict[str, Any]] = {
-    "digits": {"partition": "dirichlet", "alpha": 0.3, "clients": 30, "train": {"lr": 0.5, "epochs": 2}},
+    "digits": {
+        "partition": "dirichlet",
+        "alpha": 0.3,
+        "clients": 30,
+        "train": {"lr": 0.5, "epochs": 2, "batch": "full"},
+    },
     "mnist": {
         "partition": "dirichlet",
         "alpha": 0.3,
         "clients": 100,
         "model": "mnist-mlp",
-        "train": {"lr": 0.2, "epochs": 1},
+        "train": {"lr": 0.2, "epochs": 1, "batch": "full"},
     },
-    "adult": {"partition": "attribute-label", "alpha": 0.3, "clients": 50, "train": {"lr": 0.1, "epochs": 1}},
+    "adult": {
+        "partition": "attribute-label",
+        "alpha": 0.3,
+        "clients": 50,
+        "train": {"lr": 0.1, "epochs": 1, "batch": "full"},
+    },
 }
 TARGETS = {"digits": 0.85, "mnist": 0.75, "adult": 0.84}
 ROUNDS, FRACTION = 30, 0.2
 RECIPES = {"fedavg": fedavg(), "LD > DS": prioritized(LD, DS, normalise="max")}
 GUARDS: dict[str, Callable[[Recipe], Recipe]] = {
-    "cap 2": lambda recipe: replace(recipe, cap=2.0),
-    "cap 2, claims, no anchor": lambda recipe: replace(recipe, cap=2.0, claims=Claims(anchor=False)),
-    "cap 2, claims": lambda recipe: replace(recipe, cap=2.0, claims=Claims()),
-    "guarded": lambda recipe: guarded(*recipe.criteria[:-1]),  # by size too, which stands last
+    "cap 2": lambda recipe: replace(recipe, limits=(Cap(2.0),)),
+    "cap 2, claims, no anchor": lambda recipe: replace(recipe, limits=(Cap(2.0),), stages=(Claims(),)),
+    "cap 2, claims": lambda recipe: replace(recipe, limits=(Cap(2.0, anchored=True),), stages=(Claims(),)),
+    "robust": lambda recipe: robust(*recipe.criteria[:-1]),  # by size too, which stands last
 }
 
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1
     PYTHONPATH=src python tools/mutate.py --sample 200 --seed 1 --start 80    # goes on after line 79
-    PYTHONPATH=src python tools/mutate.py --files scores,weights --sample 50
+    PYTHONPATH=src python tools/mutate.py --files weights/scores,round --sample 50
     PYTHONPATH=src python tools/mutate.py --green    # after the whole suite passed: takes their word for it
 
 Faults: `<` for `<=`, `+` for `-`, `and` for `or`, a number plus one, True for False, a condition turned round. Texts of
@@ -23,108 +23,26 @@ import os
 import random
 import resource
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TESTS = {
-    "adaptive_clip": ("core/test_adaptive_clip.py",),
-    "aggregation": (
-        *("laws/test_weight_laws.py", "laws/test_zero_laws.py", "core/test_search.py", "core/test_round.py"),
-        *("engine/test_device_aware.py", "core/test_boldest.py", "core/test_private_search.py"),
-    ),
-    "aggregators": ("golden/test_robust_vectors.py", "core/test_aggregators.py"),
-    "attacks": ("core/test_attacks.py", "tasks/test_attackers.py"),
-    "attention": ("core/test_attention.py",),
-    "backtracking": ("core/test_search.py",),
-    "beside": ("engine/test_rivals.py",),
-    "boldest": ("core/test_boldest.py",),
-    "capacity": ("laws/test_choquet_laws.py", "golden/test_operator_vectors.py", "core/test_operator_errors.py"),
-    "caps": ("core/test_caps.py", "laws/test_cap_laws.py"),
-    "centring": ("core/test_centring.py", "core/test_private_centring.py"),
-    "check": ("core/test_check.py", "core/test_own_facts.py"),
-    "choices": ("engine/test_hypotheses.py",),
-    "claims": ("core/test_claims.py",),
-    "clip": ("core/test_clip.py",),
-    "company": ("core/test_company.py",),
-    "computation": ("core/test_criteria.py", "fleet/test_budget.py"),
-    "consistency": ("core/test_consistency.py", "core/test_results.py"),
-    "contribution": ("core/test_contribution.py",),
-    "controls": ("laws/test_control_laws.py", "fleet/test_controls.py"),
-    "criteria": ("core/test_criteria.py", "golden/test_paper_examples.py"),
-    "facts": ("core/test_facts.py", "core/test_criteria.py"),
-    "fleet": ("core/test_server.py", "core/test_round.py", "engine/test_other_targets.py", "engine/test_fedval.py"),
-    "groups": ("core/test_groups.py", "core/test_group_splits.py", "core/test_attention.py"),
-    "hypotheses": ("engine/test_hypotheses.py",),
-    "lateness": ("core/test_lateness.py",),
-    "learner": ("core/test_targets.py",),
-    "lengths": ("core/test_clip.py", "core/test_robust_criteria.py"),
-    "measures": ("core/test_measures.py",),
-    "mixtures": ("core/test_boldest.py",),
-    "objectives": ("core/test_objectives.py",),
-    "observations": ("core/test_observations.py",),
-    "own_facts": ("core/test_own_facts.py",),
-    "panel": ("core/test_panel.py", "core/test_search.py", "core/test_own_search.py"),
-    "privacy": ("core/test_privacy.py", "engine/test_private_runs.py"),
-    "private_centring": ("core/test_private_centring.py",),
-    "private_search": ("core/test_private_search.py",),
-    "ranking": ("core/test_ranking.py",),
-    "reasons": ("laws/test_reason_laws.py",),
-    "recipe": ("core/test_recipe_rules.py", "core/test_scales.py", "core/test_own_search.py", "core/test_claims.py"),
-    "recipe_json": ("core/test_recipe_json.py",),
-    "recipes": (
-        "core/test_recipe_rules.py",
-        "config/test_recipes_by_name.py",
-        "core/test_guarded.py",
-        "core/test_fedval_reading.py",
-    ),
-    "results": ("core/test_results.py",),
-    "reputation": ("core/test_reputation.py",),
-    "rewards": ("core/test_rewards.py", "fleet/test_rewarding.py"),
-    "robust_criteria": ("core/test_robust_criteria.py", "core/test_company.py"),
-    "round": ("core/test_round.py", "core/test_caps.py", "core/test_results.py", "core/test_check.py"),
-    "scales": ("core/test_scales.py",),
-    "schedules": ("core/test_schedules.py", "laws/test_control_laws.py"),
-    "scores": (
-        "core/test_scores.py",
-        "golden/test_operator_vectors.py",
-        "laws/test_prioritized_laws.py",
-        *("core/test_terms.py", "laws/test_owa_laws.py", "core/test_operator_errors.py"),
-    ),
-    "search": ("core/test_search.py", "core/test_own_search.py"),
-    "seeds": ("core/test_seeds.py", "core/test_attacks.py", "tasks/test_partition.py"),
-    "selection": ("core/test_selection.py",),
-    "showing": ("core/test_showing.py",),
-    "splits": ("core/test_group_splits.py",),
-    "stale": ("engine/test_stale_updates.py",),
-    "state": ("core/test_state.py", "core/test_round.py"),
-    "steps": ("core/test_steps.py",),
-    "suspects": ("core/test_suspects.py",),
-    "system": ("core/test_system.py",),
-    "targets": ("core/test_targets.py",),
-    "types": ("core/test_types.py",),
-    "updates": ("core/test_updates.py", "core/test_aggregators.py"),
-    "validation": (
-        "engine/test_fedval.py",
-        "core/test_results.py",
-        "core/test_contribution.py",
-        "core/test_robust_criteria.py",
-    ),
-    "votes": ("laws/test_vote_laws.py",),
-    "weights": (
-        "core/test_weights.py",
-        "laws/test_weight_laws.py",
-        "laws/test_zero_laws.py",
-        "laws/test_note_laws.py",
-        "core/test_scales.py",
-    ),
+CORE, TESTS = ROOT / "src/fedmerit/core", ROOT / "tests"
+KINDS_OF_TESTS = ("core", "laws", "golden", "fleet", "engine", "config", "tasks")
+"""Folders of tests that are searched; of tests that speak as much of a file, those in an earlier folder are run."""
+MOST_TESTS = 5
+"""Files of tests that are run for a file of core/, besides those that have its name."""
+ALSO: dict[str, tuple[str, ...]] = {
+    "models/personal": ("engine/test_m2f.py", "fleet/test_personal_models.py"),
+    "weights/scores": ("golden/test_operator_vectors.py", "laws/test_prioritized_laws.py"),
+    "weights/weigh": ("laws/test_weight_laws.py", "laws/test_zero_laws.py", "laws/test_note_laws.py"),
 }
-"""Files of core/ and the tests that speak of them, below tests/."""
-OF_ALL = ("core/test_defaults.py", "core/test_bounds.py", "core/test_constants.py")
-"""Tests that speak of parts of many files."""
+"""More tests of a file of core/, which reach it through other files."""
 
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -223,8 +141,49 @@ class Mutated(SourceLoader, MetaPathFinder):
         return str(self._path)
 
 
-def noticed(module: str, source: str, tests: tuple[str, ...]) -> bool:
-    """Whether the tests fail, or hang, with this source in place of the module's."""
+def core_files() -> list[str]:
+    """The files of core/, as `scores` or `weights/scores`."""
+    return sorted(path.relative_to(CORE).with_suffix("").as_posix() for path in CORE.rglob("[!_]*.py"))
+
+
+def module_of(name: str) -> str:
+    """The module of a file of core/."""
+    return f"fedmerit.core.{name.replace('/', '.')}"
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """What a file imports with `from`, as pairs of a module and a name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@cache
+def mentions() -> dict[str, Counter[str]]:
+    """How many names each file of tests imports from each module; names of the package count for their module."""
+    public = {name: module for module, name in imports(ROOT / "src/fedmerit/__init__.py")}
+    files = [path for kind in KINDS_OF_TESTS for path in sorted((TESTS / kind).rglob("test_*.py"))]
+    return {
+        path.relative_to(TESTS).as_posix(): Counter(
+            public.get(name, module) if module == "fedmerit" else module for module, name in imports(path)
+        )
+        for path in files
+    }
+
+
+def tests_of(name: str) -> tuple[str, ...]:
+    """The tests of a file of core/: those with its name, and those that import the most names from it."""
+    module, stem = module_of(name), Path(name).name
+    named = {f"core/test_{stem}.py", f"core/{name.rpartition('/')[0]}/test_{stem}.py", f"laws/test_{stem}_laws.py"}
+    called = [path for path in mentions() if path in named]
+    counts = {path: found[module] for path, found in mentions().items() if found[module] and path not in called}
+    most = sorted(counts, key=lambda path: -counts[path])[:MOST_TESTS]
+    return tuple(dict.fromkeys((*called, *most, *ALSO.get(name, ()))))
+
+
+def noticed(name: str, source: str, tests: tuple[str, ...]) -> bool:
+    """Whether the tests fail, or hang, with this source in place of the file's."""
+    module = module_of(name)
     child = os.fork()
     if not child:
         import pytest
@@ -232,10 +191,10 @@ def noticed(module: str, source: str, tests: tuple[str, ...]) -> bool:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
-        sys.meta_path.insert(0, Mutated(f"fedmerit.core.{module}", ROOT / f"src/fedmerit/core/{module}.py", source))
-        if examples_fail(f"fedmerit.core.{module}"):
+        sys.meta_path.insert(0, Mutated(module, CORE / f"{name}.py", source))
+        if examples_fail(module):
             os._exit(1)
-        paths = [str(ROOT / "tests" / test) for test in (*tests, *OF_ALL)]
+        paths = [str(TESTS / test) for test in tests]
         os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", *paths]))
     return os.waitpid(child, 0)[1] != 0
 
@@ -253,7 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sample", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", default=",".join(TESTS), help="files of core/, without .py")
+    parser.add_argument("--files", default=",".join(core_files()), help="files of core/, such as weights/scores")
     parser.add_argument("--start", type=int, default=0, help="leave out so many of the draw, which were tried before")
     parser.add_argument("--green", action="store_true", help="the tests are known to pass without a fault")
     chosen = parser.parse_args()
@@ -281,9 +240,11 @@ def main() -> None:
     gc.freeze()  # nor does a fork look through all of it for rubbish
 
     names = chosen.files.split(",")
-    if alone := {path.stem for path in (ROOT / "src/fedmerit/core").glob("[!_]*.py")} ^ TESTS.keys():
-        raise SystemExit(f"TESTS and core/ differ in {', '.join(sorted(alone))}: name the tests of every file")
-    trees = {name: parsed((ROOT / f"src/fedmerit/core/{name}.py").read_text()) for name in names}
+    trees = {name: parsed((CORE / f"{name}.py").read_text()) for name in names}
+    if untested := [name for name, tree in trees.items() if not tests_of(name) and any(sites(tree))]:
+        raise SystemExit(f"no tests import from {', '.join(untested)}: name some in ALSO")
+    if missing := [test for tests in ALSO.values() for test in tests if not (TESTS / test).is_file()]:
+        raise SystemExit(f"ALSO names tests that do not exist: {', '.join(missing)}")
     places = [(name, place) for name, tree in trees.items() for place in range(len(list(sites(tree))))]
     random.Random(chosen.seed).shuffle(places)  # whatever was tried when it is stopped is a sample, too
     drawn = places[chosen.start :][: chosen.sample]
@@ -291,11 +252,11 @@ def main() -> None:
     tried: set[str] = set()
     try:
         for number, (name, place) in enumerate(drawn, chosen.start):
-            if not chosen.green and name not in tried and noticed(name, ast.unparse(trees[name]), TESTS[name]):
+            if not chosen.green and name not in tried and noticed(name, ast.unparse(trees[name]), tests_of(name)):
                 raise SystemExit(f"the tests of {name} fail without a fault")
             tried.add(name)
             tree, line, fault = planted(trees[name], place)
-            found.append(noticed(name, ast.unparse(tree), TESTS[name]))
+            found.append(noticed(name, ast.unparse(tree), tests_of(name)))
             print(f"{number} {'noticed' if found[-1] else 'survived'}: core/{name}.py:{line}: {fault}", flush=True)
     except KeyboardInterrupt:
         print("stopped")

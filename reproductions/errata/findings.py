@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats
 
-from fedmerit.core.weights.scores import Prioritized
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Matrix
+from fedmerit.core.weights.scores import Prioritized
 from fedmerit.core.weights.weigh import total_variation, weigh
 from fedmerit.study.fairness import rank_correlation
 from reproductions.errata.erratum import Erratum, Evidence, Step, listed, percent, shown

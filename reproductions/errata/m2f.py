@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmerit.core.criteria.table import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
-from fedmerit.core.weights.scores import Product
-from fedmerit.core.types import Cohort, History
+from fedmerit.core.criteria.computation import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
+from fedmerit.core.history import History
+from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.weigh import normalised
+from fedmerit.core.weights.normalise import normalised
+from fedmerit.core.weights.scores import Product
 from fedmerit.study.fairness import convergence, rank_correlation
 from reproductions.errata.erratum import Erratum, Evidence, Step, cannot, listed, percent, shown
 from reproductions.published import MNIST_LABELS, M2fClient, published
@@ -165,7 +166,7 @@ M2F = (
         place="Sections 1 and 2; reference 9",
         printed="Matrix for metric, Sharply for Shapley; Ward's method, which needs Euclidean distances, is cited for "
         "cosines.",
-        fedmerit='`recipe.groups.linkage = "average"` on 1 - cosine; other linkages by name.',
+        fedmerit='`recipe.models.grouping.linkage = "average"` on 1 - cosine; other linkages by name.',
         evidence=cannot("wording", "Which linkage was used is not said."),
     ),
 )

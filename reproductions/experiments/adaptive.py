@@ -1,9 +1,9 @@
-"""What does a coalition reach that knows guarded's rule, sees all updates, and stays below what sets clients apart?
+"""What does a coalition reach that knows robust's rule, sees all updates, and stays below what excludes clients?
 
 python -m reproductions.experiments.adaptive --seeds 1 2 3  # digits, as in examples/attack.toml; prints a table
 
 Before each answer the coalition plays the server's rule, with all that the server remembers, on the round's updates
-with its own in place, and takes the strongest of its answers for which no more of its members are set apart than with
+with its own in place, and takes the strongest of its answers for which no more of its members are excluded than with
 the weakest. No server tells clients that much: what it reaches is a bound on what those reach who know less.
 """
 
@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit import guarded, load_task
+from fedmerit import load_task, robust
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.attacks import Backdoor
-from fedmerit.core.collect.selection import Uniform
-from fedmerit.core.criteria.robust import FEW, LEFT_ALONE
+from fedmerit.core.collect.collect import InTime, Uniform
+from fedmerit.core.criteria.robust import RARE_SHARE, UNMOVED
 from fedmerit.core.facts import SAMPLES
+from fedmerit.core.host import Host
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.round import play
+from fedmerit.core.round import run_round
 from fedmerit.core.seeds import generator
-from fedmerit.core.stages.validation import observe
-from fedmerit.core.state import State
+from fedmerit.core.stages.stages import run_stages
+from fedmerit.core.state import State, View
 from fedmerit.core.types import Cohort, Model, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet
@@ -36,7 +37,7 @@ from fedmerit.tasks.attackers import find_attackers, make_probe
 Rows = NDArray[np.float32]
 ROUNDS, CLIENTS = 25, 20
 LONGEST = 2.0
-"""Answers are made so many usual lengths long at most: guarded cuts what is longer."""
+"""Answers are made at most this many median norms long: robust clips what is longer."""
 
 
 def against(own: Rows, honest: Rows, strength: float, random: np.random.Generator) -> Rows:
@@ -59,8 +60,8 @@ def flipped(own: Rows, honest: Rows, strength: float, random: np.random.Generato
 def trigger(own: Rows, honest: Rows, strength: float, random: np.random.Generator) -> Rows:
     """What each learned of rows with a trigger, with so much of it left where most clients move nothing."""
     norms = np.linalg.norm(honest, axis=1, keepdims=True)
-    moved = np.abs(honest) > LEFT_ALONE * norms / np.sqrt(honest.shape[1])
-    rare = moved.sum(axis=0) <= FEW * (len(honest) + len(own))
+    moved = np.abs(honest) > UNMOVED * norms / np.sqrt(honest.shape[1])
+    rare = moved.sum(axis=0) <= RARE_SHARE * (len(honest) + len(own))
     return np.where(rare, np.float32(strength) * own, own)
 
 
@@ -119,29 +120,31 @@ class Coalition:
         return made
 
     def _weighed(self, replies: Replies, rows: Rows, bad: NDArray[np.bool_], index: int) -> int:
-        """How many of the attackers would not be set apart."""
+        """How many of the attackers would not be excluded."""
         assert self.state is not None  # the loop sets it
         samples = np.array([facts[SAMPLES] for facts in replies.facts], dtype=np.float64)
         cohort = Cohort(index, replies.ids, Updates(rows), {SAMPLES: samples})
-        cohort, _ = observe(self._recipe, cohort, self.state.history, self.state.distances)
-        return int((cohort.facts["Company"][bad] > 0).sum())
+        view = View.of(self.state, Host.of(self._fleet), self._seed)
+        cohort, _ = run_stages(self._recipe.stages_in("measure"), cohort, view)
+        return int((cohort.facts["SimilarityFilter"][bad] > 0).sum())
 
 
 def run(attack: str, share: float, seed: int) -> tuple[float, float, float, float]:
     """Final accuracy, how often the trigger succeeds, the attackers' mean weight, and the mean strength taken."""
     kind = ATTACKS[attack][2]
     poison = {} if kind is None else {"attack": {"kind": kind, "share": share}}
-    train = {"lr": 0.5, "epochs": 5}
+    train = {"lr": 0.5, "epochs": 5, "batch": "full"}
     settings: dict[str, Any] = {"clients": CLIENTS, "partition": "dirichlet", "alpha": 0.5, "server": 200}
     task = load_task("digits", **settings, **poison, seed=seed, train=train)
     config = TaskConfig(attack={"kind": kind or "mimic", "share": share})
-    members, recipe, weights = set(find_attackers(config, CLIENTS, seed).members), guarded(), list[float]()
+    members, recipe, weights = set(find_attackers(config, CLIENTS, seed).members), robust(), list[float]()
     with LocalFleet(task, workers=1) as local:
         fleet: Any = Coalition(local, members, attack, recipe, seed)
+        host, collect = Host.of(fleet, ROUNDS), InTime(Uniform(0.5))
         state = State(local.server.first_model(seed))
         for index in range(1, ROUNDS + 1):
             fleet.state = state
-            state, record = play(state, recipe, fleet, selection=Uniform(0.5), seed=seed, evaluate=index == ROUNDS)
+            state, record = run_round(state, recipe, host, collect, seed, evaluate=index == ROUNDS)
             if record.weights is not None:
                 held = zip(record.ids, record.weights.weights.tolist(), strict=True)
                 weights.append(sum(weight for client, weight in held if client in members))

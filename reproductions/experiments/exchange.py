@@ -33,7 +33,7 @@ def settings() -> Config:
     """Four unlike clients of scikit-learn's digits; an evaluation at the end alone."""
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES}
     run = {"rounds": ROUNDS, "fraction": 1.0, "workers": 1, "evaluate_every": ROUNDS}
-    return make_config({"task": task, "train": {"lr": 0.5}, "recipe": {"name": "fedavg"}, "run": run})
+    return make_config({"task": task, "train": {"lr": 0.5, "batch": "full"}, "recipe": {"name": "fedavg"}, "run": run})
 
 
 @contextmanager

@@ -27,7 +27,7 @@ SEEDS, TUNING_SEED, TUNING_ROUNDS, RATES = (11, 12), 201, 6, (0.03, 0.1, 0.3)
 TASK = {"data": "femnist", "partition": "natural", "clients": 300, "model": "femnist-cnn", "validation": 0.1}
 TRAIN = {"lr": 0.01, "epochs": 5, "batch": 10}
 FEDAVG, ADAPTIVE = {"name": "fedavg"}, {"name": "adaptive"}
-MOMENTUM = {"name": "fedavg", "step": {"name": "momentum", "carry": 0.7, "length": 1.0}}
+MOMENTUM = {"name": "fedavg", "server": {"optimizer": {"name": "momentum", "momentum": 0.7, "lr": 1.0}}}
 Row = tuple[dict[str, Any], bool, float, int]
 """Recipe, whether inputs are centred, learning rate, horizon in rounds."""
 ROWS: Mapping[str, Row] = {

@@ -36,16 +36,16 @@ ROOT = Path(__file__).parents[2]
 RUNS, RESULTS = ROOT / "runs" / "flower", ROOT / "docs" / "results"
 NODES, ROUNDS = 4, 2
 TASK = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": NODES, "validation": 0.2, "server": 100}
-M2F = {"name": "m2f", "priority": ["Participation", "SimulatedComputation", "DataRatio"]}
+M2F = {"name": "m2f", "criteria": ["Participation", "SimulatedComputation", "DataRatio"]}
 RECIPES: Mapping[str, Mapping[str, object]] = {
     "fedavg": {"name": "fedavg"},
-    "prioritized": {"name": "prioritized", "priority": ["DS", "LD", "MW"], "normalise": "max"},
-    "device_aware": {"name": "device_aware", "priority": ["LD", "DS"], "normalise": "max"},
-    "momentum": {"name": "fedavg", "step": {"name": "momentum", "carry": 0.5}},
-    "adaptive": {"name": "adaptive", "priority": ["LD", "DS"]},
+    "prioritized": {"name": "prioritized", "criteria": ["DS", "LD", "MW"], "normalise": "max"},
+    "device_aware": {"name": "device_aware", "criteria": ["LD", "DS"], "normalise": "max"},
+    "momentum": {"name": "fedavg", "server": {"optimizer": {"name": "momentum", "momentum": 0.5}}},
+    "adaptive": {"name": "adaptive", "criteria": ["LD", "DS"]},
     "m2f, keep": M2F,
-    "m2f, reset": M2F | {"reward": {"training": "reset"}},
-    "fedval": {"name": "fedval", "priority": ["validated:accuracy", "validated:balanced_accuracy"]},
+    "m2f, reset": M2F | {"models": {"training": "reset"}},
+    "fedval": {"name": "fedval", "criteria": ["validated:accuracy", "validated:balanced_accuracy"]},
     "qffl": {"name": "qffl"},
     "agnostic": {"name": "agnostic"},
 }
@@ -65,7 +65,9 @@ def main() -> None:
 def config_of(recipe: str) -> Config:
     """Four unlike clients of scikit-learn's digits, two rounds."""
     run = {"rounds": ROUNDS, "fraction": 1.0, "workers": 1, "schedule": {"rates": [[1.0, 1]], "epochs": [1, 3]}}
-    return make_config({"task": TASK, "train": {"lr": 0.5}, "recipe": dict(RECIPES[recipe]), "run": run})
+    return make_config(
+        {"task": TASK, "train": {"lr": 0.5, "batch": "full"}, "recipe": dict(RECIPES[recipe]), "run": run}
+    )
 
 
 def folder_of(recipe: str, fleet: str) -> Path:

@@ -29,15 +29,15 @@ PLANTED: Mapping[str, Sequence[str]] = {
 }
 WAYS: Mapping[str, Sequence[str]] = {
     "keep, round": (),
-    "keep, round, silhouette": ("recipe.groups.cut=silhouette",),
-    "keep, all": ("recipe.groups.over=all",),
-    "keep, all, silhouette": ("recipe.groups.over=all", "recipe.groups.cut=silhouette"),
-    "reset, round": ("recipe.reward.training=reset",),
-    "reset, all": ("recipe.reward.training=reset", "recipe.groups.over=all"),
+    "keep, round, silhouette": ("recipe.models.grouping.cut=silhouette",),
+    "keep, all": ("recipe.models.grouping.over=all",),
+    "keep, all, silhouette": ("recipe.models.grouping.over=all", "recipe.models.grouping.cut=silhouette"),
+    "reset, round": ("recipe.models.training=reset",),
+    "reset, all": ("recipe.models.training=reset", "recipe.models.grouping.over=all"),
     "reset, all, silhouette": (
-        "recipe.reward.training=reset",
-        "recipe.groups.over=all",
-        "recipe.groups.cut=silhouette",
+        "recipe.models.training=reset",
+        "recipe.models.grouping.over=all",
+        "recipe.models.grouping.cut=silhouette",
     ),
 }
 RATES = {"m2f-cnn": 0.01, "mnist-mlp": 0.05}

@@ -20,7 +20,8 @@ import numpy as np
 from scipy import stats
 
 from fedmerit import Recipe, Samples, Task, Yogi, agnostic, fedavg, federate, load_task, prioritized, qffl
-from fedmerit.core.collect.selection import Chosen
+from fedmerit.core.collect.collect import Chosen
+from fedmerit.core.server.server import Server
 from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import NoteWarning
 
@@ -33,7 +34,7 @@ PUBLISHED = {"FedAvg": (0.685, 0.028), "FedYogi": (0.731, 0.013), "pooled": (0.7
 """Mean over the four hospitals and deviation over five seeds, as FLamby prints them."""
 RECIPES: Mapping[str, Sequence[Recipe]] = {
     "FedAvg": [fedavg()],
-    "FedYogi": [replace(fedavg(), step=Yogi(length=length, beta2=0.999)) for length in (0.01, 0.03, 0.1)],
+    "FedYogi": [replace(fedavg(), server=Server(optimizer=Yogi(lr=lr, beta2=0.999))) for lr in (0.01, 0.03, 0.1)],
     "LD > DS": [prioritized("LD", "DS", normalise="max")],
     "CB > DS": [prioritized("CB", "DS", normalise="max")],
     "q-FFL": [qffl(q) for q in (0.5, 1.0, 2.0)],

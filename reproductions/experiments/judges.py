@@ -10,11 +10,9 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from fedmerit import BoldestFirst, Run, adaptive, federate, load_task
+from fedmerit import Run, StepSearch, adaptive, federate, load_task
 from fedmerit.core.learner import MOST_LOSS
 from fedmerit.core.recipes import ADAPTIVE
-from fedmerit.core.search.evaluator import Panel
-from fedmerit.core.search.search import Choice, SearchState
 from fedmerit.core.types import Evaluation
 
 JUDGES, ROUNDS, SEEDS = 30, 40, (1, 2, 3)
@@ -28,18 +26,16 @@ LIES: dict[str, Lie] = {
 
 
 @dataclass(frozen=True)
-class Watched(BoldestFirst):
+class Watched(StepSearch):
     """The same search, which keeps what the judges answered."""
 
     kept: list[tuple[Evaluation, list[Evaluation], int | None, int]] = field(default_factory=list, compare=False)
 
-    def choose(self, panel: Panel, state: SearchState) -> Choice:
-        """As it does, with a note of it."""
-        choice = super().choose(panel, state)
-        if panel.before is not None:
-            answers = [panel.evaluations[place] for place in range(len(panel))]
-            self.kept.append((panel.before, answers, panel.last, choice.place))
-        return choice
+    def decide(self, before: Evaluation, candidates: Sequence[Evaluation], last: int | None = None) -> int:
+        """Decide as StepSearch does, and keep the answers."""
+        place = StepSearch.decide(self, before, candidates, last)
+        self.kept.append((before, list(candidates), last, place))
+        return place
 
 
 def main() -> None:
@@ -76,7 +72,7 @@ def changes(search: Watched, seed: int) -> Iterator[bool]:
     for before, answers, last, place in search.kept:
         for lie in LIES.values():
             liar = int(random.choice(np.flatnonzero(before.sizes)))
-            yield search.decide(before, list(lied(answers, liar, lie, random)), last) != place
+            yield StepSearch.decide(search, before, list(lied(answers, liar, lie, random)), last) != place
 
 
 def lied(answers: Sequence[Evaluation], liar: int, lie: Lie, random: np.random.Generator) -> Iterator[Evaluation]:

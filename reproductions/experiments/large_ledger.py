@@ -31,7 +31,7 @@ def make_run(folder: Path, drawn: int, rounds: int = ROUNDS) -> None:
 def start_run(folder: Path, rounds: int = ROUNDS) -> Ledger:
     """A run's folder before its first round."""
     folder.mkdir()
-    recipe = {"name": "prioritized", "priority": list(PRIORITY), "normalise": "max"}
+    recipe = {"name": "prioritized", "criteria": list(PRIORITY), "normalise": "max"}
     config = make_config({"recipe": recipe, "run": {"rounds": rounds}})
     meta = environment() | {"recipe": "Recipe(...)", "config": config.model_dump_json()}
     return Ledger.create(folder / LEDGER, [f"hospital-{i:04d}" for i in range(CLIENTS)], meta)

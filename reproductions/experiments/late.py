@@ -17,13 +17,14 @@ import numpy as np
 
 from fedmerit import run_config
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.late import Delays, Wait
+from fedmerit.core.collect.collect import Uniform
+from fedmerit.core.collect.late import Delayed, Wait
 
 CLIENTS, ROUNDS, SEEDS, MEAN_DELAY = 20, 20, range(5), 120.0
 RULES = {"60 s, then 8 of 10": Wait(0.8, 60.0), "60 s, then 5 of 10": Wait(0.5, 60.0)}
 RECIPES: dict[str, dict[str, Any]] = {
     "fedavg": {"name": "fedavg"},
-    "prioritized": {"name": "prioritized", "priority": ["LD", "DS"], "normalise": "max"},
+    "prioritized": {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"},
 }
 
 
@@ -31,15 +32,17 @@ def settings(recipe: str, seed: int, share: float, wait: Wait | None) -> Config:
     """One run."""
     run: dict[str, Any] = {"rounds": ROUNDS, "fraction": 1.0, "seed": seed, "workers": 1, "evaluate_every": ROUNDS}
     if wait is not None and share:
-        run |= {"wait": {"at_least": wait.at_least, "seconds": wait.seconds}}
+        run |= {"wait": {"min_fraction": wait.min_fraction, "seconds": wait.seconds}}
         run |= {"delays": {"share": share, "seconds": MEAN_DELAY}}
     task = {"partition": "dirichlet", "alpha": 0.5, "clients": CLIENTS, "model": "digits-linear"}
-    return make_config({"task": task, "train": {"lr": 0.5, "epochs": 1}, "recipe": RECIPES[recipe], "run": run})
+    return make_config(
+        {"task": task, "train": {"lr": 0.5, "epochs": 1, "batch": "full"}, "recipe": RECIPES[recipe], "run": run}
+    )
 
 
 def seconds_per_round(share: float, wait: Wait) -> float:
     """The mean simulated length of a round under a rule."""
-    delays = Delays(share, MEAN_DELAY, wait)
+    delays = Delayed(Uniform(1.0), wait, share, MEAN_DELAY)
     rounds = [(seed, index) for seed in SEEDS for index in range(1, ROUNDS + 1)]
     arrivals = (delays.arrivals(index, range(CLIENTS), seed).values() for seed, index in rounds)
     return mean(wait.ends(list(times)) for times in arrivals)

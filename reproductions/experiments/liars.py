@@ -34,8 +34,12 @@ CLIENTS, ROUNDS, SEEDS = 10, 10, (1, 2, 3, 4, 5)
 def last_rounds(planted: str, seed: int) -> list[tuple[bool, ...]]:
     """Of each round: whether the planted clients are the last, by each measure alone and by its sum so far."""
     changes = [f"task.clients={CLIENTS}", "task.server=300", "task.partition=iid", planted, f"run.seed={seed}"]
-    changes += [f"recipe={{name='fedavg', contributions={list(MEASURES)}}}", f"run.rounds={ROUNDS}", "run.fraction=1.0"]
-    config = load_config(None, [*changes, "run.workers=1", "train.lr=0.1"])
+    changes += [
+        f"recipe={{name='fedavg', stages={[f'contribution:{measure}' for measure in MEASURES]}}}",
+        f"run.rounds={ROUNDS}",
+        "run.fraction=1.0",
+    ]
+    config = load_config(None, [*changes, "run.workers=1", "train.lr=0.1", "train.batch=full"])
     with tempfile.TemporaryDirectory() as folder:
         run = run_config(config, Path(folder) / "run")
         liars = {client for client, name in enumerate(run.ledger.names()) if name.endswith("free_rider")}

@@ -47,7 +47,7 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "task": {"data": "digits", "partition": "dirichlet", "alpha": 0.3, "clients": 20},
         "train": {"lr": 0.1, "epochs": 2, "batch": 10},
         "run": {"rounds": 20, "fraction": 0.5},
-        "priority": ("DS", "LD", "MW"),
+        "criteria": ("DS", "LD", "MW"),
         "scales": {"DS": 150, "LD": 10},
         "target": 0.8,
     },
@@ -55,7 +55,7 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "task": {"data": "mnist", "partition": "dirichlet", "alpha": 0.3, "clients": 100, "model": "mnist-mlp"},
         "train": {"lr": 0.03, "epochs": 1, "batch": 20},
         "run": {"rounds": 10, "fraction": 0.1},
-        "priority": ("DS", "LD", "MW"),
+        "criteria": ("DS", "LD", "MW"),
         "scales": {"DS": 600, "LD": 10},
         "target": 0.7,
     },
@@ -63,7 +63,7 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "task": {"data": "femnist", "partition": "natural", "clients": 100, "model": "femnist-mlp", "test": "slices"},
         "train": {"lr": 0.01, "epochs": 5, "batch": 10},
         "run": {"rounds": 15, "fraction": 0.1},
-        "priority": ("DS", "LD", "MW"),
+        "criteria": ("DS", "LD", "MW"),
         "scales": {"DS": 300, "LD": 62},
         "target": 0.3,
     },
@@ -71,7 +71,7 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "task": {"data": "adult", "partition": "dirichlet", "alpha": 0.3, "clients": 50, "model": "adult-mlp"},
         "train": {"lr": 0.03, "epochs": 1, "batch": 20},
         "run": {"rounds": 10, "fraction": 0.1},
-        "priority": ("DS", "CB", "MW"),
+        "criteria": ("DS", "CB", "MW"),
         "scales": {"DS": 3000},
         "target": 0.8,
     },
@@ -98,15 +98,19 @@ def main() -> None:
 def plan_of(name: str) -> Plan:
     """A study of one task: FedAvg, each operator with each normalisation, a null row, and equal weights."""
     task = TASKS[name]
-    rows: list[dict[str, Any]] = [{"name": FEDAVG, "recipe": {"name": "fedavg"}}]
+    rows: list[dict[str, Any]] = [{"name": FEDAVG, "recipe": {"name": "fedavg", "normalise": "sum"}}]
     for operator in OPERATORS:
         for normalise in NORMALISE:
-            recipe: dict[str, Any] = {"name": "prioritized", "priority": list(task["priority"])}
-            recipe |= {"normalise": normalise, "score": score(operator, task["priority"])}
-            recipe |= {"scales": task["scales"]} if normalise == "scale" else {}
+            recipe: dict[str, Any] = {"name": "prioritized", "criteria": list(task["criteria"])}
+            bounds = {"name": "scale", "bounds": task["scales"]}
+            recipe |= {"normalise": bounds if normalise == "scale" else normalise}
+            recipe |= {"score": score(operator, task["criteria"])}
             rows.append({"name": f"{operator}, {normalise}", "recipe": recipe})
-    rows.append({"name": NULL, "recipe": {"name": "fedavg"}, "null": True})
-    alike = {"priority": ["DS"], "normalise": "scale", "scales": {"DS": 1}}  # nobody counts for more than a row
+    rows.append({"name": NULL, "recipe": {"name": "fedavg", "normalise": "sum"}, "null": True})
+    alike = {
+        "criteria": ["DS"],
+        "normalise": {"name": "scale", "bounds": {"DS": 1}},
+    }  # nobody counts for more than a row
     rows.append({"name": EQUAL, "recipe": {"name": "prioritized", **alike}})
     return make_plan(
         {
@@ -158,7 +162,7 @@ def settings(name: str, study: Study) -> str:
     task, train, run = (study.plan.base[key] for key in ("task", "train", "run"))
     shown = [f"{key} {value}" for part in (task, train, run) for key, value in part.items()]
     scales = ", ".join(f"{criterion} {bound}" for criterion, bound in TASKS[name]["scales"].items())
-    return f"{' > '.join(TASKS[name]['priority'])}; {', '.join(shown)}; bounds of `scale`: {scales}."
+    return f"{' > '.join(TASKS[name]['criteria'])}; {', '.join(shown)}; bounds of `scale`: {scales}."
 
 
 def rounds_table(name: str, study: Study) -> TextTable:

@@ -28,8 +28,8 @@ import pyarrow.parquet as parquet
 
 from fedmerit import Federation, Run, Task, federate
 from fedmerit.config.privacy import recipe_of
+from fedmerit.config.run import make_selection
 from fedmerit.config.schema import Config, make_config
-from fedmerit.engine.loop import make_selection
 from fedmerit.flower.keeper import descendants
 from fedmerit.flower.loopback import BIN, HOST, QUIET, free_port, node_config, write_connection
 from fedmerit.flower.start import on_superlink
@@ -38,8 +38,8 @@ from fedmerit.tasks.registry import make_learner
 HOSPITALS, ROUNDS = 8, 2
 WORDS = ("clinic", "home", "street")
 RECIPES: Mapping[str, dict[str, Any]] = {
-    "fedval": {"name": "fedval", "priority": ["validated:accuracy", "validated:parity:sex"]},
-    "m2f": {"name": "m2f", "priority": ["Participation", "SimulatedComputation", "DataRatio"]},
+    "fedval": {"name": "fedval", "criteria": ["validated:accuracy", "validated:parity:sex"]},
+    "m2f": {"name": "m2f", "criteria": ["Participation", "SimulatedComputation", "DataRatio"]},
 }
 TRACE = ("strace", "-f", "--seccomp-bpf", "-e", "trace=open,openat,openat2", "-qq", "-o")
 

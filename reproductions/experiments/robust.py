@@ -18,16 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.seeds import generator
-from fedmerit.core.server.aggregators import (
-    NNM,
-    Aggregator,
-    Bucketing,
-    CoordinateMedian,
-    GeometricMedian,
-    Mean,
-    MultiKrum,
-    TrimmedMean,
-)
+from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, MultiKrum, TrimmedMean
+from fedmerit.core.server.server import Aggregator, Batch, Mean
 from fedmerit.core.updates import Updates
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +50,7 @@ def timed(name: str, equal: bool) -> tuple[float, float]:
     rows.max()  # all pages are there
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = perf_counter()
-    costs()[name](Updates(rows), weights / weights.sum())
+    costs()[name](Batch(Updates(rows)), weights / weights.sum())
     seconds = perf_counter() - begun
     return seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 

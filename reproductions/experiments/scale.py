@@ -38,8 +38,8 @@ def settings(nodes: int, rounds: int, deadline: float) -> Config:
     """A linear model on scikit-learn's digits, dealt out unevenly; evaluated at the end alone."""
     task = {"data": "digits", "partition": "dirichlet", "alpha": 1.0, "clients": nodes, "model": "digits-linear"}
     run = {"rounds": rounds, "fraction": 1.0, "workers": 1, "evaluate_every": rounds, "deadline": deadline}
-    recipe = {"name": "prioritized", "priority": ["LD", "DS"], "normalise": "max"}
-    return make_config({"task": task, "train": {"lr": 0.5, "epochs": 1}, "recipe": recipe, "run": run})
+    recipe = {"name": "prioritized", "criteria": ["LD", "DS"], "normalise": "max"}
+    return make_config({"task": task, "train": {"lr": 0.5, "epochs": 1, "batch": "full"}, "recipe": recipe, "run": run})
 
 
 @contextmanager

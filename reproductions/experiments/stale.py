@@ -17,33 +17,34 @@ from typing import Any
 from scipy.stats import t as student
 
 from fedmerit import run_config
+from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
-from fedmerit.core.collect.late import Delays
+from fedmerit.core.collect.late import Delayed
 from fedmerit.store.ledger import Ledger
 
 CLIENTS, ROUNDS, SEEDS = 20, 20, range(100, 110)
-WAIT: dict[str, Any] = {"at_least": 0.8, "seconds": 60.0}
+WAIT: dict[str, Any] = {"min_fraction": 0.8, "seconds": 60.0}
 FEDAVG: dict[str, Any] = {"name": "fedavg"}
-DISCOUNTED = {"name": "prioritized", "priority": ["DS", "Staleness"], "normalise": "max", "score": "product"}
+DISCOUNTED = {"name": "prioritized", "criteria": ["DS", "Staleness"], "normalise": "max", "score": "product"}
 RULES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "waited for": (WAIT | {"at_least": 1.0}, FEDAVG),
+    "waited for": (WAIT | {"min_fraction": 1.0}, FEDAVG),
     "dropped": (WAIT, FEDAVG),
     "used": (WAIT | {"late": "use"}, FEDAVG),
     "used, weighed by DS x Staleness": (WAIT | {"late": "use"}, DISCOUNTED),
-    "dropped, `over = 1.3`": (WAIT | {"over": 1.3}, FEDAVG),
-    "used x Staleness, `over = 1.3`": (WAIT | {"over": 1.3, "late": "use"}, DISCOUNTED),
+    "dropped, `overselect = 1.3`": (WAIT | {"overselect": 1.3}, FEDAVG),
+    "used x Staleness, `overselect = 1.3`": (WAIT | {"overselect": 1.3, "late": "use"}, DISCOUNTED),
 }
 
 
 def settings(seed: int, share: float, wait: dict[str, Any], recipe: dict[str, Any]) -> Config:
     """One run."""
     run: dict[str, Any] = {"rounds": ROUNDS, "fraction": 0.5, "seed": seed, "workers": 1, "evaluate_every": ROUNDS}
-    run |= {"wait": wait, "delays": {"share": share, "seconds": 120.0, "usual": 30.0}}
+    run |= {"wait": wait, "delays": {"share": share, "seconds": 120.0, "base_seconds": 30.0}}
     task = {"partition": "dirichlet", "alpha": 0.5, "clients": CLIENTS, "model": "digits-linear"}
-    return make_config({"task": task, "train": {"lr": 0.5, "epochs": 1}, "recipe": recipe, "run": run})
+    return make_config({"task": task, "train": {"lr": 0.5, "epochs": 1, "batch": "full"}, "recipe": recipe, "run": run})
 
 
-def seconds_of(ledger: Ledger, delays: Delays, seed: int) -> float:
+def seconds_of(ledger: Ledger, delays: Delayed, seed: int) -> float:
     """How long the rounds took in the simulation, by who was asked in each: not those still busy."""
     total = 0.0
     for index in range(1, ROUNDS + 1):
@@ -59,9 +60,8 @@ def play(seed: int, share: float, rule: str) -> tuple[float, float, float]:
     """Accuracy, minutes, updates per round."""
     wait, recipe = RULES[rule]
     config = settings(seed, share, wait, recipe)
-    delays = config.run.make_delays()
-    if delays is None:
-        raise ValueError("every rule has delays")
+    delays = make_collect(config.run)
+    assert isinstance(delays, Delayed)  # every rule has delays
     with TemporaryDirectory() as folder:
         run = run_config(config, Path(folder) / "run")
         updates = mean(len(run.explain(index)) for index in range(1, ROUNDS + 1))

@@ -66,18 +66,23 @@ TASKS: Mapping[str, Mapping[str, Any]] = {
         "lr": [0.01, 0.03, 0.1],
     },
 }
-CARRIES, LENGTHS, RATES = [0.5, 0.7, 0.9], [0.5, 1.0], [0.003, 0.01, 0.03]
+OPTIMIZER = "recipe.server.optimizer"
+MOMENTA, SERVER_RATES, RATES = [0.5, 0.7, 0.9], [0.5, 1.0], [0.003, 0.01, 0.03]
+
+
+def with_optimizer(name: str) -> dict[str, Any]:
+    """FedAvg with this server optimizer."""
+    return {"name": "fedavg", "server": {"optimizer": {"name": name}}}
+
+
 ROWS: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "FedAvg": ({"name": "fedavg"}, {}),
-    "FedAvgM": (
-        {"name": "fedavg", "step": {"name": "momentum"}},
-        {"recipe.step.carry": CARRIES, "recipe.step.length": LENGTHS},
-    ),
-    "FedAdam": ({"name": "fedavg", "step": {"name": "adam"}}, {"recipe.step.length": RATES}),
-    "FedYogi": ({"name": "fedavg", "step": {"name": "yogi"}}, {"recipe.step.length": RATES}),
-    "FedExP": ({"name": "fedavg", "step": {"name": "extrapolated"}}, {}),
+    "FedAvgM": (with_optimizer("momentum"), {f"{OPTIMIZER}.momentum": MOMENTA, f"{OPTIMIZER}.lr": SERVER_RATES}),
+    "FedAdam": (with_optimizer("adam"), {f"{OPTIMIZER}.lr": RATES}),
+    "FedYogi": (with_optimizer("yogi"), {f"{OPTIMIZER}.lr": RATES}),
+    "FedExP": (with_optimizer("fedexp"), {}),
     "adaptive": ({"name": "adaptive"}, {}),
-    "adaptive, no cap": ({"name": "adaptive", "cap": 1000.0}, {}),
+    "adaptive, no cap": ({"name": "adaptive", "limits": []}, {}),
 }
 Rounds: TypeAlias = NDArray[np.float64]
 Column: TypeAlias = tuple[float, float]

@@ -27,11 +27,12 @@ from fedmerit import Recipe, Run, Task, TopShare, fedavg, federate, load_task
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import DATA_RATIO
+from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.rewards import Whole
 from fedmerit.core.recipes import ALWAYS, cgsv, rffl, standalone
 from fedmerit.core.seeds import generator
 from fedmerit.core.system import instruction_set, processor
-from fedmerit.core.types import Vector
+from fedmerit.core.types import Personal, Vector
 from fedmerit.core.weights.scores import Product
 from fedmerit.errors import NoteWarning
 from fedmerit.study.gains import Gains
@@ -50,18 +51,21 @@ FAIR = 0.9
 """The correlation that is asked for."""
 
 
-def shares(reward: TopShare | Whole, until: int | None = None, power: float | None = None) -> Recipe:
+def shares(
+    reward: TopShare | Whole, until: int | None = None, power: float | None = None, training: Personal = "reset"
+) -> Recipe:
     """Models move by rewards alone; merit is the dataset size, or with a `power` the reputation by cosine."""
     criterion = DATA_RATIO if power is None else Reputation(Contribution("cosine"), power=power)
-    return Recipe((criterion,), Product(), "max", reward=reward, personal="reset", acceptance=ALWAYS, until=until)
+    models = PersonalModels(reward=reward, sigma=ALWAYS, training=training, until=until)
+    return Recipe((criterion,), Product(), "max", models=models)
 
 
 ALONE_FROM = ROUNDS - FINISH
 ROWS: Mapping[str, Recipe] = {
     "standalone": standalone(),
-    "FedAvg": replace(fedavg(), contributions=(Contribution("shapley"),)),
+    "FedAvg": replace(fedavg(), stages=(Contribution("shapley"),)),
     "FedAvg, finished alone": shares(Whole(), ALONE_FROM),
-    "M2F's shares, own training kept": replace(shares(TopShare("sum")), personal="keep"),
+    "M2F's shares, own training kept": shares(TopShare("sum"), training="keep"),
     "CGSV": cgsv(),
     "RFFL": rffl(),
     "size, T 0.5": shares(TopShare("max", temperature=0.5)),
@@ -70,7 +74,7 @@ ROWS: Mapping[str, Recipe] = {
     "size, T 0.5, finished": shares(TopShare("max", temperature=0.5), ALONE_FROM),
     "size, T 1, finished": shares(TopShare("max"), ALONE_FROM),
     "cosine^4, T 1, finished": shares(TopShare("max"), ALONE_FROM, power=4),
-    "size, T 2, own training kept": replace(shares(TopShare("max", temperature=2, exclude_own=True)), personal="keep"),
+    "size, T 2, own training kept": shares(TopShare("max", temperature=2, exclude_own=True), training="keep"),
 }
 
 
@@ -122,7 +126,7 @@ def play(data: str, row: str, seed: int) -> None:
     path = place_of(data, row, seed)
     if path.exists():
         return
-    recipe = ROWS[row] if data != "MNIST" or seed in MEASURED else replace(ROWS[row], contributions=())
+    recipe = ROWS[row] if data != "MNIST" or seed in MEASURED else replace(ROWS[row], stages=())
     run = federate(task_of(data, seed), recipe, rounds=ROUNDS, fraction=1.0, seed=seed, evaluate_every=ROUNDS)
     figures = {"final": run.local_accuracy[-1].tolist(), "contribution": brought(run)}
     path.parent.mkdir(parents=True, exist_ok=True)

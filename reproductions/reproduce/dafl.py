@@ -131,7 +131,7 @@ def _mean(study: Study, block: str, target: float, column: Sequence[float]) -> T
 def _row(name: str, order: str) -> Mapping[str, Any]:
     """A row of the study: normalised by the sum and adjusted on the test rows, as in the paper."""
     recipe: dict[str, Any] = {"name": "prioritized", "normalise": "sum"}
-    recipe["priority"] = [CRITERIA[criterion] for criterion in order.split(">")]
+    recipe["criteria"] = [CRITERIA[criterion] for criterion in order.split(">")]
     if name.startswith((FINAL, MERGED)):
         search = ONE_BY_ONE if name.startswith(FINAL) else ONE_BY_ONE | {"tolerance": 0.01}
         recipe |= {"name": "device_aware", "search": search}

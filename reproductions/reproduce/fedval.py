@@ -110,19 +110,30 @@ def _title(part: str, title: str) -> str:
 
 def _row(name: str, *objectives: str, rank: str = "", rho: float = 0.5) -> Mapping[str, Any]:
     score = {"name": "weighted-mean", "weights": [1] * len(objectives)} | ({"rank": rank} if rank else {})
-    recipe = {"name": "fedval", "priority": list(objectives), "score": score, "server": {"rho": rho}}
+    criteria = [{"name": objective, "rho": rho} for objective in objectives]
+    recipe = {"name": "fedval", "criteria": criteria, "score": score, "normalise": "none"}
     return {"name": name, "recipe": recipe}
 
 
-FEDAVG: Mapping[str, Any] = {"name": "FedAvg", "recipe": {"name": "fedavg"}}
+def qffl(q: float) -> Mapping[str, Any]:
+    """q-FFL with this power of the loss."""
+    return {"name": "qffl", "criteria": [{"name": "LossPower", "q": q}], "normalise": "max"}
+
+
+def agnostic(eta: float) -> Mapping[str, Any]:
+    """Agnostic weights with this step."""
+    return {"name": "agnostic", "criteria": [{"name": "Agnostic", "eta": eta}], "normalise": "max"}
+
+
+FEDAVG: Mapping[str, Any] = {"name": "FedAvg", "recipe": {"name": "fedavg", "normalise": "sum"}}
 BOTH = (ACCURACY, OPPORTUNITY)
 UNRANKED = _row("FedVal, unranked", *BOTH)
 SQUARED = _row("FedVal, squared", *BOTH, rank="squared")
 ALONE = _row("FedVal, squared, rho 1", *BOTH, rank="squared", rho=1.0)
 BASELINES = (
     FEDAVG,
-    {"name": "q-FFL, q = 1", "recipe": {"name": "qffl", "strength": 1.0}},
-    {"name": "agnostic, eta = 0.1", "recipe": {"name": "agnostic", "strength": 0.1}},
+    {"name": "q-FFL, q = 1", "recipe": qffl(1.0)},
+    {"name": "agnostic, eta = 0.1", "recipe": agnostic(0.1)},
     UNRANKED,
     _row("FedVal, Borda", *BOTH, rank="borda"),
     SQUARED,

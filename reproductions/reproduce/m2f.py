@@ -18,16 +18,21 @@ DRAWN = "sizes and epochs of the clients are drawn anew for each seed, from the 
 def _recipe(training: str) -> Mapping[str, Any]:
     return {
         "name": "m2f",
-        "priority": ["Participation", "SimulatedComputation", "DataRatio"],
-        "groups": {"linkage": "average", "over": "round", "cut": "gap"},
-        "reward": {"share": "sum", "training": training, "sigma": 0.05},
+        "criteria": ["Participation", "SimulatedComputation", "DataRatio"],
+        "normalise": "max",
+        "models": {
+            "grouping": {"linkage": "average", "over": "round", "cut": "gap"},
+            "reward": {"share": "sum"},
+            "training": training,
+            "sigma": 0.05,
+        },
     }
 
 
 ROWS: tuple[Mapping[str, Any], ...] = (
     {"name": "keep", "recipe": _recipe("keep")},
     {"name": "reset", "recipe": _recipe("reset")},
-    {"name": "fedavg", "recipe": {"name": "fedavg"}},
+    {"name": "fedavg", "recipe": {"name": "fedavg", "normalise": "sum"}},
 )
 
 

@@ -12,7 +12,7 @@ from fedmerit.core.types import Vector
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable
 from reproductions.reproduce.cells import LEGEND, UNKNOWN, difference_cell, mean_cell, printed
-from reproductions.reproduce.fedval import MetricValues, measure
+from reproductions.reproduce.fedval import MetricValues, agnostic, measure, qffl
 from reproductions.reproduce.reproduction import WHOLE, Base, Reproduction, Result, Scale, Setting, Studies
 
 Numbers: TypeAlias = tuple[float | None, ...]
@@ -93,7 +93,7 @@ def make_row(title: str, name: str, **settings: Any) -> Mapping[str, Any]:
     return {"name": title, "recipe": {"name": name, **settings}}
 
 
-FEDAVG = make_row("FedAvg", "fedavg")
+FEDAVG = make_row("FedAvg", "fedavg", normalise="sum")
 
 PFLLIB_FINISH = 5
 """The last rounds of these are each client's own."""
@@ -102,9 +102,16 @@ PFLLIB_FINISH = 5
 def _grouped(until: int) -> Mapping[str, Any]:
     """Groups by the cosines of all rounds; models move by their group's whole aggregate."""
     return {
-        "groups": {"cut": "silhouette", "over": "all"},
-        "priority": ["DataRatio"],
-        "reward": {"kind": "whole", "training": "reset", "sigma": 2.0, "initial": 0.0, "until": until},
+        "criteria": ["DataRatio"],
+        "normalise": "max",
+        "models": {
+            "grouping": {"cut": "silhouette", "over": "all"},
+            "reward": "whole",
+            "training": "reset",
+            "sigma": 2.0,
+            "initial": 0.0,
+            "until": until,
+        },
     }
 
 
@@ -112,14 +119,19 @@ def _pfllib_rows(rounds: int) -> tuple[Mapping[str, Any], ...]:
     until = rounds - PFLLIB_FINISH
     return (
         FEDAVG,
-        make_row("standalone", "standalone"),
-        make_row("FedAvg, fine-tuned", "finetuned", until=until),
-        make_row("FedAMP", "fedamp", sharpness=5.0),
-        make_row("CFL", "cfl"),
-        make_row("IFCA", "ifca", models=4),
-        make_row("Ditto", "ditto", pull=0.1),
+        make_row("standalone", "standalone", normalise="sum"),
+        make_row("FedAvg, fine-tuned", "finetuned", normalise="sum", models={"until": until}),
+        make_row("FedAMP", "fedamp", normalise="sum", models={"grouping": {"sharpness": 5.0}}),
+        make_row("CFL", "cfl", normalise="sum"),
+        make_row("IFCA", "ifca", normalise="sum", models={"count": 4}),
+        make_row("Ditto", "ditto", normalise="sum", models={"pull": 0.1}),
         make_row("ours: groups, finished", "m2f", **_grouped(until)),
-        make_row("ours: attention, finished", "fedamp", sharpness=2.0, until=until),
+        make_row(
+            "ours: attention, finished",
+            "fedamp",
+            normalise="sum",
+            models={"grouping": {"sharpness": 2.0}, "until": until},
+        ),
     )
 
 
@@ -195,17 +207,17 @@ def _fair_base(model: str, rounds: int) -> Base:
     }
 
 
-ADAM = {"name": "adam", "length": 0.005}
+ADAM = {"optimizer": {"name": "adam", "lr": 0.005}}
 FAIR = Reproduction(
     "outside-fair",
     "Table of FairMOO and of fair_flearn's baselines (q-FFL: Li et al., Fair Resource Allocation in Federated "
     "Learning, ICLR 2020; AFL: Mohri et al., Agnostic Federated Learning, ICML 2019)",
     "Fashion-MNIST, a label per client: accuracy, variance over clients in points squared, the worst client",
     (
-        make_row("FedAvg", "fedavg", step=ADAM),
-        make_row("q-FFL", "qffl", strength=1.0, step=ADAM),
-        make_row("AFL", "agnostic", strength=0.1, step=ADAM),
-        make_row("ours: agnostic, slow", "agnostic", strength=0.01, step=ADAM),
+        make_row("FedAvg", "fedavg", normalise="sum", server=ADAM),
+        make_row("q-FFL", **qffl(1.0), server=ADAM),
+        make_row("AFL", **agnostic(0.1), server=ADAM),
+        make_row("ours: agnostic, slow", **agnostic(0.01), server=ADAM),
     ),
     {
         "small": Setting(
@@ -223,7 +235,7 @@ FAIR = Reproduction(
 )
 
 OPPORTUNITY, PARITY = "opportunity difference", "parity difference"
-VALIDATED = ["validated:accuracy", "validated:parity:sex", "validated:opportunity:sex"]
+VALIDATED = [{"name": f"validated:{name}", "rho": 1.0} for name in ("accuracy", "parity:sex", "opportunity:sex")]
 
 
 def _dual_base(data: str, clients: int, server: int, rounds: int) -> Base:
@@ -245,16 +257,16 @@ def _dual_base(data: str, clients: int, server: int, rounds: int) -> Base:
 
 def _fedval(title: str, weights: tuple[int, ...], top: float = 0.5, **more: Any) -> Mapping[str, Any]:
     score = {"name": "weighted-mean", "weights": list(weights), "rank": "top", **({} if top == 0.5 else {"top": top})}
-    return make_row(title, "fedval", priority=VALIDATED, score=score, server={"rho": 1.0}, **more)
+    return make_row(title, "fedval", criteria=VALIDATED, score=score, normalise="none", **more)
 
 
 DUAL_ROWS = (
     FEDAVG,
-    make_row("median", "fedavg", aggregate={"name": "median"}),
-    make_row("ours: guarded", "guarded"),
+    make_row("median", "fedavg", normalise="sum", server={"aggregator": "median"}),
+    make_row("ours: robust", "robust", normalise="max"),
     _fedval("ours: FedVal, the better half", (1, 1, 1)),
     _fedval("ours: FedVal, the best 30 %", (2, 1, 1), top=0.3),
-    _fedval("ours: FedVal, the best 30 %, clipped", (2, 1, 1), top=0.3, clip={"times": 2.0}),
+    _fedval("ours: FedVal, the best 30 %, clipped", (2, 1, 1), top=0.3, stages=[{"name": "clip", "times": 2.0}]),
 )
 """In the last two accuracy counts twice; share and weights were chosen on seed 11, the clip on seeds 101 and 102."""
 DUAL_DIFFERS = (
@@ -297,6 +309,7 @@ HEART_BASE: Base = {
     "run": {"rounds": 15, "fraction": 1.0, "evaluate_every": 5},
 }
 HEART_ROUNDS: Mapping[Scale, int] = {"small": 15, "medium": 30, "paper": 60}
+YOGI = {"optimizer": {"name": "yogi", "lr": 0.03, "beta2": 0.999}}
 HEART = Reproduction(
     "outside-heart",
     "FLamby: Ogier du Terrail et al., Datasets and Benchmarks for Cross-Silo Federated Learning in Realistic "
@@ -304,10 +317,10 @@ HEART = Reproduction(
     "Heart disease at four hospitals, logistic regression: the mean accuracy over hospitals",
     (
         FEDAVG,
-        make_row("FedYogi", "fedavg", step={"name": "yogi", "length": 0.03, "beta2": 0.999}),
-        {**make_row("LD > DS", "prioritized", priority=["LD", "DS"], normalise="max"), "train": {"lr": 0.01}},
-        {**make_row("AFL", "agnostic", strength=0.1), "train": {"lr": 0.1}},
-        make_row("standalone", "standalone"),
+        make_row("FedYogi", "fedavg", normalise="sum", server=YOGI),
+        {**make_row("LD > DS", "prioritized", criteria=["LD", "DS"], normalise="max"), "train": {"lr": 0.01}},
+        {**make_row("AFL", **agnostic(0.1)), "train": {"lr": 0.1}},
+        make_row("standalone", "standalone", normalise="sum"),
     ),
     {
         scale: Setting(

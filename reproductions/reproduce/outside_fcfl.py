@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from fedmerit.study.study import Study
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import make_task
-from reproductions.reproduce.fedval import MetricValues
+from reproductions.reproduce.fedval import MetricValues, agnostic, qffl
 from reproductions.reproduce.outside import FEDAVG, Beside, make_row
 from reproductions.reproduce.reproduction import WHOLE, Base, Reproduction, Scale, Setting
 
+PARITY = {"name": "validated:parity:white", "rho": 1.0}
 METRICS = ("accuracy, doctorate", "gap, doctorate", "accuracy, others", "gap, others")
 
 
@@ -55,17 +56,17 @@ FCFL = Reproduction(
     "and others?",
     (
         FEDAVG,
-        make_row("q-FFL", "qffl", strength=1.0),
-        make_row("AFL", "agnostic", strength=0.1),
-        make_row("ours: FedVal, parity", "fedval", priority=["validated:parity:white"], server={"rho": 1.0}),
+        make_row("q-FFL", **qffl(1.0)),
+        make_row("AFL", **agnostic(0.1)),
+        make_row("ours: FedVal, parity", "fedval", criteria=[PARITY], normalise="none"),
         make_row(
             "ours: FedVal, the one nearer to parity",
             "fedval",
-            priority=["validated:parity:white"],
+            criteria=[PARITY],
             score={"name": "weighted-mean", "weights": [1], "rank": "top"},
-            server={"rho": 1.0},
+            normalise="none",
         ),
-        make_row("ours: parity before size", "prioritized", priority=["validated:parity:white", "DS"], normalise="max"),
+        make_row("ours: parity before size", "prioritized", criteria=["validated:parity:white", "DS"], normalise="max"),
     ),
     {
         scale: Setting(

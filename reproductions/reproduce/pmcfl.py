@@ -179,7 +179,7 @@ def _rows(*criteria: str) -> tuple[Mapping[str, Any], ...]:
     orders = [(first,), (second,), (third,), (first, second, third), (first, third, second), *swapped]
     assert set(orders[3:]) == set(permutations(criteria))
     return tuple(
-        {"name": ">".join(order), "recipe": {"name": "prioritized", "priority": list(order), "normalise": "sum"}}
+        {"name": ">".join(order), "recipe": {"name": "prioritized", "criteria": list(order), "normalise": "sum"}}
         for order in orders
     )
 

@@ -40,7 +40,7 @@ def test_rows_that_are_finished_alone_go_by_the_rounds_of_the_scale():
     one = find_reproduction("outside-pfllib")
     for scale in one.settings:
         (plan,) = one.plans(scale).values()
-        ends = {row.recipe["until"] for row in plan.rows if row.recipe and "until" in row.recipe}
+        ends = {row.recipe["models"]["until"] for row in plan.rows if "until" in row.recipe.get("models", {})}
         assert ends == {one.setting(scale).rounds - 5}
 
 

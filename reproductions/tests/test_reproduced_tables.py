@@ -235,7 +235,7 @@ def test_a_page_has_command_settings_and_tables(table2: Reproduced, tmp_path: Pa
     page = (tmp_path / "page.md").read_text()
     assert "    python -m reproductions pmcfl-table2\n" in page
     assert "18 runs of 3 rounds: 9 rows" in page
-    assert '- row `LD>MW>DS`: `{"name": "prioritized", "priority": ["LD", "MW", "DS"]' in page
+    assert '- row `LD>MW>DS`: `{"name": "prioritized", "criteria": ["LD", "MW", "DS"]' in page
     assert 'data = "digits"' in page
     assert "| DS, published | 1 | 1 |" in page
 

@@ -85,7 +85,8 @@ def source_page(path: str) -> str:
 
 def room_page(room: Path) -> str:
     """The reference of one room: its modules, in the order of their names."""
-    modules = sorted(path.stem for path in room.glob("[a-z]*.py"))
+    paths = sorted(room.glob("[a-z]*.py")) + (sorted(room.glob("*/[a-z]*.py")) if room.name == "core" else [])
+    modules = [".".join(path.relative_to(room).with_suffix("").parts) for path in paths]
     about = (room / "__init__.py").read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0].strip()
     parts = [f"# {room.name}\n\n{about}\n"]
     parts += [f"::: fedmerit.{room.name}.{name}\n" for name in modules]
