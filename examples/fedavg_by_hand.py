@@ -1,8 +1,8 @@
-"""The readable twin of round.py: prioritized federated learning in numpy, nothing hidden.
+"""The readable twin of core/round.py: prioritized federated learning in numpy, nothing hidden.
 
     python examples/fedavg_by_hand.py
 
-Every line has its counterpart in src/fedmerit/round.py; a test holds the two against each other.
+Every line has its counterpart in src/fedmerit/core/round.py; a test holds the two against each other.
 """
 
 from __future__ import annotations

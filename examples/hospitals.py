@@ -27,7 +27,7 @@ def main(file: str, out: str, seeds: int = 5, rounds: int = 10) -> nn.Module:
     task["model"] = "hospitals:network"
     base = {"task": task, "train": {"lr": 0.3}, "run": {"rounds": rounds, "fraction": 1.0}}
     merit = {"name": "prioritized", "normalise": "max"}
-    rows = [{"name": order, "recipe": merit | {"priority": order}} for order in ("CB > DS", "DS > CB")]
+    rows = [{"name": order, "recipe": merit | {"criteria": order}} for order in ("CB > DS", "DS > CB")]
     study = compare(make_plan({"seeds": seeds, "base": base, "row": [{"name": "FedAvg"}, *rows]}), out)
     accuracy = study.compared[study.compared["measure"] == "accuracy"]
     print(accuracy[["row", "mean", "difference", "low", "high", "verdict"]].to_string(index=False))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit.core.models.grouping import ByCosine, PairDistances
+from fedmerit.core.history import PairDistances
+from fedmerit.core.models.grouping import ByCosine
 from fedmerit.core.models.rewards import entries
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.scores import Prioritized
@@ -80,7 +81,7 @@ def round_picture() -> Picture:
     about = (
         "Clients are selected, download the model, train and measure facts. The server checks what they sent, makes a "
         "table of criteria, normalises, scores and weighs it, may ask clients about candidates, adds the updates up, "
-        "makes a step and may send rewards. All of it goes to the ledger."
+        "moves the model and may send rewards. All of it goes to the ledger."
     )
     picture = Picture(900, 330, "One round", about)
     picture.text(20, 53, "clients", "strong")
@@ -98,7 +99,7 @@ def round_picture() -> Picture:
             picture.arrow((65 + 195 * place, 168), (110 + 195 * place, 168))
     picture.arrow((770, 76), (770, 108), (185, 108), (185, 140))
     picture.text(478, 102, "updates and facts", "mid small dim")
-    last = ["evaluate\non test rows", "reward\na part, or all", "step\nmove the model", "aggregate\nsum by weight"]
+    last = ["evaluate\non test rows", "reward\na part, or all", "optimizer\nmove the model", "aggregate\nsum by weight"]
     for place, words in enumerate(last):
         picture.labelled(110 + 195 * place, 250, 150, 56, words)
         if place:
