@@ -258,7 +258,7 @@ class Host:
     limits          the most that a client may claim, by fact
     predict         asks models about the server's rows; `predict_many` may be quicker for a great many models
     train           trains a model on the server's rows
-    layers          the lengths of the layers of a model with so many entries
+    layers          the lengths of the layers of a model with this many entries
     trainable       entries before the centring at the end of the model, which no round moves; None: all
     client_lr       the clients' learning rate in a round; None: as their learner is set up
     first_model     draws a model with a seed
@@ -282,7 +282,7 @@ class Host:
 
     @classmethod
     def of(cls, fleet: Fleet, rounds: int | None = None, book: Callable[[Release], None] = no_account) -> Host:
-        """The host of a run of so many rounds on a fleet."""
+        """The host of a run of this many rounds on a fleet."""
         server = fleet.server
         links = dict(enumerate(server.links))
         return cls(

@@ -31,7 +31,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    Protocol,
     TypeAlias,
     TypeVar,
     Union,
@@ -258,10 +257,6 @@ def _bounds(interval: Interval) -> str:
     return low + (" and" if low and high else "") + high
 
 
-class Part(Protocol):
-    """Anything that fills a slot; see the module's docstring for what it may declare."""
-
-
 def declared(value: Any, name: str) -> Any:
     """What a part declares; nothing where it does not."""
     return getattr(value, name, ())
@@ -314,16 +309,6 @@ def label(value: Any) -> str:
     """What messages call a part."""
     own = getattr(value, "name", None)
     return own if isinstance(own, str) else name_of(value)
-
-
-def walk(value: Any) -> Iterator[Any]:
-    """A part and all parts that its settings hold, outermost first."""
-    yield value
-    for one in fields(value) if hasattr(value, "__dataclass_fields__") else ():
-        held = getattr(value, one.name)
-        for inner in held if isinstance(held, tuple) else (held,):
-            if hasattr(inner, "__dataclass_fields__"):
-                yield from walk(inner)
 
 
 WORDS: Mapping[str, str] = {

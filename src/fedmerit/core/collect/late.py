@@ -57,7 +57,7 @@ class Wait:
     late: LateAnswers = "drop"
 
     def needed(self, asked: int) -> int:
-        """How many answers end a round at once: all, or with over-selection the first so many."""
+        """How many answers end a round at once: all, or with over-selection the number that it needs."""
         return max(1, floor(asked / self.overselect + ROUNDING))
 
     def enough(self, asked: int) -> int:
@@ -180,7 +180,7 @@ class Delayed:
         return replies, {"pending": pending} if pending else EMPTY
 
     def arrivals(self, index: int, clients: Sequence[ClientId], seed: int) -> dict[ClientId, float]:
-        """When each client answers; who is not delayed, after the usual time."""
+        """When each client answers; a client that is not delayed, after `base_seconds`."""
         times = {}
         for client in clients:
             random = generator(seed, "delay", index, client)
