@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy._core import _multiarray_umath
 from threadpoolctl import threadpool_info
 
 from fedmerit.config.schema import Config, load_config
@@ -145,9 +146,10 @@ def settings(case: str) -> Config:
 
 
 def instructions() -> str:
-    """What the bits of a run depend on: torch's kernels, and those of numpy's BLAS."""
+    """What the bits of a run depend on: torch's kernels, numpy's BLAS, and numpy's own loops."""
     blas = next((info.get("architecture") for info in threadpool_info() if info["user_api"] == "blas"), "unknown")
-    return f"{kernels()} {blas}"
+    loops = [name for name in _multiarray_umath.__cpu_dispatch__ if _multiarray_umath.__cpu_features__[name]]
+    return f"{kernels()} {blas} {loops[-1] if loops else 'baseline'}"
 
 
 def numbers(folder: Path) -> Iterator[list[Any]]:
