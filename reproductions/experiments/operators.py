@@ -131,8 +131,10 @@ def score(operator: str, priority: tuple[str, ...]) -> dict[str, Any]:
     if operator == "weighted mean":
         return {"name": "weighted-mean", "weights": SHARES_OF_CRITERIA}
     if operator == "OWA":
-        return {"name": "owa", "quantifier": "most"}
-    return {"name": "choquet", "shapley": SHARES_OF_CRITERIA, "interaction": {"+".join(priority[:2]): 0.2}}
+        met = np.arange(len(priority) + 1) / len(priority)
+        most = np.clip((met - 0.3) / 0.5, 0.0, 1.0)  # the quantifier "most" [OWA]
+        return {"name": "owa", "weights": np.diff(most).tolist()}
+    return {"name": "choquet", "shapley": SHARES_OF_CRITERIA, "interaction": [[0, 1, 0.2]]}
 
 
 def page(runs: Path) -> Iterator[str]:

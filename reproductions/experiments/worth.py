@@ -25,11 +25,10 @@ from scipy.optimize import minimize
 
 from fedmerit import Recipe, Run, Task, TopShare, fedavg, federate, load_task
 from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import DATA_RATIO
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.rewards import Whole
-from fedmerit.core.recipes import ALWAYS, cgsv, rffl, standalone
+from fedmerit.core.recipes import ALWAYS, cgsv, standalone
 from fedmerit.core.seeds import generator
 from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Personal, Vector
@@ -51,13 +50,10 @@ FAIR = 0.9
 """The correlation that is asked for."""
 
 
-def shares(
-    reward: TopShare | Whole, until: int | None = None, power: float | None = None, training: Personal = "reset"
-) -> Recipe:
-    """Models move by rewards alone; merit is the dataset size, or with a `power` the reputation by cosine."""
-    criterion = DATA_RATIO if power is None else Reputation(Contribution("cosine"), power=power)
+def shares(reward: TopShare | Whole, until: int | None = None, training: Personal = "reset") -> Recipe:
+    """Models move by rewards alone; merit is the dataset size."""
     models = PersonalModels(reward=reward, sigma=ALWAYS, training=training, until=until)
-    return Recipe((criterion,), Product(), "max", models=models)
+    return Recipe((DATA_RATIO,), Product(), "max", models=models)
 
 
 ALONE_FROM = ROUNDS - FINISH
@@ -67,14 +63,11 @@ ROWS: Mapping[str, Recipe] = {
     "FedAvg, finished alone": shares(Whole(), ALONE_FROM),
     "M2F's shares, own training kept": shares(TopShare("sum"), training="keep"),
     "CGSV": cgsv(),
-    "RFFL": rffl(),
     "size, T 0.5": shares(TopShare("max", temperature=0.5)),
     "size, T 1": shares(TopShare("max")),
     "size, T 0.5, floor 0.02": shares(TopShare("max", temperature=0.5, floor=0.02)),
     "size, T 0.5, finished": shares(TopShare("max", temperature=0.5), ALONE_FROM),
     "size, T 1, finished": shares(TopShare("max"), ALONE_FROM),
-    "cosine^4, T 1, finished": shares(TopShare("max"), ALONE_FROM, power=4),
-    "size, T 2, own training kept": shares(TopShare("max", temperature=2, exclude_own=True), training="keep"),
 }
 
 

@@ -122,7 +122,6 @@ def _pfllib_rows(rounds: int) -> tuple[Mapping[str, Any], ...]:
         make_row("standalone", "standalone", normalise="sum"),
         make_row("FedAvg, fine-tuned", "finetuned", normalise="sum", models={"until": until}),
         make_row("FedAMP", "fedamp", normalise="sum", models={"grouping": {"sharpness": 5.0}}),
-        make_row("CFL", "cfl", normalise="sum"),
         make_row("IFCA", "ifca", normalise="sum", models={"count": 4}),
         make_row("Ditto", "ditto", normalise="sum", models={"pull": 0.1}),
         make_row("ours: groups, finished", "m2f", **_grouped(until)),

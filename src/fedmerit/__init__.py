@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from fedmerit.core.recipe import Recipe as Recipe
     from fedmerit.core.recipes import adaptive as adaptive
     from fedmerit.core.recipes import agnostic as agnostic
-    from fedmerit.core.recipes import cfl as cfl
     from fedmerit.core.recipes import cgsv as cgsv
     from fedmerit.core.recipes import device_aware as device_aware
     from fedmerit.core.recipes import ditto as ditto
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import prioritized as prioritized
     from fedmerit.core.recipes import private as private
     from fedmerit.core.recipes import qffl as qffl
-    from fedmerit.core.recipes import rffl as rffl
     from fedmerit.core.recipes import robust as robust
     from fedmerit.core.recipes import standalone as standalone
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
@@ -111,8 +109,8 @@ _ROOMS = {
     "core.models.shared": ("LocalModel", "OneModel"),
     "core.recipe": ("Recipe",),
     "core.recipes": (
-        *("adaptive", "agnostic", "cfl", "cgsv", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
-        *("finetuned", "ifca", "m2f", "prioritized", "private", "qffl", "rffl", "robust", "standalone"),
+        *("adaptive", "agnostic", "cgsv", "device_aware", "ditto", "fedamp", "fedavg", "fedval"),
+        *("finetuned", "ifca", "m2f", "prioritized", "private", "qffl", "robust", "standalone"),
     ),
     "core.search.backtracking": ("Backtracking",),
     "core.search.step_search": ("StepSearch",),

@@ -22,10 +22,7 @@ from threadpoolctl import threadpool_info
 from fedmerit.config.schema import Config, load_config
 from fedmerit.core import recipes
 from fedmerit.core.criteria.alignment import Alignment
-from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.contribution import Contribution
-from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Plausibility
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import CB, DATA_RATIO, DS, LD, PARTICIPATION
 from fedmerit.core.criteria.validated import Validated
@@ -40,8 +37,6 @@ from fedmerit.core.stages.clip import Clip
 from fedmerit.core.weights.limits import Cap
 from fedmerit.core.weights.scores import Product
 from fedmerit.store.run_folder import LEDGER, kernels
-
-CONSISTENCY = Consistency(("labels", "balance", "noise"))
 
 
 def by_sum(recipe: Recipe) -> Recipe:
@@ -69,7 +64,6 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "dafl_random": lambda: recipes.device_aware(
         LD, DS, CB, normalise="max", search=Backtracking(orders="random", tolerance=0.0)
     ),
-    "dafl_consistency": lambda: recipes.device_aware(DS, CONSISTENCY, normalise="max"),
     "adaptive": lambda: recipes.adaptive(normalise="max"),
     "m2f": lambda: recipes.m2f(DATA_RATIO, PARTICIPATION),
     "m2f_reset_until": lambda: recipes.m2f(DATA_RATIO, training="reset", until=2),
@@ -78,16 +72,14 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedval_marginal": lambda: recipes.fedval("accuracy", marginal=True, normalise="none"),
     "gated": lambda: Recipe((Validated(find_objective("accuracy"), min_accuracy=0.3), DS), Product(), "max"),
     "robust": recipes.robust,
-    "robust_more": lambda: recipes.robust(CONSISTENCY, Alignment()),
+    "robust_aligned": lambda: recipes.robust(Alignment()),
     "cgsv": lambda: by_sum(recipes.cgsv()),
-    "rffl": lambda: by_sum(recipes.rffl()),
     "standalone": lambda: by_sum(recipes.standalone()),
     "finetuned": lambda: by_sum(recipes.finetuned(2)),
     "fedamp": lambda: by_sum(recipes.fedamp()),
     "fedamp_filtered": lambda: replace(
         recipes.fedamp(), criteria=(DS, SimilarityFilter()), score=Product(), normalise="max"
     ),
-    "cfl": lambda: by_sum(recipes.cfl()),
     "ditto": lambda: by_sum(recipes.ditto()),
     "ifca": lambda: by_sum(recipes.ifca()),
     "ifca_momentum": lambda: replace(by_sum(recipes.ifca(3)), server=Server(optimizer=Momentum())),
@@ -96,7 +88,6 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "agnostic": lambda: replace(recipes.agnostic(), normalise="max"),
     "shapley": lambda: replace(by_sum(recipes.fedavg()), stages=(Contribution("shapley"), Contribution("cosine"))),
     "by_contribution": lambda: Recipe((Contribution("leave-one-out"), DS), Product(), "max"),
-    "plausibility": lambda: Recipe((Reputation(Plausibility()), DS), Product(), "max"),
     "buckets": lambda: replace(by_sum(recipes.fedavg()), server=Server(Bucketing(GeometricMedian()))),
 }
 globals().update(RECIPES)  # `golden_rounds:fedavg` names the function
@@ -121,13 +112,7 @@ CONFIGS: dict[str, tuple[str, ...]] = {
     "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
     "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
-    "private_search": (
-        *("recipe.name=adaptive", "recipe.normalise={name='scale',bounds={DS=300}}", "run.selection=poisson"),
-        "recipe.search={judges='round',count='mean',accept=0.8}",
-        "privacy={clip=1.0,noise=1.0,reproducible=true,search_share=0.1}",
-    ),
     "centre": (*FEDAVG, "task.centre=mean"),
-    "private_centre": (*PRIVATE, "task.centre=mean", "privacy={clip=1.0,noise=1.0,reproducible=true,centre_noise=4.0}"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),
     "schedule": (
         *("recipe.name=m2f", "recipe.criteria=Participation,SimulatedComputation"),

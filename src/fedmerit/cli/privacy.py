@@ -66,8 +66,7 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     from fedmerit.config.account import epsilon_after, epsilon_of
     from fedmerit.core.server.private_sum import AdaptiveClip
 
-    once = None if privacy.centre is None else privacy.centre.noise
-    deltas = (privacy.delta, privacy.accountant, once)
+    deltas = (privacy.delta, privacy.accountant)
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
@@ -97,10 +96,9 @@ def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int)
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
     from fedmerit.config.account import noise_for
 
-    once = None if privacy.centre is None else privacy.centre.noise
     try:
-        noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds, once=once)
-    except ConfigError:  # what is told once costs more than that by itself
+        noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
+    except ConfigError:  # no noise is enough
         return None
     return -int(-clients * noise // privacy.noise)
 

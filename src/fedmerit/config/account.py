@@ -61,35 +61,24 @@ def epsilon_after(
     rounds: int,
     delta: float = 1e-5,
     accountant: Accountant = "rdp",
-    once: float | None = None,
 ) -> float:
-    """Epsilon at delta after so many rounds; `once` is the multiplier of what all clients told before the first.
+    """Epsilon at delta after this number of rounds.
 
     >>> round(epsilon_after(noise=1.1, fraction=0.01, rounds=1000, delta=1e-5), 2)
     1.71
     """
     account = _accountant(accountant)
     account.compose(_round(noise, fraction), rounds)
-    if once is not None:
-        account.compose(_library().GaussianDpEvent(once))
     return float(account.get_epsilon(delta))
 
 
 def epsilon_of(privacy: PrivateSum, rounds: int) -> float:
     """Epsilon of a private run after so many rounds."""
-    once = None if privacy.centre is None else privacy.centre.noise
-    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant, once)
+    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant)
 
 
 @lru_cache(maxsize=64)
-def noise_for(
-    epsilon: float,
-    delta: float,
-    fraction: float,
-    rounds: int,
-    accountant: Accountant = "rdp",
-    once: float | None = None,
-) -> float:
+def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accountant: Accountant = "rdp") -> float:
     """The least noise multiplier, up to a thousandth, whose epsilon after all rounds is not above the target.
 
     >>> noise = noise_for(epsilon=2.0, delta=1e-5, fraction=0.1, rounds=20)
@@ -97,16 +86,16 @@ def noise_for(
     True
     """
     low, high = 0.0, 1.0
-    while epsilon_after(high, fraction, rounds, delta, accountant, once) > epsilon:
+    while epsilon_after(high, fraction, rounds, delta, accountant) > epsilon:
         low, high = high, 2 * high
         if high > WIDEST:
             raise ConfigError(
                 f"no noise up to {WIDEST:g} times the clip gives epsilon {epsilon:g} at delta {delta:g} after {rounds} "
-                "rounds; ask for a larger epsilon, fewer rounds, a smaller run.fraction or more privacy.centre_noise"
+                "rounds; ask for a larger epsilon, fewer rounds or a smaller run.fraction"
             )
     while high - low > PRECISION:
         middle = (low + high) / 2
-        enough = epsilon_after(middle, fraction, rounds, delta, accountant, once) <= epsilon
+        enough = epsilon_after(middle, fraction, rounds, delta, accountant) <= epsilon
         low, high = (low, middle) if enough else (middle, high)
     return high
 
@@ -119,21 +108,13 @@ def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> flo
     >>> round(epsilon_of_releases(PrivateSum(1.1, 0.01), [release] * 1000), 2)
     1.71
     """
-    rounds = Counter((one.multiplier, one.fraction) for one in releases if one.kind == "round")
-    once = Counter(one.multiplier for one in releases if one.kind == "centre")
-    return _epsilon(tuple(sorted(rounds.items())), tuple(sorted(once.items())), privacy.delta, privacy.accountant)
+    rounds = Counter((one.multiplier, one.fraction) for one in releases)
+    return _epsilon(tuple(sorted(rounds.items())), privacy.delta, privacy.accountant)
 
 
 @lru_cache(maxsize=512)
-def _epsilon(
-    rounds: tuple[tuple[tuple[float, float], int], ...],
-    once: tuple[tuple[float, int], ...],
-    delta: float,
-    accountant: Accountant,
-) -> float:
+def _epsilon(rounds: tuple[tuple[tuple[float, float], int], ...], delta: float, accountant: Accountant) -> float:
     account = _accountant(accountant)
     for (noise, fraction), times in rounds:
         account.compose(_round(noise, fraction), times)
-    for noise, times in once:
-        account.compose(_library().GaussianDpEvent(noise), times)
     return float(account.get_epsilon(delta))

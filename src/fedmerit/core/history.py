@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmerit.core.facts import CLAIMED, LARGEST, LOSS
 from fedmerit.core.types import ClientId, Cohort, Matrix
@@ -20,54 +19,28 @@ class PairDistances:
     """How near the updates of each two clients were in the rounds in which both took part.
 
     Rows and columns belong to `ids`, all clients so far. `sums` has the sum of their distances, `counts` the number of
-    rounds, `separated` whether they ever were in different groups.
+    rounds.
     """
 
     ids: tuple[ClientId, ...] = ()
     sums: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
     counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
-    separated: NDArray[np.bool_] = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
 
-    def after(
-        self, ids: Sequence[ClientId], distances: Matrix, labels: NDArray[np.intp] | None = None
-    ) -> PairDistances:
-        """With one more round and its groups; distances count as the float32 numbers that a ledger keeps."""
+    def after(self, ids: Sequence[ClientId], distances: Matrix) -> PairDistances:
+        """With one more round; distances count as the float32 numbers that a ledger keeps."""
         known = tuple(sorted({*self.ids, *ids}))
         sums, counts = np.zeros((2, len(known), len(known)))
-        separated = np.zeros((len(known), len(known)), dtype=np.bool_)
-        labels = np.zeros(len(ids), dtype=np.intp) if labels is None else labels
-        apart = labels[:, np.newaxis] != labels
-        for clients, to_sums, to_counts, to_separated in (
-            (self.ids, self.sums, self.counts, self.separated),
-            (ids, distances.astype(np.float32), 1.0, apart),
-        ):
+        earlier, this_round = (self.ids, self.sums, self.counts), (ids, distances.astype(np.float32), 1.0)
+        for clients, more_distance, more_rounds in (earlier, this_round):
             places = np.searchsorted(known, clients)
-            sums[np.ix_(places, places)] += to_sums
-            counts[np.ix_(places, places)] += to_counts
-            separated[np.ix_(places, places)] |= to_separated
-        return PairDistances(known, sums, counts, separated)
+            sums[np.ix_(places, places)] += more_distance
+            counts[np.ix_(places, places)] += more_rounds
+        return PairDistances(known, sums, counts)
 
     def mean(self, ids: Sequence[ClientId]) -> Matrix:
         """The mean distance of each two of these clients, who have all met."""
         places = np.searchsorted(self.ids, ids)
         return np.asarray(self.sums[np.ix_(places, places)] / self.counts[np.ix_(places, places)])
-
-    def compatible_groups(self, ids: Sequence[ClientId]) -> NDArray[np.intp]:
-        """Groups of these clients in which no two were ever separated: each joins the first group that it may."""
-        rows = {client: row for row, client in enumerate(self.ids)}
-        groups: list[list[ClientId]] = []
-        labels = np.zeros(len(ids), dtype=np.intp)
-        for place, client in enumerate(ids):
-            free = [
-                number
-                for number, members in enumerate(groups)
-                if client not in rows
-                or not any(one in rows and self.separated[rows[client], rows[one]] for one in members)
-            ]
-            labels[place] = free[0] if free else len(groups)
-            groups += [] if free else [[]]
-            groups[labels[place]].append(client)
-        return labels
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,7 +320,6 @@ WORDS: Mapping[str, str] = {
     "plain step": "the plain server step",
     "fixed weighting": "one weighting in all rounds",
     "accounted": "that only the noisy sum reveals anything about clients",
-    "noisy answers": "a share of the privacy budget for the answers to a search",
     "answers in their round": "that answers count in the round that asked for them",
     "server rows": "rows of the server",
     "server training": "a server that can train on its own rows",
@@ -333,7 +332,7 @@ WORDS: Mapping[str, str] = {
     "control vectors": "a learner that takes and sends control vectors",
 }
 """Words that parts need and give, as messages put them."""
-UNLESS_TAKEN: Words = frozenset({"whole updates", "noisy answers"})
+UNLESS_TAKEN: Words = frozenset({"whole updates"})
 """Words that every recipe gives, unless a part takes them away."""
 GIVEN_BY: Mapping[str, Slot] = {
     "shared model": "models",

@@ -63,24 +63,15 @@ class Recipe:
             raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
         if self.when_zero not in get_args(WhenZero):
             raise UnknownName("value of when_zero", str(self.when_zero), get_args(WhenZero))
-        for weighting in self.weightings.values():
-            self._check(weighting)
-        check_words(self.parts, only=lambda word: word in RECIPE_WORDS)
-
-    def _check(self, weighting: Weighting) -> None:
-        unknown = [name for name in weighting.priority if name not in self.priority]
-        if unknown or not weighting.priority:
-            raise ConfigError(
-                f"a weighting names criteria of the recipe, {', '.join(self.priority)}; got {list(weighting.priority)}"
-            )
-        degrees = {criterion.name: criterion.degree for criterion in self.criteria}
-        counts = [name for name in weighting.priority if not degrees[name]]
-        if weighting.normalise == "none" and counts:
+        counts = [criterion.name for criterion in self.criteria if not criterion.degree]
+        if self.normalise == "none" and counts:
             raise ConfigError(
                 f'normalise "none" needs criteria in 0..1; {", ".join(counts)} are not; use "max" or "sum"'
             )
-        if isinstance(weighting.normalise, Scale):
-            weighting.normalise.check(self.priority, counts)
+        if isinstance(self.normalise, Scale):
+            self.normalise.check(self.priority, counts)
+        check_words(self.parts, only=lambda word: word in RECIPE_WORDS)
+        _ = self.weightings  # a search that cannot list them says so now
 
     @cached_property
     def parts(self) -> tuple[Any, ...]:
@@ -111,8 +102,7 @@ class Recipe:
     @cached_property
     def weightings(self) -> dict[str, Weighting]:
         """All the weightings its search may take, by label; its own first."""
-        base = self.weighting
-        return {weighting.label(base): weighting for weighting in self.search.weightings(base)}
+        return {weighting.label: weighting for weighting in self.search.weightings(self.weighting)}
 
     @cached_property
     def priority(self) -> tuple[str, ...]:
@@ -155,6 +145,6 @@ class _Normalising:
 
 RECIPE_WORDS: Words = frozenset(
     {"shared model", "server model", "shared test", "weighted mean", "whole updates", "plain step", "fixed weighting"}
-    | {"accounted", "noisy answers"}
+    | {"accounted"}
 )
 """Words that only parts of a recipe give; the others are checked when its host is known."""

@@ -21,18 +21,16 @@ from fedmerit.core.objectives import ByGroup, Overall, Recall
 from fedmerit.core.parts import PARTS, load_parts
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.search import Weighting
-from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, SearchNoise
+from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.server.server import Server
 from fedmerit.core.types import Cohort, Family, Vector
-from fedmerit.core.weights.capacity import Capacity
-from fedmerit.core.weights.scores import Linear, Power
 from fedmerit.errors import DataError
 
 KIND = "is"
 """The key that names a part's class."""
 VALUES = (
     *(Recipe, Weighting, Server, Attribute, ClientFact, Computation, Overall, ByGroup, Recall),
-    *(Capacity, Power, Linear, AdaptiveClip, SearchNoise, CentreNoise),
+    AdaptiveClip,
 )
 """Values that parts hold, in addition to the registered parts."""
 

@@ -21,13 +21,11 @@ from fedmerit.core.models.grouping import ByCosine, Grouping, OneGroup
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.core.models.rewards import Nothing, Reward, TopShare, Whole
 from fedmerit.core.models.shared import LocalModel, OneModel
-from fedmerit.core.models.splits import Splits
 from fedmerit.core.objectives import Objective, find_objective
 from fedmerit.core.parts import declared, label
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
 from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.search.search import Fixed
-from fedmerit.core.search.step_search import STEPS, StepSearch
+from fedmerit.core.search.step_search import StepSearch
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
@@ -40,7 +38,7 @@ from fedmerit.core.weights.scores import Product, Score, WeightedMean
 from fedmerit.errors import ConfigError
 
 BACKTRACKING = Backtracking()
-ADAPTIVE = StepSearch(STEPS, accept=0.8, count="median")
+ADAPTIVE = StepSearch()
 BY_COSINE = ByCosine()
 TOP_SHARE = TopShare()
 COSINE = Contribution("cosine")
@@ -157,26 +155,8 @@ def cgsv(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -
     2
     """
     reward = TopShare("tanh", scope="layer", beta=beta)
-    return _by_reputation(Reputation(COSINE, half_life), reward, "reset", until)
-
-
-def rffl(least: float = 1 / 3, half_life: float = 13.5, until: int | None = None) -> Recipe:
-    """As `cgsv`, but own training is kept, shares are r_i / max r, and low reputations are excluded [RFFL].
-
-    least       a client below this share of the mean reputation has no weight and no reward, until it recovers
-    half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
-    until       the last round with rewards; None: all rounds
-
-    >>> rffl().priority
-    ('reputation:contribution:cosine',)
-    """
-    reward = TopShare("max", scope="layer")
-    return _by_reputation(Reputation(COSINE, half_life, least=least), reward, "keep", until)
-
-
-def _by_reputation(reputation: Reputation, reward: Reward, training: Personal, until: int | None) -> Recipe:
-    models = PersonalModels(reward=reward, sigma=ALWAYS, training=training, until=until)
-    return Recipe((reputation,), Product(), "max", models=models)
+    models = PersonalModels(reward=reward, sigma=ALWAYS, training="reset", until=until)
+    return Recipe((Reputation(COSINE, half_life),), Product(), "max", models=models)
 
 
 def standalone() -> Recipe:
@@ -211,20 +191,6 @@ def fedamp(sharpness: float = 10.0, until: int | None = None) -> Recipe:
     ByAttention(sharpness=5, over='all')
     """
     return _of_groups(ByAttention(sharpness), until)
-
-
-def cfl(threshold: float = 0.25, until: int | None = None) -> Recipe:
-    """All begin with one model; groups whose clients pull against each other are split in two, permanently [CFL].
-
-    threshold   a group is split where its mean update is shorter than this part of its longest
-    until       the last round with a model per group, after which clients finish theirs alone; None: all rounds
-
-    Members of a group share one model where everybody takes part in every round, as in the paper.
-
-    >>> cfl().models.training
-    'reset'
-    """
-    return _of_groups(Splits(threshold), until)
 
 
 def _of_groups(grouping: Grouping, until: int | None) -> Recipe:
@@ -332,10 +298,6 @@ def private(recipe: Recipe, aggregator: PrivateSum) -> Recipe:
             f"[privacy] accounts for a weighted sum (got {label(recipe.server.aggregator)}); remove "
             "recipe.server.aggregator: clip and scales bound every client"
         )
-    if isinstance(recipe.search, Fixed) and aggregator.search is not None:
-        raise ConfigError(
-            'privacy.search_share has no effect with the fixed search; remove it, or use recipe "adaptive"'
-        )
     aggregator = replace(aggregator, max_weight=caps[0].times) if caps else aggregator
     server = replace(recipe.server, aggregator=aggregator)
     return replace(recipe, limits=others, when_zero="keep", server=server)
@@ -389,11 +351,9 @@ RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "qffl": (qffl, "baseline q-FFL: weights by the loss to a power"),
     "agnostic": (lambda: agnostic(1.0), "baseline agnostic FL: the weight of the worst client rises round by round"),
     "cgsv": (cgsv, "baseline CGSV: rewards by a reputation for updates that agree with the others"),
-    "rffl": (rffl, "baseline RFFL: as CGSV, own training kept, low reputations excluded"),
     "standalone": (standalone, "baseline: each client trains alone; what others gain is measured against it"),
     "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client trains the shared model on, alone"),
     "fedamp": (fedamp, "baseline as FedAMP: each client's own aggregate, to which similar clients add more"),
-    "cfl": (cfl, "baseline CFL: groups whose clients pull against each other are split in two, permanently"),
     "ifca": (ifca, "baseline IFCA: several models at the server; each client trains the one that fits it best"),
     "ditto": (ditto, "baseline Ditto: FedAvg, and a personal model that the shared one pulls; not on Flower"),
 }

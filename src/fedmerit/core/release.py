@@ -10,11 +10,11 @@ from typing import Literal
 class Release:
     """One release of noisy numbers, to be booked before anybody sees them.
 
-    kind        `round`: a Poisson-sampled Gaussian mechanism; `centre`: a Gaussian mechanism over all clients
+    kind        `round`: a Poisson-sampled Gaussian mechanism
     """
 
     round: int
-    kind: Literal["round", "centre"]
+    kind: Literal["round"]
     multiplier: float
     fraction: float = 1.0
 

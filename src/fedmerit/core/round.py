@@ -83,13 +83,11 @@ def aggregate_round(
 
     groups = recipe.models.group(cohort, assignment, view)
     clock.lap("group")
-    random = view.draws.generator("search")  # one generator: first the visiting order, then the order of the judges
-    candidates = make_candidates(recipe, cohort, groups, view, random)
+    job = Job(recipe, cohort, groups, make_candidates(recipe, cohort, groups, view), view)
     clock.lap("weigh")
-    job = Job(cohort, groups, candidates, recipe, random, view)
-    moved = recipe.models.move(job, assignment, view)
+    moved = recipe.models.move(job, assignment)
     clock.lap("aggregate", search=moved.search.seconds)
-    rewards = recipe.models.send_rewards(job, moved, view)
+    rewards = recipe.models.send_rewards(job, moved)
     clock.lap("reward")
 
     own = {**state.own, **measured.own, **bounded.own, **moved.own}
@@ -107,7 +105,7 @@ def remember_round(history: History, cohort: Cohort, groups: Groups, names: Sequ
     if PAIRS not in names:
         return after, groups
     distances = cosine_distances(cohort) if groups.distances is None else groups.distances
-    pairs = history.pairs.after(cohort.ids, distances, groups.labels)
+    pairs = history.pairs.after(cohort.ids, distances)
     return replace(after, pairs=pairs), replace(groups, distances=distances)
 
 

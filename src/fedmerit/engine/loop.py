@@ -28,10 +28,10 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import declared
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.release import Release, no_account
+from fedmerit.core.release import no_account
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
-from fedmerit.core.server.centring import MakeCentring, centre_model, make_centring
+from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import OnStage, Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import Note
@@ -222,12 +222,8 @@ def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Led
     server = fleet.server
     model = server.first_model(derive(seed, "model"))
     if server.centre is not None:
-        privacy, limit = privacy_of(recipe), server.limits.get(SAMPLES)
-        make: MakeCentring = make_centring
-        if privacy is not None and privacy.centre is not None:
-            host.book(Release(0, "centre", privacy.centre.noise))
-            make = privacy.make_centring(len(server.names), seed)
-        model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit, make)
+        limit = server.limits.get(SAMPLES)
+        model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit)
         ledger.note(Event(0, None, "centre", about))
         for client, reason in sorted(dropped.items()):
             ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))

@@ -138,9 +138,6 @@ def check_server(
         )
     if SITE in recipe.required_facts:
         server.site_numbers()
-    judges, number = getattr(recipe.search, "judges", None), len(server.names)
-    if isinstance(judges, int) and judges > number:
-        raise ConfigError(f"recipe.search.judges is at most the number of clients, {number} (got {judges})")
 
 
 def _check_privacy(server: ServerSetup, recipe: Recipe, collect: Collect) -> None:
@@ -150,18 +147,11 @@ def _check_privacy(server: ServerSetup, recipe: Recipe, collect: Collect) -> Non
         return
     require_account()
     check_selection(privacy, getattr(collect, "selection", Uniform()), len(server.names))
-    if server.centre is not None and privacy.centre is None:
+    if server.centre is not None:
         raise ConfigError(
-            "task.centre takes the federation's mean input from the clients, without noise; set privacy.centre_noise = "
-            "4.0, which is in the account, or remove task.centre"
+            "task.centre reveals the federation's mean input without noise, which [privacy] does not account for; "
+            "remove task.centre"
         )
-    if server.centre == "standard":
-        raise ConfigError(
-            '[privacy] noises the mean input, and task.centre = "standard" also reveals deviations; set task.centre = '
-            '"mean"'
-        )
-    if privacy.centre is not None and server.centre is None:
-        raise ConfigError('privacy.centre_noise has no effect without task.centre = "mean"; set it, or remove it')
 
 
 def _check_words(data: Federation, recipe: Recipe) -> None:

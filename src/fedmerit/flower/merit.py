@@ -132,8 +132,6 @@ class Merit(FedAvg):
         if self._privacy is not None:
             require_account()
             check_selection(self._privacy, Poisson(self.fraction_train), self.min_available_nodes)
-            if self._privacy.centre is not None:
-                raise ConfigError("a Flower strategy centres no inputs: remove privacy.centre, which would be paid for")
         self.recipe, self.seed, self.look, self.limits = recipe, seed, look, limits
         self.records: list[Record] = []
         self._watch = Watch()

@@ -315,14 +315,9 @@ class Ledger:
     def pair_distances(self) -> PairDistances:
         """How near each two clients were in all rounds, for a grouping that remembers."""
         pairs = PairDistances()
-        for ids, distances, at in self._distances(self.last_round()):
-            pairs = pairs.after(ids.tolist(), distances, self._groups(at, ids))
+        for ids, distances, _ in self._distances(self.last_round()):
+            pairs = pairs.after(ids.tolist(), distances)
         return pairs
-
-    def _groups(self, index: int, ids: NDArray[np.int64]) -> NDArray[np.intp]:
-        """The groups of a round's clients; all together where nobody was weighed."""
-        known = dict(self._db.execute("SELECT client, grp FROM weights WHERE round = ?", (index,)))
-        return np.array([known.get(client, 0) for client in ids.tolist()], dtype=np.intp)
 
     def distances(self, index: int) -> tuple[Matrix, Matrix]:
         """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.

@@ -21,7 +21,7 @@ REPUTATION = "reputation:"
 
 @part("criterion", "reputation")
 class Reputation:
-    """r <- r + a (v - r), v the criterion's value in each round that the client took part in; r ** power counts.
+    """r <- r + a (v - r), v the criterion's value in each round that the client took part in.
 
     a = (1 - d) / (1 - d ** (n + 2)), d = 2 ** (-1 / half_life), after n earlier rounds: the mean of all values and the
     start, where a value counts half as much after `half_life` more rounds. One good round does not make a reputation,
@@ -35,10 +35,6 @@ class Reputation:
 
     of: Annotated[Criterion, Doc("the criterion")]
     half_life: Annotated[float, Interval(gt=0), Doc("rounds after which a value counts half")] = 10.0
-    power: Annotated[float, Interval(gt=0), Doc("above 1 a slightly worse reputation counts for much less")] = 1.0
-    least: Annotated[
-        float, Interval(ge=0, lt=1), Doc("a reputation below this share of the round's mean counts 0 (RFFL)")
-    ] = 0.0
 
     family: ClassVar[Family] = Family.TRUST
     phase: ClassVar[Phase] = "measure"
@@ -74,11 +70,8 @@ class Reputation:
         return f"reputation by {self.of.name}: its running mean over the rounds that the client took part in"
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """The running mean after this round, to its power; 0 where it is below the least."""
-        kept = cohort.facts[self.name]
-        if self.least:
-            kept = np.where(kept < self.least * kept.mean(), 0.0, kept)
-        return kept if self.power == 1 else np.asarray(kept**self.power)
+        """The reputation after this round."""
+        return cohort.facts[self.name]
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
         """The running mean after this round."""

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from fedmerit.core.criteria.reputation import REPUTATION
 from fedmerit.core.history import History
 from fedmerit.core.parts import part
-from fedmerit.core.server.aggregators import CoordinateMedian
-from fedmerit.core.server.server import Batch
 from fedmerit.core.stages.stages import median_norm
 from fedmerit.core.suspects import MAX_NORM_RATIO, MIN_NORM_RATIO
 from fedmerit.core.types import EMPTY, Cohort, Family, Matrix, Vector
@@ -85,67 +83,6 @@ class RareCoordinateOverlap:
         rare = _rare_overlaps(cohort, trusted) > OVERLAP
         many = 2 * (rare & trusted).sum() > trusted.sum()
         return np.asarray((~rare | (trusted & many)).astype(np.float64))
-
-
-@part("criterion", "Plausibility")
-class Plausibility:
-    """min(1, a_k / median of a) * d_k ** 3 * n_k * m_k: how far an update is one among the others.
-
-    a_k     max(0, median over the other clients j of cos(update_k, update_j)): half of them agree at least that much
-    d_k     min(1, distance to the nearest other direction / its median): copies and zeros have 0 [FoolsGold]
-    n_k     min(l_k / M, M / l_k), l_k the norm of the update and M the median of those that are not 0
-    m_k     min(1, median of e / e_k), e_k the distance to the coordinate-wise median of the updates [Yin 2018]
-
-    One round says little of a client whose rows are unlike the others'; `Reputation(Plausibility())` says more.
-    """
-
-    name: ClassVar[str] = "Plausibility"
-    family: ClassVar[Family] = Family.TRUST
-    required_facts: ClassVar[tuple[str, ...]] = ()
-    degree: ClassVar[bool] = True
-    about: ClassVar[str] = "plausibility: agreement with the other updates, no copy, a usual norm, near their median"
-
-    def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """1 for an update that stands out in nothing."""
-        agreement = _of_median(_agreement(cohort))
-        return np.asarray(agreement * _distinctness(cohort) ** 3 * _norm_ratio(cohort) * _median_proximity(cohort))
-
-
-def _agreement(cohort: Cohort) -> Vector:
-    """max(0, median cosine with the other updates); 1 for a client alone."""
-    if len(cohort.ids) < 2:
-        return np.ones(len(cohort.ids))
-    return np.asarray(np.clip(np.median(_cosines_to_others(cohort), axis=1), 0.0, 1.0))
-
-
-def _distinctness(cohort: Cohort) -> Vector:
-    """min(1, d_k / median of d), d_k the distance of the update's direction to the nearest other; copies have 0."""
-    if len(cohort.ids) < 2:
-        return np.ones(len(cohort.ids))
-    nearest = np.sqrt(np.maximum(2 - 2 * _cosines_to_others(cohort).max(axis=1), 0.0))
-    nearest[nearest < SAME] = 0.0
-    nearest[cohort.updates.norms == 0] = 0.0
-    return _of_median(nearest)
-
-
-def _norm_ratio(cohort: Cohort) -> Vector:
-    """The smaller of norm / median norm and its inverse; a zero update has 0."""
-    norms = cohort.updates.norms
-    moved = norms > 0
-    median = np.median(norms[moved]) if moved.any() else 1.0
-    return np.asarray(np.minimum(norms, median) / np.maximum(norms, median))
-
-
-def _median_proximity(cohort: Cohort) -> Vector:
-    """min(1, median / own distance to the coordinate-wise median of the updates)."""
-    updates = cohort.updates
-
-    def distances() -> Vector:
-        return updates.distances(CoordinateMedian()(Batch(updates), np.ones(len(updates))))
-
-    values = updates.once("to_median", distances)
-    middle = float(np.median(values))
-    return np.asarray(np.divide(middle, values, out=np.ones(len(values)), where=values > middle))
 
 
 def _rare_overlaps(cohort: Cohort, trusted: NDArray[np.bool_]) -> Vector:

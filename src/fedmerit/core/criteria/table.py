@@ -20,12 +20,11 @@ from fedmerit.core.criteria.computation import (
     REPORTED_COMPUTATION,
     SIMULATED_COMPUTATION,
 )
-from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.robust import NormInlier, Plausibility, RareCoordinateOverlap
+from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, ENERGY, LINK, SAMPLES, SECONDS, VALIDATED
@@ -129,8 +128,7 @@ _ALL: tuple[Criterion, ...] = (
     *(LossPower(), Agnostic()),
     *(Connection, Energy),
     Staleness(),
-    Consistency(),
-    *(Alignment(), NormInlier(), RareCoordinateOverlap(), Plausibility(), SimilarityFilter()),
+    *(Alignment(), NormInlier(), RareCoordinateOverlap(), SimilarityFilter()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
 

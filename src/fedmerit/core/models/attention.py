@@ -43,5 +43,5 @@ class ByAttention:
         """One group, in which everybody listens to some more than to others."""
         distances = updates.cosine_distances()
         labels = np.zeros(len(updates), dtype=np.intp)
-        used = pairs.after(ids, distances, labels).mean(ids) if self.over == "all" else distances
+        used = pairs.after(ids, distances).mean(ids) if self.over == "all" else distances
         return Groups(labels, distances=distances, attention=np.exp(-self.sharpness * used))

@@ -81,12 +81,13 @@ class ClusterModels:
         """Clients that trained the same model are one group."""
         return Groups(numbered(np.array([assignment.model_of[client] for client in cohort.ids], dtype=np.intp)))
 
-    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+    def move(self, job: Job, assignment: Assignment) -> Moved:
         """The server chain for each model that clients chose, with this model's own state."""
-        cohort, kept, server = job.cohort, dict(view.own_of("server")), job.recipe.server
+        cohort, view, server = job.cohort, job.view, job.recipe.server
         if not server.applies(cohort):
             return Moved(view.model)
         models, chosen, notes = list(assignment.models), job.candidates[0], list[Note]()
+        kept = dict(view.own_of("server"))
         assert chosen.weights is not None  # clients came
         for places in job.groups.members:
             number = assignment.model_of[cohort.ids[places[0]]]

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from fedmerit.core.history import PairDistances
 from fedmerit.core.parts import PAIRS, Doc, part
 from fedmerit.core.types import ClientId, Cohort, Matrix, Vector
-from fedmerit.core.updates import Updates, cosines_of
+from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
-Linkage: TypeAlias = Literal["average", "complete", "single", "centroid"]
-Cut: TypeAlias = Literal["gap", "silhouette", "quantile", "constant"]
+Linkage: TypeAlias = Literal["average", "complete", "single"]
+Cut: TypeAlias = Literal["gap", "silhouette", "constant"]
 Over: TypeAlias = Literal["round", "all"]
 
-LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "quantile": 0.5, "constant": 1.0}
+LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "constant": 1.0}
 """Where each cut is made unless told."""
 FARTHEST = 2.0
 """1 - cos of two opposite updates."""
@@ -91,14 +91,13 @@ class ByCosine:
 
     Agglomerative: the nearest two groups are merged while they are nearer than a cut.
 
-    `linkage` is the distance of two groups: the average, largest or smallest of their pairs, or 1 - cos of their
-    summed updates (`centroid`). `cut` says where to stop and `threshold` is its level:
+    `linkage` is the distance of two groups: the average, largest or smallest of their pairs. `cut` says where to stop
+    and `threshold` is its level:
     - `gap`: in the middle of the largest jump from one merge to the next among the later half of the merges, so that
       there are at most half as many groups as clients; with no jump of at least `threshold` all are one group. Only
       two clients are separated if they are farther than 1: they pull against each other.
     - `silhouette`: where the groups have the largest mean silhouette, among the same merges; all are one group where
       that is below `threshold`. Steadier than the gap for clients that keep their training (docs/results/groups.md).
-    - `quantile`: at that quantile of all pairs' distances.
     - `constant`: at that distance.
 
     `over`: distances of this `round` alone (the paper), or the mean of `all` rounds in which two clients met. As
@@ -111,17 +110,17 @@ class ByCosine:
     [0, 0, 1, 1]
     """
 
-    linkage: Annotated[Linkage, Doc("the distance of two groups; `centroid`: of their sums")] = "average"
-    cut: Annotated[Cut, Doc("stop merging at the largest gap, the best silhouette, a quantile or a constant")] = "gap"
+    linkage: Annotated[Linkage, Doc("the distance of two groups, by that of their pairs")] = "average"
+    cut: Annotated[Cut, Doc("stop merging at the largest gap, the best silhouette or a constant distance")] = "gap"
     threshold: Annotated[
         float | None,
         Interval(ge=0, le=2),
-        Doc("least gap (default 0.03) or silhouette (0.15), quantile (0.5), distance (1.0): as `cut` is"),
+        Doc("least gap (default 0.03), least silhouette (0.15) or distance (1.0): as `cut` is"),
     ] = None
     over: Annotated[Over, Doc("distances of this `round`, or the mean of `all` rounds so far")] = "round"
 
     def __post_init__(self) -> None:
-        top = 1.0 if self.cut in ("quantile", "silhouette") else FARTHEST
+        top = 1.0 if self.cut == "silhouette" else FARTHEST
         if not 0 <= self.level <= top:
             raise ConfigError(f"`threshold` of a {self.cut} must be in 0..{top:g} (got {self.threshold})")
 
@@ -144,7 +143,8 @@ class ByCosine:
         cut = None
         if len(moving) > 1:
             inside = used[np.ix_(moving, moving)]
-            tree = self._tree(inside, norms[moving])
+            pairs_inside = np.maximum(inside[np.triu_indices(len(moving), 1)], 0.0)
+            tree = np.asarray(scipy.cluster.hierarchy.linkage(pairs_inside, self.linkage))
             cut = self._cut(tree, inside)
             labels[moving] = _labels(tree, cut)
         elif len(moving):
@@ -152,24 +152,15 @@ class ByCosine:
         labels = numbered(labels)
         return Groups(labels, cut, distances)
 
-    def _tree(self, distances: Matrix, norms: Vector) -> Matrix:
-        """Merges in scipy's form: two groups, their distance, how many clients they have together."""
-        if self.linkage == "centroid":
-            return _centroid_tree((1.0 - distances) * np.outer(norms, norms))
-        pairs = np.triu_indices(len(distances), 1)
-        return np.asarray(scipy.cluster.hierarchy.linkage(np.maximum(distances[pairs], 0.0), self.linkage))
-
     def _cut(self, tree: Matrix, distances: Matrix) -> float:
         heights: Vector = tree[:, 2]
         if self.cut == "constant":
             return self.level
-        if self.cut == "quantile":
-            return float(np.quantile(distances[np.triu_indices(len(distances), 1)], self.level))
         if len(heights) == 1:
             return 1.0
         rising = np.maximum.accumulate(heights)[len(heights) // 2 - 1 :]
         jumps, middles = np.diff(rising), rising[:-1] + np.diff(rising) / 2
-        good = jumps if self.cut == "gap" else _silhouettes(distances, tree, middles)
+        good = jumps if self.cut == "gap" else [silhouette(distances, _labels(tree, one)) for one in middles]
         best = int(np.argmax(good))
         return float(middles[best]) if good[best] >= self.level else FARTHEST + 1
 
@@ -181,13 +172,9 @@ def silhouette(distances: Matrix, labels: NDArray[np.intp]) -> float:
     (Rousseeuw 1987). A client alone in its group counts 0; so does everybody where there is one group.
     """
     _, places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    return _mean_silhouette(distances @ (places[:, np.newaxis] == np.arange(len(sizes))), places, sizes)
-
-
-def _mean_silhouette(sums: Matrix, places: NDArray[np.intp], sizes: NDArray[np.intp]) -> float:
-    """`silhouette` by the sum of each client's distances to each group (clients, groups)."""
     if len(sizes) < 2:
         return 0.0
+    sums = distances @ (places[:, np.newaxis] == np.arange(len(sizes)))  # of each client to each group
     rows = np.arange(len(places))
     inside = sums[rows, places] / np.maximum(sizes[places] - 1, 1)
     means = sums / sizes
@@ -198,45 +185,9 @@ def _mean_silhouette(sums: Matrix, places: NDArray[np.intp], sizes: NDArray[np.i
     return float(value.mean())
 
 
-def _silhouettes(distances: Matrix, tree: Matrix, cuts: Vector) -> list[float]:
-    """The silhouette of the groups at each cut.
-
-    In the order of the tree's leaves a group's clients lie side by side at every cut: the sum of distances to it is the
-    difference of two running sums. For 1,000 clients that takes a tenth of the time of a product per cut.
-    """
-    order = scipy.cluster.hierarchy.leaves_list(tree)
-    running = np.zeros((len(order) + 1, len(order)))
-    np.cumsum(distances[np.ix_(order, order)], axis=0, out=running[1:])
-    values = []
-    for cut in cuts:
-        labels = _labels(tree, cut)[order]
-        ends = np.append(np.flatnonzero(np.diff(labels)) + 1, len(labels))
-        sizes = np.diff(ends, prepend=0)
-        sums = np.maximum(np.diff(running[np.append(0, ends)], axis=0), 0.0).T
-        values.append(_mean_silhouette(sums, np.repeat(np.arange(len(sizes)), sizes), sizes))
-    return values
-
-
 def _labels(tree: Matrix, cut: float) -> NDArray[np.intp]:
     """The groups that are left when merging stops before this distance."""
     return np.asarray(scipy.cluster.hierarchy.fcluster(tree, np.nextafter(cut, -1.0), "distance"), dtype=np.intp)
-
-
-def _centroid_tree(products: Matrix) -> Matrix:
-    """The nearest two groups by 1 - cos of their sums, again and again; all follows from the inner products."""
-    n = len(products)
-    names, sizes, tree = list(range(n)), [1] * n, np.empty((n - 1, 4))
-    for step in range(n - 1):
-        distances = 1.0 - cosines_of(products)
-        distances[np.tril_indices(len(distances))] = np.inf
-        one, other = np.unravel_index(distances.argmin(), distances.shape)
-        tree[step] = (*sorted((names[one], names[other])), distances[one, other], sizes[one] + sizes[other])
-        products[one] += products[other]
-        products[:, one] += products[:, other]
-        products = np.delete(np.delete(products, other, 0), other, 1)
-        names[one], sizes[one] = n + step, sizes[one] + sizes[other]
-        del names[other], sizes[other]
-    return tree
 
 
 def numbered(labels: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -101,8 +101,9 @@ class PersonalModels:
         """As the grouping says."""
         return self.grouping(cohort.updates, cohort.ids, view.history.pairs)
 
-    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+    def move(self, job: Job, assignment: Assignment) -> Moved:
         """An aggregate per group; the server has no model to move."""
+        view = job.view
         if not job.candidates:
             return Moved(view.model)
         chosen, batch = job.candidates[0], Batch.of(job.cohort, job.candidates, view, view.own_of("server"))
@@ -110,9 +111,9 @@ class PersonalModels:
         rows = job.recipe.server.aggregator(batch, job.groups.spread(chosen.weights.weights))
         return Moved(view.model, {}, chosen, rows)
 
-    def send_rewards(self, job: Job, moved: Moved, view: View) -> SentRewards:
+    def send_rewards(self, job: Job, moved: Moved) -> SentRewards:
         """Each client's part of its group's aggregate, sent unless it is empty, and the answers."""
-        cohort, chosen = job.cohort, moved.chosen
+        cohort, view, chosen = job.cohort, job.view, moved.chosen
         if chosen is None or chosen.weights is None or moved.aggregates is None or self._is_over(view.index):
             return SentRewards()
         rewards: dict[ClientId, SparseUpdate] = {}

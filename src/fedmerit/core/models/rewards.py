@@ -16,7 +16,6 @@ from fedmerit.core.types import ClientId, Model, SparseUpdate, Vector, Verdict
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
-Largest: TypeAlias = Literal["magnitude", "signed"]
 Scope: TypeAlias = Literal["model", "layer"]
 Share: TypeAlias = Literal["sum", "max", "tanh"]
 
@@ -77,9 +76,9 @@ class TopShare:
     """r_i: the num_i largest entries of the aggregate, num_i = ceil(share_i * length) [M2F, eq. 6].
 
     `share`: the client's weight w_i = q_i / sum q (the paper); or w_i / max w, so that the best gets all [RFFL]; or
-    tanh(beta w_i) / max tanh(beta w), all for everybody where the altruism `beta` is large [CGSV]. `largest`: by
-    magnitude, or `signed` as gradients, the literal reading. `scope`: over the whole model, or in each layer its part
-    of num_i. With `exclude_own` the client's own part w_i * update_i is taken out before. Of equal entries: the first.
+    tanh(beta w_i) / max tanh(beta w), all for everybody where the altruism `beta` is large [CGSV]. The largest entries
+    are those of the largest magnitude, over the whole model or (`scope`) in each layer its part of num_i; of equal
+    entries the first.
 
     Shares are tempered so that collaboration is kept: floor + (1 - floor) * share ** (1 / temperature) for whoever has
     a weight above 0. At a high `temperature` everybody gets all, near 0 only who has a share of 1 gets more than the
@@ -93,9 +92,7 @@ class TopShare:
     share: Annotated[Share, Doc("share of entries: weight, weight / `max` of the group, or `tanh` of it (CGSV)")] = (
         "sum"
     )
-    largest: Annotated[Largest, Doc("largest by magnitude, or `signed` as gradients")] = "magnitude"
     scope: Annotated[Scope, Doc("largest of the whole model, or of each `layer`")] = "model"
-    exclude_own: Annotated[bool, Doc("take the client's own part out of its reward")] = False
     floor: Annotated[float, Interval(ge=0, le=1), Doc("the least share for a client with a weight above 0")] = 0.0
     temperature: Annotated[float, Interval(gt=0), Doc("shares to the power 1 / this: above 1 they are more alike")] = (
         1.0
@@ -110,15 +107,9 @@ class TopShare:
         self, aggregate: Model, weights: Vector, updates: Updates, layers: Sequence[int]
     ) -> list[SparseUpdate]:
         """A part per client."""
+        sizes = np.abs(aggregate)
         numbers = [entries(share, len(aggregate)) for share in self.shares(weights)]
-        if not self.exclude_own:
-            keys = self._keys(aggregate)
-            return [self._part(aggregate, keys, number, layers) for number in numbers]
-        parts = []
-        for place, number in enumerate(numbers):
-            rest = aggregate - np.float32(weights[place]) * updates.row(place)
-            parts.append(self._part(rest, self._keys(rest), number, layers))
-        return parts
+        return [self._part(aggregate, sizes, number, layers) for number in numbers]
 
     def shares(self, weights: Vector) -> Vector:
         """What share of the aggregate each weight earns.
@@ -131,10 +122,6 @@ class TopShare:
         earned = merits / best if self.share != "sum" and best > 0 else merits
         tempered = self.floor + (1 - self.floor) * earned ** (1 / self.temperature)
         return np.where(weights > 0, tempered, 0.0)
-
-    def _keys(self, aggregate: Model) -> Model:
-        """What is compared; updates go down the gradient, so the largest gradients are the smallest updates."""
-        return np.abs(aggregate) if self.largest == "magnitude" else -aggregate
 
     def _part(self, aggregate: Model, keys: Model, number: int, layers: Sequence[int]) -> SparseUpdate:
         if number == len(aggregate):

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
-import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.models.grouping import Groups, one_group
@@ -43,16 +42,12 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the server chain works on: the round's cohort, groups and candidates.
+    """What the server chain works on: the round's cohort, groups and candidates."""
 
-    `random` is the round's one generator for searches: first the visiting order, then the order of the judges.
-    """
-
+    recipe: Recipe
     cohort: Cohort
     groups: Groups
     candidates: Sequence[Candidate]
-    recipe: Recipe
-    random: np.random.Generator
     view: View
 
 
@@ -93,10 +88,10 @@ class Models(Protocol):
     def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
         """Which clients are weighed and aggregated together."""
 
-    def move(self, job: Job, assignment: Assignment, view: View) -> Moved:
+    def move(self, job: Job, assignment: Assignment) -> Moved:
         """The models after the server chain."""
 
-    def send_rewards(self, job: Job, moved: Moved, view: View) -> SentRewards:
+    def send_rewards(self, job: Job, moved: Moved) -> SentRewards:
         """What clients are sent back, and their answers."""
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
@@ -118,11 +113,12 @@ def all_together(self: Any, cohort: Cohort, assignment: Assignment, view: View) 
     return one_group(cohort)
 
 
-def move_shared(self: Any, job: Job, assignment: Assignment, view: View) -> Moved:
+def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
     """`move` of a shared model: the search chooses a candidate, and the server chain is applied to it."""
-    server, search, own = job.recipe.server, job.recipe.search, view.own_of("server")
+    server, search, view = job.recipe.server, job.recipe.search, job.view
     if not server.applies(job.cohort):
         return Moved(view.model)
+    own = view.own_of("server")
     batch = Batch.of(job.cohort, job.candidates, view, own)
     choice = search.choose(batch, job)
     chosen = job.candidates[choice.place]
@@ -132,7 +128,7 @@ def move_shared(self: Any, job: Job, assignment: Assignment, view: View) -> Move
     return Moved(stepped.model, states, chosen, None, evaluation, choice.report, stepped.notes, stepped.numbers)
 
 
-def no_rewards(self: Any, job: Job, moved: Moved, view: View) -> SentRewards:
+def no_rewards(self: Any, job: Job, moved: Moved) -> SentRewards:
     """`send_rewards` of models for which the next download is the reward."""
     return SentRewards()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedmerit.core.search.search import Candidate, CandidateResult, Choice, SearchReport
 from fedmerit.core.server.optimizers import Aggregate, ServerOptimizer, mix
 from fedmerit.core.server.server import Batch
-from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName, Vector
+from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName
 
 if TYPE_CHECKING:
     from fedmerit.core.models.shared import Job
@@ -30,9 +30,7 @@ class CandidateEvaluator:
     last move, clients receive these vectors and build the models themselves. What the clients answered is in
     `evaluations`, by candidate, and in `before`, of the model before the round where that was asked for.
 
-    order       the clients in the order in which they are asked, drawn anew each round
-    took_part   those whose updates are weighed
-    last        the place of the candidate that is weighed and stepped as in the round before; None where there is none
+    Stages with `bound_answers` (Claims) bound what the clients answer.
     """
 
     def __init__(self, batch: Batch, job: Job, on: SplitName) -> None:
@@ -48,11 +46,6 @@ class CandidateEvaluator:
         rows = [np.zeros(0) if one.weights is None else one.weights.weights for one in candidates]
         self._rows, self._row_of = _each_once(np.stack(rows))
         self._pass: tuple[int, NDArray[np.float32]] | None = None
-        everybody = clients.judges()
-        self.order: Sequence[ClientId] = [everybody[place] for place in job.random.permutation(len(everybody))]
-        self.took_part = job.cohort.ids
-        label = batch.view.own_of("search").get("label")
-        self.last = next((i for i, one in enumerate(candidates) if label in (one.label, *one.same)), None)
         self._bounds = [one.bound_answers for one in job.recipe.all_stages if hasattr(one, "bound_answers")]
         self.before: Evaluation | None = None
         self.evaluations: dict[int, Evaluation] = {}
@@ -81,8 +74,7 @@ class CandidateEvaluator:
     ) -> None:
         """Ask these clients, or all, about these candidates; and about the model `before` the round where wanted.
 
-        With `losses` they also answer how large the loss on their rows is. Answers are added to those that other
-        clients gave earlier.
+        With `losses` they also answer how large the loss on their rows is.
         """
         for chunk in self._exchanges(places):
             models = self._models(chunk, before)
@@ -90,17 +82,17 @@ class CandidateEvaluator:
             answers = self._clients.evaluate(models, self._on, clients, losses=losses)
             for bound in self._bounds:
                 answers = [bound(answer) for answer in answers]
-            asked = len(self.order if clients is None else clients)
+            asked = len(self._clients.judges() if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1
             self.models_sent += len(models)
             self.tests += len(models) * asked
             self.bytes_down += model_bytes(models) * asked
             if before:
-                self.before = _joined(self.before, answers[-1])
+                self.before = answers[-1]
                 before = False
             for place, evaluation in zip(chunk, answers, strict=False):
-                self.evaluations[place] = _joined(self.evaluations.get(place), evaluation)
+                self.evaluations[place] = evaluation
                 self.exchange_of.setdefault(place, self.exchanges)
 
     def choice(self, place: int, quality: float | None = None) -> Choice:
@@ -164,16 +156,6 @@ def _each_once(weightings: NDArray[np.float64]) -> tuple[NDArray[np.float64], li
     row_of = [numbers.setdefault(row.tobytes(), len(numbers)) for row in weightings]
     firsts = [row_of.index(number) for number in range(len(numbers))]
     return weightings[firsts], row_of
-
-
-def _joined(earlier: Evaluation | None, answers: Evaluation) -> Evaluation:
-    """Answers of other clients added to those that there are."""
-    if earlier is None:
-        return answers
-    losses: Vector | None = None
-    if earlier.losses is not None and answers.losses is not None:
-        losses = earlier.losses + answers.losses
-    return Evaluation(earlier.correct + answers.correct, earlier.sizes + answers.sizes, losses)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from fedmerit.core.parts import ACCOUNTED, Words, part
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import EMPTY, Cohort, Evaluation, Matrix, Model, Note, Own, SplitName, Vector
-from fedmerit.core.weights.normalise import Normalise, normalise_name
+from fedmerit.core.weights.normalise import Normalise
 from fedmerit.core.weights.scores import Score
 from fedmerit.core.weights.weigh import Weights, concat_groups, total_variation, weigh
 from fedmerit.errors import ConfigError
@@ -30,18 +30,13 @@ if TYPE_CHECKING:
     from fedmerit.core.recipe import Recipe
     from fedmerit.core.state import View
 
-Judging: TypeAlias = int | Literal["round"] | None
-"""Who is asked: a number of clients, those that took part in the round, or all."""
-
 MOST_CRITERIA = 6
 """Seven criteria would have 5,040 orders."""
 SEARCH_WHY = {
     "shared model": "a search tests models on all clients, and here each has its own; use the fixed search",
     "validation rows": 'set task.validation = 0.1, or search.adjust_on = "test" to choose on test rows as the paper',
     "losses": 'set search.by = "accuracy"',
-    "accounted": "each weighting would be another noisy sum; use the fixed search, or a search over steps only with "
-    'privacy.search_share = 0.1, judges = "round" and count = "mean"',
-    "noisy answers": "set privacy.search_share = 0.1",
+    "accounted": "clients' answers are not noised; use the fixed search",
     "plain step": "the search tries its own steps in place of the recipe's; remove one of the two",
 }
 ONE_WEIGHTING = Note("no-search", "search", "one criterion has only one order: there is nothing to search for")
@@ -54,8 +49,8 @@ class Weighting:
     It may have its own `optimizer`; without one the recipe's is used.
 
     >>> from fedmerit import Product
-    >>> Weighting(("LD", "DS"), Product(), "max").label(base=Weighting(("DS", "LD"), Product(), "sum"))
-    'LD > DS, max'
+    >>> Weighting(("LD", "DS"), Product(), "max").label
+    'LD > DS'
     """
 
     priority: tuple[str, ...]
@@ -63,13 +58,12 @@ class Weighting:
     normalise: Normalise
     optimizer: HeavyBall | None = None
 
-    def label(self, base: Weighting) -> str:
-        """What people see: the order, and what else differs from the recipe's own weighting."""
-        score = "" if self.score == base.score else f" by {self.score!r}"
-        normalise = "" if self.normalise == base.normalise else f", {normalise_name(self.normalise)}"
+    @property
+    def label(self) -> str:
+        """What people see: the order, and the step where it has one."""
         one = self.optimizer
         step = f", lr {one.lr:g}, momentum {one.momentum:g}" if one else ""
-        return " > ".join(self.priority) + score + normalise + step
+        return " > ".join(self.priority) + step
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +134,7 @@ class Search(Protocol):
 
     >>> from fedmerit import Backtracking, Product
     >>> base = Weighting(("DS", "LD"), Product(), "max")
-    >>> [weighting.label(base) for weighting in Backtracking().weightings(base)]
+    >>> [weighting.label for weighting in Backtracking().weightings(base)]
     ['DS > LD', 'LD > DS']
     """
 
@@ -205,9 +199,7 @@ class Fixed:
         return EMPTY
 
 
-def make_candidates(
-    recipe: Recipe, cohort: Cohort, groups: Groups, view: View, random: np.random.Generator
-) -> list[Candidate]:
+def make_candidates(recipe: Recipe, cohort: Cohort, groups: Groups, view: View) -> list[Candidate]:
     """The recipe's weightings that differ in this round, in the order in which its search visits them.
 
     None where nobody came, unless the aggregator runs without clients.
@@ -216,14 +208,13 @@ def make_candidates(
         return []
     search, base, weightings = recipe.search, recipe.weighting, recipe.weightings
     last = view.own_of("search").get("label", "")
-    visited = search.visit(weightings.get(last, base), tuple(weightings.values()), random)
-    labels = [weighting.label(base) for weighting in visited]
-    plain = {weighting: replace(weighting, optimizer=None) for weighting in visited}
-    weights_of: dict[Weighting, Weights | None] = {
-        one: earn(recipe, cohort, view.history, groups, one) if cohort.ids else None
-        for one in dict.fromkeys(plain.values())
+    visited = search.visit(weightings.get(last, base), tuple(weightings.values()), view.draws.generator("search"))
+    labels = [weighting.label for weighting in visited]
+    orders = dict.fromkeys(weighting.priority for weighting in visited)
+    weights_of: dict[tuple[str, ...], Weights | None] = {
+        order: earn(recipe, cohort, view.history, groups, order) if cohort.ids else None for order in orders
     }
-    earned = [weights_of[plain[weighting]] for weighting in visited]
+    earned = [weights_of[weighting.priority] for weighting in visited]
     if search.asks is not None and len(weightings) == 1 and earned[0] is not None:
         earned[0] = replace(earned[0], notes=(*earned[0].notes, ONE_WEIGHTING))
     moves = view.own_of("server").get("optimizer", EMPTY)
@@ -242,23 +233,27 @@ def table_of(recipe: Recipe, cohort: Cohort, history: History) -> Matrix:
 
 
 def earn(
-    recipe: Recipe, cohort: Cohort, history: History, groups: Groups | None = None, weighting: Weighting | None = None
+    recipe: Recipe,
+    cohort: Cohort,
+    history: History,
+    groups: Groups | None = None,
+    priority: tuple[str, ...] | None = None,
 ) -> Weights:
-    """The weights inside each group, which sum to 1 there; by the recipe's own weighting or by another."""
-    members, weighting = groups.members if groups else [], weighting or recipe.weighting
+    """The weights inside each group, which sum to 1 there; by the recipe's own order of the criteria or by another."""
+    members, priority = groups.members if groups else [], priority or recipe.priority
     if len(members) <= 1:
-        return _earn(recipe, cohort, history, weighting)
-    return concat_groups([_earn(recipe, cohort.keep(places), history, weighting) for places in members], members)
+        return _earn(recipe, cohort, history, priority)
+    return concat_groups([_earn(recipe, cohort.keep(places), history, priority) for places in members], members)
 
 
-def _earn(recipe: Recipe, cohort: Cohort, history: History, weighting: Weighting) -> Weights:
+def _earn(recipe: Recipe, cohort: Cohort, history: History, priority: tuple[str, ...]) -> Weights:
     """Criteria -> normalised table -> scores -> weights -> limits."""
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
-    columns = [recipe.priority.index(name) for name in weighting.priority]
+    columns = [recipe.priority.index(name) for name in priority]
     raw = table_of(recipe, cohort, history)[:, columns]
-    earned = weigh(raw, weighting.priority, weighting.score, weighting.normalise, fallback)
+    earned = weigh(raw, priority, recipe.score, recipe.normalise, fallback)
     for limit in recipe.limits:
         earned = limit(earned, cohort.facts)
     return earned
@@ -268,29 +263,25 @@ def orders_of(base: Weighting) -> tuple[Weighting, ...]:
     """Every order of a weighting's criteria, its own first."""
     if len(base.priority) > MOST_CRITERIA:
         raise ConfigError(
-            f"a search goes through every order of at most {MOST_CRITERIA} criteria; got {len(base.priority)}; "
-            "name the weightings to choose from with search.among"
+            f"a search goes through every order of at most {MOST_CRITERIA} criteria (got {len(base.priority)}); "
+            "remove some, or use the fixed search"
         )
     others = (replace(base, priority=order) for order in permutations(sorted(base.priority)))
     return tuple(dict.fromkeys((base, *others)))
 
 
 def kendall(one: Sequence[str], other: Sequence[str]) -> int:
-    """Pairs that the two orders rank differently, and criteria that only one of them names."""
-    shared = [name for name in one if name in other]
-    places = {name: place for place, name in enumerate(other)}
-    swapped = sum(places[first] > places[second] for first, second in combinations(shared, 2))
-    return swapped + len(set(one) ^ set(other))
+    """Pairs of criteria that the two orders rank differently."""
+    return sum(other.index(first) > other.index(second) for first, second in combinations(one, 2))
 
 
-def distinct(weightings: Sequence[Vector], tolerance: float, effects: Sequence[object] | None = None) -> list[int]:
+def distinct(weightings: Sequence[Vector], tolerance: float, effects: Sequence[object]) -> list[int]:
     """For each weighting the place of the first that it counts as: one within tolerance and of the same effect."""
     firsts: list[int] = []
     same = []
     for place, weights in enumerate(weightings):
-        alike = firsts if effects is None else [first for first in firsts if effects[first] == effects[place]]
-        near = (first for first in alike if total_variation(weights, weightings[first]) <= tolerance)
-        first = next(near, place)
+        alike = (first for first in firsts if effects[first] == effects[place])
+        first = next((one for one in alike if total_variation(weights, weightings[one]) <= tolerance), place)
         if first == place:
             firsts.append(place)
         same.append(first)

@@ -8,7 +8,7 @@ saved, sent or resumed knows its inputs. Sums of very few rows say much about th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
@@ -143,27 +143,20 @@ def check_centred(learner: Learner, centre: Centre | None) -> None:
         )
 
 
-MakeCentring: TypeAlias = Callable[[Mapping[ClientId, FeatureSums], Centre], Centring]
-
-
 def centre_model(
     model: Model,
     learner: Learner,
     clients: SummingClients,
     centre: Centre,
     rows: float | None,
-    make: MakeCentring = make_centring,
 ) -> tuple[Model, Mapping[ClientId, str], str]:
-    """The first model with the federation's centring in it, who was left out of that and why, and a line about it.
-
-    Private runs `make` the centring in a way of their own.
-    """
+    """The first model with the federation's centring in it, the clients that were left out, and a line about it."""
     check_centred(learner, centre)
     assert isinstance(learner, CentredLearner)
     good, left_out = check_sums(clients.sum_features(), rows)
     if not good:
         raise RunFailed(f"no client sent sums that inputs could be centred by: {dict(list(left_out.items())[:3])}")
-    centring = make(good, centre)
+    centring = make_centring(good, centre)
     about = (
         f"inputs centred ({centre}) by {sum(one.rows for one in good.values())} rows of {len(good)} clients, "
         f"{sum(one.nbytes for one in good.values())} bytes up; mean input {centring.mean.mean():.4g}"

@@ -14,24 +14,13 @@ Adaptive clip (Andrew et al. 2021):
 
 A client moves the sum of b_k - 1/2 by at most 1/2. Together with the sum of the updates, noised by z' C, that is one
 Gaussian mechanism whose multiplier z has 1 / z^2 = 1 / z'^2 + 1 / (2 s)^2, so z' = (z^-2 - (2 s)^-2)^(-1/2).
-
-Private search:
-
-    gains = (sum_{k in S} clip(gains_k, G) + N(0, (z_g G)^2 I)) / (q K)
-
-gains_k has an entry for each candidate: by how much client k, of the round's own sample, prefers it to the model before
-the round. The candidates depend on the noisy aggregate only, so this is a second Gaussian mechanism on the same sample:
-z_g = z / sqrt(share), and z / sqrt(1 - share) is left for the updates.
-
-Private centring: mean = (sum_k clip(mean_k, B) + N(0, (z_c B)^2 I)) / K with mean_k the mean of client k's inputs, a
-Gaussian mechanism of multiplier z_c over all clients, once before the first round.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
@@ -42,16 +31,14 @@ from annotated_types import Interval
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, check_settings, part
 from fedmerit.core.release import Release
 from fedmerit.core.seeds import generator
-from fedmerit.core.server.centring import Centre, Centring, FeatureSums, MakeCentring
 from fedmerit.core.server.server import Batch, Kept
 from fedmerit.core.stages.clip import clip_factors
-from fedmerit.core.types import ClientId, Evaluation, Matrix, Model, Note, Rows, Vector
+from fedmerit.core.types import Matrix, Model, Note, Rows, Vector
 from fedmerit.core.weights.scores import Score
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedmerit.core.collect.collect import Selection
-    from fedmerit.core.search.step_search import By
 
 Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
@@ -99,65 +86,12 @@ class AdaptiveClip:
         return clip * math.exp(-self.rate * (share - self.quantile))
 
 
-@dataclass(frozen=True, slots=True)
-class SearchNoise:
-    """The part of 1 / z^2 that a search's answers take, and the length that a client's gains are cut to.
-
-    >>> noise = SearchNoise(share=0.25)
-    >>> noise.on_gains(1.0), round(noise.on_updates(1.0), 3)
-    (2.0, 1.155)
-    """
-
-    share: Annotated[float, Interval(gt=0, le=0.5), Doc("the part of the budget that the answers take")] = 0.1
-    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of a client's gains")] = 1.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def on_gains(self, noise: float) -> float:
-        """z_g, as a multiple of the clip of the gains."""
-        return float(noise / np.sqrt(self.share))
-
-    def on_updates(self, noise: float) -> float:
-        """What is left for the updates, as a multiple of theirs."""
-        return float(noise / np.sqrt(1 - self.share))
-
-    def total(self, gains: Matrix) -> Vector:
-        """The sum of the clients' gains, each cut to the clip: (clients, candidates) -> (candidates,).
-
-        >>> SearchNoise(clip=1.0).total(np.array([[3.0, 4.0], [0.1, -0.1]])).round(1).tolist()
-        [0.7, 0.7]
-        """
-        return np.asarray(clip_factors(np.linalg.norm(gains, axis=1), self.clip) @ gains)
-
-
-@dataclass(frozen=True, slots=True)
-class CentreNoise:
-    """The noise on the mean input as a multiple of `clip`, the length that a client's own mean is cut to.
-
-    >>> from fedmerit.core.server.centring import feature_sums
-    >>> CentreNoise(4.0, clip=5.0).total({0: feature_sums(np.array([[6.0, 8.0], [6.0, 8.0]]))}).tolist()
-    [3.0, 4.0]
-    """
-
-    noise: Annotated[float, Interval(gt=0), Doc("noise on the mean input, a multiple of `clip`")]
-    clip: Annotated[float, Interval(gt=0), Doc("the largest norm of a client's mean input")] = 10.0
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-    def total(self, sums: Mapping[ClientId, FeatureSums]) -> Vector:
-        """The sum of the clients' own means, each cut to the clip, in client order."""
-        means = np.stack([sums[client].sums / sums[client].rows for client in sorted(sums)])
-        return np.asarray(clip_factors(np.linalg.norm(means, axis=1), self.clip) @ means)
-
-
 @part("aggregator", "private-sum")
 class PrivateSum:
     """Client-level differential privacy of the model, by noise at the server; runs also in a round without clients.
 
     Silence would reveal that nobody came. One release is booked for each attempt of a round, before any noise is drawn:
-    sum, quantile and gains share the multiplier `noise`.
+    sum and quantile share the multiplier `noise`.
 
     >>> round(PrivateSum(noise=1.1, fraction=0.1, clip=1.0).deviation(clients=1000), 6)
     0.011
@@ -174,8 +108,6 @@ class PrivateSum:
     delta: Annotated[float, Interval(gt=0, lt=1), Doc("epsilon is stated at this delta; at most 1 / clients")] = 1e-5
     accountant: Annotated[Accountant, Doc("`rdp`, or `pld`, which is tighter and slower")] = "rdp"
     reproducible: Annotated[bool, Doc("noise from the run's seed, for tests: the guarantee is void")] = False
-    search: Annotated[SearchNoise | None, Doc("the part of the budget for a search over steps")] = None
-    centre: Annotated[CentreNoise | None, Doc("noise on the federation's mean input")] = None
 
     runs_empty: ClassVar[bool] = True
     needs: ClassVar[Words] = frozenset({"answers in their round"})
@@ -186,11 +118,6 @@ class PrivateSum:
         "attribute:NAME, fact:NAME or validated:OBJECTIVE, with prioritized, product or another score of these alone",
     }
 
-    @property
-    def takes(self) -> Words:
-        """Answers to a search, unless they have a part of the budget: they would be revealed without noise."""
-        return frozenset() if self.search else frozenset({"noisy answers"})
-
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """The noisy sum of the round; noise only where nobody came. All candidates share it."""
         view = batch.view
@@ -198,7 +125,7 @@ class PrivateSum:
         view.host.book(Release(view.index, "round", self.noise, self.fraction))
         clients, length = len(view.host.names), view.host.trainable or len(view.model)
         clip = self.clip_in(batch)
-        total = self._noise(length, self.sum_noise(clients) * clip, batch.seed, view.index)
+        total = self.sum_noise(clients) * clip * self._normals(length, batch.seed, "privacy", view.index)
         earned = batch.candidates[0].weights if batch.candidates else None
         if earned is not None and len(batch.updates):
             weighting = batch.candidates[0].weighting
@@ -222,7 +149,7 @@ class PrivateSum:
         if isinstance(self.clip, AdaptiveClip):
             expected, index = self.fraction * len(batch.view.host.names), batch.view.index
             draw = float(self._normals(1, batch.seed, "privacy quantile", index)[0])
-            noise = draw * self.clip.count_deviation(self._update_noise, expected)
+            noise = draw * self.clip.count_deviation(self.noise, expected)
             own = {"clip": float(np.float32(self.clip.after(clip, norms, noise, expected)))}  # as checkpoints keep it
         return Kept(own, tuple(notes), {"clip": clip})
 
@@ -246,37 +173,10 @@ class PrivateSum:
         return self.clip.start if isinstance(self.clip, AdaptiveClip) else self.clip
 
     def sum_noise(self, clients: int) -> float:
-        """The multiple of C that is the noise on the sum: z, or what a search and a noised quantile leave of it."""
+        """The multiple of C that is the noise on the sum: z, or what a noised quantile leaves of it."""
         if not isinstance(self.clip, AdaptiveClip):
-            return self._update_noise
-        return self.clip.noise_on_updates(self._update_noise, self.fraction * clients)
-
-    @property
-    def _update_noise(self) -> float:
-        """The multiplier of all that is revealed of the updates: their sum, and their quantile where C adapts."""
-        return self.noise if self.search is None else self.search.on_updates(self.noise)
-
-    def count_gains(self, gains: Matrix, batch: Batch) -> Vector:
-        """The noisy mean gain of each candidate by gains (clients, candidates); noise where there are no clients."""
-        assert self.search is not None  # the word "noisy answers" was checked
-        assert batch.view is not None  # a round has one
-        deviation = self.search.on_gains(self.noise) * self.search.clip
-        noise = deviation * self._normals(gains.shape[1], batch.seed, "privacy gains", batch.view.index)
-        return (self.search.total(gains) + noise) / (self.fraction * len(batch.view.host.names))
-
-    def make_centring(self, clients: int, seed: int) -> MakeCentring:
-        """How the mean input of this many clients in all is released, with noise; no answer counts as zeros."""
-
-        def noisy(sums: Mapping[ClientId, FeatureSums], _: Centre) -> Centring:
-            assert self.centre is not None  # the task was checked
-            total = self.centre.total(sums)
-            noise = self.centre.noise * self.centre.clip * self._normals(len(total), seed, "privacy centre", 0)
-            return Centring((total + noise) / clients)
-
-        return noisy
-
-    def _noise(self, length: int, deviation: float, seed: int, index: int) -> Vector:
-        return deviation * self._normals(length, seed, "privacy", index)
+            return self.noise
+        return self.clip.noise_on_updates(self.noise, self.fraction * clients)
 
     def _normals(self, length: int, seed: int, purpose: str, index: int) -> Vector:
         """From the operating system, or from the seed where it is reproducible."""
@@ -300,22 +200,6 @@ def shares_of_the_sum(score: Score, scores: Vector, criteria: int) -> Vector:
     """
     largest = float(score(np.ones((1, criteria)))[0])
     return np.minimum(scores / largest, 1.0) if largest > 0 else np.zeros(len(scores))
-
-
-def client_gains(by: By, before: Evaluation, candidates: Sequence[Evaluation]) -> Matrix:
-    """By how much each client prefers each candidate: (clients, candidates); 0 for one that did not answer in full."""
-    sizes = np.maximum(before.sizes, 1)
-    columns = [_mean(by, before, sizes) - _mean(by, one, sizes) for one in candidates]
-    gains = np.column_stack(columns)
-    whole = (before.sizes > 0) & np.logical_and.reduce([one.sizes == before.sizes for one in candidates])
-    return np.where((whole & np.isfinite(gains).all(axis=1))[:, None], gains, 0.0)
-
-
-def _mean(by: By, answers: Evaluation, sizes: Vector) -> Vector:
-    """Each client's mean loss, or its share of wrong answers."""
-    if by == "loss" and answers.losses is not None:
-        return answers.losses / sizes
-    return -answers.correct / sizes
 
 
 def check_selection(privacy: PrivateSum, selection: Selection, clients: int) -> None:

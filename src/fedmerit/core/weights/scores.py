@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedmerit.core.parts import ACCOUNTED, Doc, part
 from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.weights.capacity import Capacity
 from fedmerit.errors import ConfigError
 
 SUM_TOLERANCE = 1e-6
@@ -227,49 +225,6 @@ class Product:
         return Terms(terms, "product", score=math.prod(term.value for term in terms))
 
 
-class Quantifier(Protocol):
-    """Q: 0..1 -> 0..1, non-decreasing, Q(0) = 0, Q(1) = 1."""
-
-    def __call__(self, share: Vector) -> Vector:
-        """How true the quantifier is of a share."""
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """Q(r) = r ** a: 1 is the mean, above 1 leans to the worst value, below 1 to the best."""
-
-    a: float
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.a) and self.a > 0):
-            raise ConfigError(f"a power quantifier needs a finite exponent > 0; got {self.a}")
-
-    def __call__(self, share: Vector) -> Vector:
-        """share ** a."""
-        return np.asarray(share**self.a)
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """Q(r) = 0 up to a, 1 from b on, a straight line between."""
-
-    a: float
-    b: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.a < self.b <= 1:
-            raise ConfigError(f"a linear quantifier needs 0 <= a < b <= 1; got {self.a}, {self.b}")
-
-    def __call__(self, share: Vector) -> Vector:
-        """(share - a) / (b - a), kept in 0..1."""
-        return np.asarray(np.clip((share - self.a) / (self.b - self.a), 0, 1))
-
-
-MOST = Linear(0.3, 0.8)
-AT_LEAST_HALF = Linear(0.0, 0.5)
-AS_MANY_AS_POSSIBLE = Linear(0.5, 1.0)
-
-
 @part("score", "owa")
 class OWA:
     """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1 [Yager 1988].
@@ -301,78 +256,58 @@ class OWA:
         )
 
 
-@part("score", "quantifier-owa")
-class QuantifierOWA:
-    """OWA with w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values.
+@part("score", "choquet")
+class Choquet:
+    """s = sum_i phi_i c_i - 1/2 sum_{i<j} I_ij |c_i - c_j|: the 2-additive Choquet integral [Choquet].
 
-    Without importances every criterion counts the same: w_j = Q(j / m) - Q((j - 1) / m).
+    Criteria may count together: a positive interaction rewards two that are met at once, a negative one keeps two that
+    repeat each other from counting twice. The score never falls when a value rises, which needs
+    phi_i >= 1/2 sum_j |I_ij|.
+
+    shapley      phi, how much each criterion counts, in priority order; sum 1
+    interaction  (i, j, I_ij) of pairs of places in the priority
+
+    >>> Choquet((0.5, 0.5), ((0, 1, 0.4),))(np.array([[0.25, 0.75]])).round(3).tolist()
+    [0.4]
     """
 
-    quantifier: Annotated[Quantifier, Doc("how many criteria must be met")]
-    importances: Annotated[tuple[float, ...], Doc("of the criteria, in priority order; default: equal")] = ()
+    shapley: Annotated[tuple[float, ...], Doc("how much each criterion counts, in priority order, sum 1")]
+    interaction: Annotated[
+        tuple[tuple[int, int, float], ...], Doc("[i, j, value] of pairs of criteria, by their places from 0")
+    ] = ()
 
     gives = ACCOUNTED
 
     def __post_init__(self) -> None:
-        values = np.array(self.importances)
-        if self.importances and not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
-            raise ConfigError(f"importances are >= 0 and not all 0; got {self.importances}")
+        check_shares(self.shapley, "shapley of choquet")
+        places, pairs = range(len(self.shapley)), {(i, j) for i, j, _ in self.interaction}
+        if len(pairs) < len(self.interaction) or not all(i in places and j in places and i < j for i, j in pairs):
+            raise ConfigError(
+                f"interaction of choquet names each pair once, as [i, j, value] with i < j < {len(places)} "
+                f"(got {list(self.interaction)})"
+            )
+        for place, phi in enumerate(self.shapley):
+            half = sum(abs(value) for i, j, value in self.interaction if place in (i, j)) / 2
+            if not phi >= half - SUM_TOLERANCE:
+                raise ConfigError(
+                    f"choquet: the Shapley value {phi:g} of criterion {place} is below half of its interactions "
+                    f"({half:g}), so that a better value could lower the score; raise the one or lower the others"
+                )
 
     def __call__(self, table: Matrix) -> Vector:
-        """Sort each row from best to worst (ties by priority) and weigh by the quantifier."""
-        order, weights = self._weights(table)
-        return np.asarray((np.take_along_axis(table, order, axis=1) * weights).sum(axis=1))
+        """Column i of the table is criterion i."""
+        scores = table @ _fitting(self.shapley, table.shape[1], "choquet")
+        for i, j, value in self.interaction:
+            scores = scores - value / 2 * np.abs(table[:, i] - table[:, j])
+        return np.asarray(np.maximum(scores, 0.0))  # below 0 by rounding only
 
     def terms(self, table: Matrix, place: int = 0) -> Terms:
-        """w_j b_j, the best value first."""
-        row = table[place : place + 1]
-        order, weights = self._weights(row)
-        return _sum(_weighted_terms(row[0][order[0]], weights[0].tolist(), [[place] for place in order[0]]))
-
-    def _weights(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix]:
-        """Each row's columns from best to worst, and the weights of these places."""
-        m = table.shape[1]
-        own = _fitting(self.importances, m, "importances of owa") if self.importances else np.ones(m)
-        order = np.argsort(-table, axis=1, kind="stable")
-        reached = np.minimum(np.cumsum(own[order], axis=1) / own.sum(), 1.0)
-        reached[:, -1] = 1.0
-        return order, np.diff(self.quantifier(reached), axis=1, prepend=0.0)
-
-
-@part("score", "choquet")
-class Choquet:
-    """s = sum_i (c_(i) - c_(i-1)) mu({(i)..(m)}), the row in ascending order [Choquet].
-
-    The capacity mu says how much criteria count together, so that two that repeat each other do not count twice.
-
-    >>> Choquet(Capacity((0.0, 0.25, 0.25, 1.0)))(np.array([[0.25, 0.75]])).tolist()
-    [0.375]
-    """
-
-    capacity: Annotated[Capacity, Doc("how much each coalition of criteria counts")]
-
-    gives = ACCOUNTED
-
-    def __call__(self, table: Matrix) -> Vector:
-        """Criterion i of the capacity is column i of the table."""
-        _, steps, measures = self._steps(table)
-        return np.asarray((steps * measures).sum(axis=1))
-
-    def terms(self, table: Matrix, place: int = 0) -> Terms:
-        """(c_(i) - c_(i-1)) mu({(i)..(m)}), the smallest value first; each speaks of the criteria still in it."""
-        order, steps, measures = (part[0] for part in self._steps(table[place : place + 1]))
-        columns = [sorted(order[i:]) for i in range(len(order))]
-        return _sum(_weighted_terms(steps.tolist(), measures.tolist(), columns))
-
-    def _steps(self, table: Matrix) -> tuple[NDArray[np.intp], Matrix, Matrix]:
-        """Each row's columns in ascending order, the steps from value to value, and the capacity of what is left."""
-        m = table.shape[1]
-        if m != self.capacity.criteria:
-            raise ConfigError(f"the capacity speaks of {self.capacity.criteria} criteria, the table has {m}")
-        order = np.argsort(table, axis=1, kind="stable")
-        steps = np.diff(np.take_along_axis(table, order, axis=1), axis=1, prepend=0.0)
-        tails = np.cumsum((1 << order)[:, ::-1], axis=1)[:, ::-1]
-        return order, steps, np.array(self.capacity.values)[tails]
+        """phi_i * c_i for each criterion, and -I_ij / 2 * |c_i - c_j| for each pair."""
+        row = table[place]
+        apart = [abs(row[i] - row[j]) for i, j, _ in self.interaction]
+        halves = [-value / 2 for _, _, value in self.interaction]
+        columns = [*([i] for i in range(len(row))), *([i, j] for i, j, _ in self.interaction)]
+        return _sum(_weighted_terms([*row, *apart], [*self.shapley, *halves], columns))
 
 
 def check_shares(values: Sequence[float], what: str) -> None:
