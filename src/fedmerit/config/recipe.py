@@ -69,9 +69,9 @@ MEMBERS: Mapping[Slot, tuple[str, ...]] = {
     "models": ("start", "assign", "training_mode", "group", "move", "send_rewards", "test"),
     "grouping": ("__call__",),
     "reward": ("__call__",),
-    "search": ("asks", "tolerance", "weightings", "visit", "choose", "after"),
-    "aggregator": ("runs_empty", "__call__", "after"),
-    "optimizer": ("__call__", "mixture"),
+    "search": ("asks", "tolerance", "weightings", "visit", "choose"),
+    "aggregator": ("__call__",),
+    "optimizer": ("__call__",),
 }
 """What a user's own part must have."""
 WANTED: Mapping[Slot, str] = {

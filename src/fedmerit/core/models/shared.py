@@ -14,7 +14,7 @@ from annotated_types import Interval
 from fedmerit.core.models.grouping import Groups, one_group
 from fedmerit.core.models.rewards import SentRewards
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
-from fedmerit.core.search.search import NO_SEARCH, Candidate, SearchReport
+from fedmerit.core.search.search import NO_SEARCH, Candidate, SearchReport, remember_choice
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import SERVER, Audit, RoundResult, Tested, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Model, Note, Own, Rows, Training
@@ -123,7 +123,7 @@ def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
     choice = search.choose(batch, job)
     chosen = job.candidates[choice.place]
     stepped = server.step(batch, chosen, choice.aggregate, job.cohort, view.model, own)
-    states = {"server": stepped.own, "search": search.after(chosen.label, choice, view.own_of("search"))}
+    states = {"server": stepped.own, "search": remember_choice(search, chosen.label, choice, view.own_of("search"))}
     evaluation = None if stepped.moved_by_control else choice.evaluation
     return Moved(stepped.model, states, chosen, None, evaluation, choice.report, stepped.notes, stepped.numbers)
 

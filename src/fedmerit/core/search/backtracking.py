@@ -10,7 +10,7 @@ from annotated_types import Interval
 
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.search.evaluator import CandidateEvaluator
-from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, kendall, orders_of, remember_choice
+from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, kendall, orders_of
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import SplitName
 
@@ -61,7 +61,6 @@ class Backtracking:
     tolerance: Annotated[
         float, Interval(ge=0, le=1), Doc("weightings that differ by no more total variation count as one")
     ] = 0.01
-    after = remember_choice
     why: ClassVar[Mapping[str, str]] = SEARCH_WHY
 
     @property

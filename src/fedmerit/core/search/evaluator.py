@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.search.search import Candidate, CandidateResult, Choice, SearchReport
-from fedmerit.core.server.optimizers import Aggregate, ServerOptimizer, mix
+from fedmerit.core.server.optimizers import MixingOptimizer, mix
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName
 
@@ -38,11 +38,12 @@ class CandidateEvaluator:
         self._view, self._batch, self._job, self._on = batch.view, batch, job, on
         clients, candidates = batch.view.host.clients, job.candidates
         self._clients, self._server = clients, job.recipe.server
-        self._own = batch.view.own_of("server").get("optimizer", EMPTY)
-        self._move: Model | None = self._own.get("move")
-        mixtures = [self._optimizer(one).mixture(self._own) for one in candidates]
-        known = [pair for pair in mixtures if pair is not None]
-        self._mixtures = known if len(known) == len(mixtures) else None
+        self._own = batch.view.own_of("server")
+        state = self._own.get("optimizer", EMPTY)
+        self._move: Model | None = state.get("move")
+        optimizers = [one.weighting.optimizer or self._server.optimizer for one in candidates]
+        mixing = [one.mixture(state) for one in optimizers if isinstance(one, MixingOptimizer)]
+        self._mixtures = mixing if len(mixing) == len(candidates) else None
         rows = [np.zeros(0) if one.weights is None else one.weights.weights for one in candidates]
         self._rows, self._row_of = _each_once(np.stack(rows))
         self._pass: tuple[int, NDArray[np.float32]] | None = None
@@ -109,19 +110,6 @@ class CandidateEvaluator:
         quality = None if asked is None else asked.accuracy if asked.losses is None else asked.loss
         return CandidateResult(candidate.label, candidate.same, quality, self.exchange_of.get(place), chosen)
 
-    def _optimizer(self, candidate: Candidate) -> ServerOptimizer:
-        return candidate.weighting.optimizer or self._server.optimizer
-
-    def _stepped(self, place: int) -> Model:
-        """The model that a candidate would give, where its step is not a sum of vectors."""
-        candidate, update = self._job.candidates[place], self.aggregate(place)
-        weights = None if candidate.weights is None else candidate.weights.weights
-        spread = 0.0 if weights is None else float(weights @ np.square(self._batch.updates.norms))
-        stepped: Model = self._optimizer(candidate)(
-            self._view.model, Aggregate(update, spread), self._own, self._view.index
-        )[0]
-        return stepped
-
     def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
         """The candidates in their order, as many together as have at most ROWS_PER_PASS weightings."""
         chunk: list[int] = []
@@ -132,6 +120,11 @@ class CandidateEvaluator:
             chunk.append(place)
         if chunk:
             yield chunk
+
+    def _stepped(self, place: int) -> Model:
+        """The model that a candidate would give, where its step is not a sum of vectors."""
+        candidate, aggregate = self._job.candidates[place], self.aggregate(place)
+        return self._server.optimize(self._batch, candidate, aggregate, self._view.model, self._own)[0]
 
     def _models(self, places: Sequence[int], before: bool) -> Sequence[Model]:
         """The candidates' models, then the one before the round where wanted."""

@@ -154,12 +154,11 @@ class Search(Protocol):
     def choose(self, batch: Batch, job: Job) -> Choice:
         """One of the round's candidates, after asking as many clients about as many of them as it takes."""
 
-    def after(self, label: str, choice: Choice, own: Own) -> Own:
-        """The search's state after a round that took the candidate with this label."""
 
-
-def remember_choice(self: Any, label: str, choice: Choice, own: Own) -> Own:
-    """`after` of searches that start from the last choice: its label, its quality, and the best quality so far."""
+def remember_choice(search: Search, label: str, choice: Choice, own: Own) -> Own:
+    """The state of a search that asks clients: the last choice, its quality, and the best quality so far."""
+    if search.asks is None:
+        return EMPTY
     known = [value for value in (own.get("best"), choice.quality) if value is not None]
     state: dict[str, Any] = {"label": label}
     state |= {} if choice.quality is None else {"quality": choice.quality}
@@ -193,10 +192,6 @@ class Fixed:
         weights = job.candidates[0].weights
         row = np.zeros(0) if weights is None else weights.weights
         return Choice(0, job.recipe.server.aggregator(batch, row))
-
-    def after(self, label: str, choice: Choice, own: Own) -> Own:
-        """Nothing is remembered."""
-        return EMPTY
 
 
 def make_candidates(recipe: Recipe, cohort: Cohort, groups: Groups, view: View) -> list[Candidate]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.search.evaluator import CandidateEvaluator
-from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, remember_choice
+from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import Evaluation, SplitName, Vector
@@ -57,7 +57,6 @@ class StepSearch:
     ] = 0.8
     adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
 
-    after = remember_choice
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
     why: ClassVar[Mapping[str, str]] = SEARCH_WHY
 

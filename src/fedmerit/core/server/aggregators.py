@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.seeds import generator
 from fedmerit.core.server.optimizers import SERVER_MODEL
-from fedmerit.core.server.server import Aggregator, Batch, keep_nothing
+from fedmerit.core.server.server import Aggregator, Batch
 from fedmerit.core.types import Matrix, Rows, Vector
 from fedmerit.core.updates import Updates
 
@@ -41,10 +41,8 @@ class CoordinateMedian:
     [90.0]
     """
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """Sorts each coordinate once for all weightings."""
@@ -75,10 +73,8 @@ class TrimmedMean:
 
     share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is cut at each end")] = 0.2
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """Sorts each coordinate once for all weightings."""
@@ -106,10 +102,8 @@ class GeometricMedian:
     smoothing: Annotated[float, Interval(gt=0), Doc("distances below this count as this")] = 1e-6
     iterations: Annotated[int, Interval(ge=1), Doc("how often the point is moved")] = 32
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the inner products, one for the sums."""
@@ -141,10 +135,8 @@ class MultiKrum:
 
     share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is left out")] = 0.2
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the distances, one for the sums."""
@@ -172,10 +164,8 @@ class NNM:
     of: Annotated[Aggregator, Doc("what aggregates the mixed updates")] = MEDIAN
     share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is not trusted")] = 0.2
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """One pass for the distances; the mixed updates are made block by block."""
@@ -205,10 +195,8 @@ class Bucketing:
     of: Annotated[Aggregator, Doc("what aggregates the buckets")]
     size: Annotated[int, Interval(ge=2), Doc("updates per bucket")] = 2
 
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """The same buckets for all weightings of a round."""

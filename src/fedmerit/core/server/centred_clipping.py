@@ -30,7 +30,6 @@ class CentredClipping:
 
     radius: Annotated[float, Interval(gt=0), Doc("distance up to which an update counts in full")] = 10.0
     iterations: Annotated[int, Interval(ge=1), Doc("how often the aggregate is moved; the paper's is 1")] = 1
-    runs_empty = False
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from annotated_types import Interval
@@ -42,15 +42,16 @@ class ServerOptimizer(Protocol):
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """The next model, and the optimizer's state after it; `index` counts rounds from 1."""
 
-    def mixture(self, own: Own) -> tuple[float, float] | None:
-        """(lr, momentum) of an optimizer that adds multiples of the aggregate and of the last move; None: others.
 
-        Clients build candidate models from these numbers themselves, so that few vectors travel.
-        """
+@runtime_checkable
+class MixingOptimizer(ServerOptimizer, Protocol):
+    """An optimizer that adds multiples of the aggregate and of the last move.
 
+    Clients build candidate models from these numbers themselves, so that few vectors travel.
+    """
 
-def no_mixture(self: Any, own: Own) -> None:
-    """`mixture` of optimizers that are not such a sum."""
+    def mixture(self, own: Own) -> tuple[float, float]:
+        """(lr, momentum) of the next step."""
 
 
 @part("optimizer", "sgd")
@@ -96,7 +97,7 @@ class Momentum:
     momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last move that is kept")] = 0.9
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
     nesterov: Annotated[bool, Doc("move by update + momentum * m, which looks ahead")] = False
-    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
+    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `momentum`."""
@@ -169,7 +170,7 @@ class Adam:
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean square")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
     correct: Annotated[bool, Doc("correct lr for the zeros that the means begin with, as Flower")] = True
-    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
+    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
@@ -196,7 +197,7 @@ class Yogi:
     beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.9
     beta2: Annotated[float, Interval(ge=0, lt=1), Doc("how fast the mean square changes")] = 0.99
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
-    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
+    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
@@ -217,7 +218,7 @@ class Adagrad:
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 0.1
     beta1: Annotated[float, Interval(ge=0, lt=1), Doc("decay of the mean")] = 0.0
     tau: Annotated[float, Interval(gt=0), Doc("added to the divisor: larger is less adaptive")] = 1e-3
-    gives, needs, why, mixture = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY, no_mixture
+    gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `first` and `second`."""
@@ -244,7 +245,6 @@ class FedExP:
         "a clip, or another optimizer",
         "accounted": "its lr depends on the norms of the updates; use sgd, momentum, adam, yogi or adagrad",
     }
-    mixture = no_mixture
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Nothing is remembered."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -61,34 +61,30 @@ class Kept(NamedTuple):
 class Aggregator(Protocol):
     """From the updates of a round and their weights to one vector; with (k, n) weightings to k.
 
+    One that also runs in a round without clients declares `runs_empty = True`.
+
     >>> updates = Updates(np.array([[1.0], [3.0]], dtype=np.float32))
     >>> Mean()(Batch(updates), np.array([0.75, 0.25])).tolist()
     [1.5]
     """
 
-    @property
-    def runs_empty(self) -> bool:
-        """Whether it also runs in a round without clients."""
-
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """A vector for each weighting; zeros where all its weights are 0."""
 
+
+@runtime_checkable
+class StatefulAggregator(Aggregator, Protocol):
+    """An aggregator that remembers something of a round."""
+
     def after(self, batch: Batch, aggregate: Model) -> Kept:
-        """What it remembers of the round, whose aggregate was this."""
-
-
-def keep_nothing(self: Any, batch: Batch, aggregate: Model) -> Kept:
-    """`after` of aggregators without a state."""
-    return Kept()
+        """What it keeps of the round, whose aggregate was this."""
 
 
 @part("aggregator", "mean")
 class Mean:
     """sum_k w_k update_k: FedAvg, and every recipe of the four papers."""
 
-    runs_empty = False
     gives = frozenset({"weighted mean"}) | ACCOUNTED
-    after = keep_nothing
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
         """In one pass over the updates."""
@@ -129,20 +125,27 @@ class Server:
 
     def applies(self, cohort: Cohort) -> bool:
         """Whether a round with this cohort moves the model."""
-        return bool(cohort.ids) or self.aggregator.runs_empty
+        return bool(cohort.ids) or getattr(self.aggregator, "runs_empty", False)
+
+    def optimize(
+        self, batch: Batch, candidate: Candidate, aggregate: Model, model: Model, own: Own
+    ) -> tuple[Model, Own]:
+        """One step of the optimizer along the aggregate of a candidate, and the optimizer's state after it."""
+        assert batch.view is not None  # a round has one
+        weights = candidate.weights
+        spread = 0.0 if weights is None else float(weights.weights @ np.square(batch.updates.norms))
+        optimizer = candidate.weighting.optimizer or self.optimizer
+        return optimizer(model, Aggregate(aggregate, spread), own.get("optimizer", EMPTY), batch.view.index)
 
     def step(
         self, batch: Batch, candidate: Candidate, aggregate: Model, cohort: Cohort, model: Model, own: Own
     ) -> Stepped:
         """Move `model` along the aggregate of a candidate; `own` is the chain's state before."""
         assert batch.view is not None  # a round has one
-        kept, weights = self.aggregator.after(batch, aggregate), candidate.weights
-        spread = 0.0 if weights is None else float(weights.weights @ np.square(batch.updates.norms))
-        optimizer = candidate.weighting.optimizer or self.optimizer
-        moved, remembered = optimizer(
-            model, Aggregate(aggregate, spread), own.get("optimizer", EMPTY), batch.view.index
-        )
-        after, controlled, by_control = moved, own.get("control", EMPTY), False
+        aggregator, weights = self.aggregator, candidate.weights
+        kept = aggregator.after(batch, aggregate) if isinstance(aggregator, StatefulAggregator) else Kept()
+        after, remembered = self.optimize(batch, candidate, aggregate, model, own)
+        controlled, by_control = own.get("control", EMPTY), False
         if weights is not None:
             for control in self.controls:
                 clients = len(batch.view.host.names)
