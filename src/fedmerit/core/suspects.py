@@ -22,14 +22,12 @@ from fedmerit.core.types import ClientId, Vector
 if TYPE_CHECKING:
     from fedmerit.core.state import Record
 
-EvidenceKind: TypeAlias = Literal[
-    "zero", "short", "long", "against", "twin", "score", "inconsistent", "refused", "claim", "noted"
-]
+EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)
 SUPPORTING = ("claim", "noted")
 """Evidence that counts only beside other evidence: it repeats one number that a client states, or what a cap cut."""
 
-OF_NOTES: Mapping[str, EvidenceKind] = {"inconsistent": "inconsistent", "claim-cut": "claim", "claim-changed": "claim"}
+OF_NOTES: Mapping[str, EvidenceKind] = {"claim-cut": "claim", "claim-changed": "claim"}
 """Kinds of notes on one client, as evidence; all others are `noted`."""
 
 LEAST_ROUNDS, LEAST_SHARE = 3, 0.5
@@ -122,17 +120,40 @@ class Suspect:
 
 
 class Watch:
-    """Called with the record of each round, it answers with who is suspected from that round on.
+    """Collects the evidence of rounds; called with a record, it returns the clients that become suspects in that round.
 
     It knows the rounds that it was called with: after a resume it begins anew, and the ledger has all of them.
     """
 
     def __init__(self) -> None:
-        self._found = _Found()
+        self._evidence: dict[ClientId, list[Evidence]] = {}
+        self._answered: Counter[ClientId] = Counter()
+        self._odd: Counter[ClientId] = Counter()
+        self._since: dict[ClientId, int] = {}
 
     def __call__(self, record: Record) -> list[Suspect]:
-        """The clients for whom this round was the one too many."""
-        return self._found.add(look(seen_of(record)))
+        """Clients that become suspects in this round."""
+        return self.add(look(seen_of(record)))
+
+    def add(self, looked: Looked) -> list[Suspect]:
+        """Clients that become suspects by one more round."""
+        self._answered.update(looked.answered)
+        self._odd.update({one.client for one in looked.evidence if one.kind not in SUPPORTING})
+        for one in looked.evidence:
+            self._evidence.setdefault(one.client, []).append(one)
+        clients = sorted({one.client for one in looked.evidence} - self._since.keys())
+        self._since |= {client: looked.index for client in clients if self._is_enough(client)}
+        return [self._suspect(client) for client in clients if client in self._since]
+
+    def suspects(self) -> list[Suspect]:
+        """Clients that are suspects by all rounds; one that has long been inconspicuous is no longer among them."""
+        return [self._suspect(client) for client in sorted(self._since) if self._is_enough(client)]
+
+    def _is_enough(self, client: ClientId) -> bool:
+        return self._odd[client] >= max(LEAST_ROUNDS, LEAST_SHARE * self._answered[client])
+
+    def _suspect(self, client: ClientId) -> Suspect:
+        return Suspect(client, self._since[client], self._answered[client], tuple(self._evidence[client]))
 
 
 def seen_of(record: Record) -> RoundSeen:
@@ -168,39 +189,11 @@ def look(seen: RoundSeen) -> Looked:
 
 
 def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:
-    """Who is suspected after these rounds, by client."""
-    found = _Found()
+    """Who is suspected by these rounds, in their order; by client."""
+    watch = Watch()
     for looked in rounds:
-        found.add(looked)
-    return [found.suspect(client) for client in sorted(found.since) if found.enough(client)]
-
-
-class _Found:
-    """What was seen of each client so far; a round more costs that round alone."""
-
-    def __init__(self) -> None:
-        self.evidence: dict[ClientId, list[Evidence]] = {}
-        self.answered: Counter[ClientId] = Counter()
-        self.odd: Counter[ClientId] = Counter()  # rounds with evidence of its own kind, claims aside
-        self.since: dict[ClientId, int] = {}
-
-    def add(self, looked: Looked) -> list[Suspect]:
-        """One more round; who is suspected since then."""
-        self.answered.update(looked.answered)
-        self.odd.update({one.client for one in looked.evidence if one.kind not in SUPPORTING})
-        for one in looked.evidence:
-            self.evidence.setdefault(one.client, []).append(one)
-        clients = sorted({one.client for one in looked.evidence} - self.since.keys())
-        self.since |= {client: looked.index for client in clients if self.enough(client)}
-        return [self.suspect(client) for client in clients if client in self.since]
-
-    def enough(self, client: ClientId) -> bool:
-        """Whether evidence of its own kind was seen often enough."""
-        return self.odd[client] >= max(LEAST_ROUNDS, LEAST_SHARE * self.answered[client])
-
-    def suspect(self, client: ClientId) -> Suspect:
-        """The client with all that was seen of it."""
-        return Suspect(client, self.since[client], self.answered[client], tuple(self.evidence[client]))
+        watch.add(looked)
+    return watch.suspects()
 
 
 def _refused(seen: RoundSeen) -> Iterator[Evidence]:
@@ -216,12 +209,10 @@ def _lengths(seen: RoundSeen) -> Iterator[Evidence]:
     for client, ratio in zip(seen.ids, (seen.norms / middle).tolist(), strict=True):
         if ratio < ZERO:
             yield Evidence(seen.index, client, "zero", "its update was zero: it brought nothing")
-        elif ratio < MIN_NORM_RATIO:
+        elif ratio < MIN_NORM_RATIO or ratio > MAX_NORM_RATIO:
+            kind: EvidenceKind = "short" if ratio < MIN_NORM_RATIO else "long"
             text = f"its update was {ratio:.2g} times as long as the median update"
-            yield Evidence(seen.index, client, "short", text)
-        elif ratio > MAX_NORM_RATIO:
-            text = f"its update was {ratio:.2g} times as long as the median update"
-            yield Evidence(seen.index, client, "long", text)
+            yield Evidence(seen.index, client, kind, text)
 
 
 def _directions(seen: RoundSeen) -> Iterator[Evidence]:

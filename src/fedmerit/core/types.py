@@ -252,7 +252,6 @@ NoteKind: TypeAlias = Literal[
     "cap",
     "claim-cut",
     "claim-changed",
-    "inconsistent",
     "excluded",
     "clipped",
     "scaled",

@@ -21,7 +21,7 @@ from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
 from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of
 
-OF_CLAIMS = ("claim-cut", "claim-changed", "inconsistent", "results")
+OF_CLAIMS = ("claim-cut", "claim-changed")
 """The kinds of events that are about what a client claimed."""
 
 
