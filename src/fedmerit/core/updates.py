@@ -186,13 +186,6 @@ class Updates:
 
         return np.asarray(np.sqrt(sum(self._each(squares, self._columns()))))
 
-    def once(self, name: str, work: Callable[[], T]) -> T:
-        """work() the first time this name is asked for, and what it gave from then on."""
-        if name not in self.__dict__:
-            self.__dict__[name] = work()
-        found: T = self.__dict__[name]
-        return found
-
     def combine(self, weights: Vector | Matrix) -> NDArray[np.float32]:
         """sum_i weights[i] * row[i]; with several weightings (k, n), all k sums in one pass over the rows."""
         if self._mixing is not None:

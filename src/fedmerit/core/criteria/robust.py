@@ -114,9 +114,3 @@ def _cosines_to_others(cohort: Cohort) -> Matrix:
     """(n, n - 1): the cosines of each update and the others; 0 where one of them is zero."""
     number = len(cohort.ids)
     return cosines_of(cohort.updates.products)[~np.eye(number, dtype=bool)].reshape(number, number - 1)
-
-
-def _of_median(values: Vector) -> Vector:
-    """min(1, value / median): 1 from the median on; for all where it is 0."""
-    middle = float(np.median(values))
-    return np.asarray(np.divide(values, middle, out=np.ones(len(values)), where=values < middle))
