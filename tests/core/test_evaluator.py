@@ -1,4 +1,4 @@
-"""Candidate evaluator: what goes out in which exchange, what it costs, and how answers of several askings are added."""
+"""Candidate evaluator: what goes out in which exchange, what it costs, and what is kept of the answers."""
 
 from __future__ import annotations
 
@@ -91,13 +91,12 @@ def evaluator(
         Candidate(Weighting(("DS",), Prioritized(), "sum", step), str(place), Weights(row, row, row, row))
         for place, (row, step) in enumerate(zip(weights, steps or [None] * len(weights), strict=True))
     ]
-    job = Job(cohort, one_group(cohort), candidates, recipe, np.random.default_rng(0), view)
+    job = Job(recipe, cohort, one_group(cohort), candidates, view)
     return CandidateEvaluator(Batch.of(cohort, candidates, view, {}), job, "test"), asked, mean.passes
 
 
 def test_candidates_are_start_and_aggregate():
     made, asked, _ = evaluator(np.eye(SIZE))
-    assert sorted(made.order) == [0, 1, 2, 3]
     assert (made.exchanges, made.models_sent, made.tests, made.bytes_down, made.seconds) == (0, 0, 0, 0, 0)
     made.ask([2, 0], before=True)
     assert asked.models == [[[10, 10, 11], [11, 10, 10], [10, 10, 10]]]
@@ -146,22 +145,19 @@ def test_more_weightings_than_go_at_once_take_another_exchange():
     assert len(asked.models) == made.exchanges == 1
 
 
-def test_answers_of_further_clients_are_added():
+def test_some_clients_are_asked_and_a_candidate_keeps_its_first_exchange():
     made, asked, _ = evaluator(np.eye(SIZE))
     made.ask([1], [0, 2], before=True, losses=True)
-    made.ask([1], [3], before=True, losses=True)
     answers = made.evaluations[1]
-    assert asked.clients == [[0, 2], [3]]
-    assert answers.sizes.tolist() == [10, 0, 10, 10]
-    assert answers.correct.tolist() == [2, 0, 2, 2]
+    assert asked.clients == [[0, 2]]
+    assert answers.sizes.tolist() == [10, 0, 10, 0]
     assert answers.losses is not None
-    assert answers.losses.tolist() == [0, 0, 2, 3]
+    assert answers.losses.tolist() == [0, 0, 2, 0]
     assert made.before is not None
-    assert made.before.sizes.tolist() == [10, 0, 10, 10]
-    assert made.tests == 2 * 2 + 2 * 1
-    assert made.exchange_of == {1: 1}
+    assert made.before.sizes.tolist() == [10, 0, 10, 0]
+    assert (made.tests, made.bytes_down) == (2 * 2, 2 * 2 * SIZE * 4)
     made.ask([1], [1])
-    assert made.evaluations[1].losses is None, "one client did not say"
+    assert made.exchange_of == {1: 1}
 
 
 def test_the_choice_has_what_was_learned_of_all():

@@ -34,7 +34,7 @@ class Worst:
 
     def choose(self, batch: Batch, job: Job) -> Choice:
         evaluator = CandidateEvaluator(batch, job, "test")
-        evaluator.ask(range(len(evaluator)), evaluator.order[:3])
+        evaluator.ask(range(len(evaluator)), job.cohort.ids[:3])
         return evaluator.choice(min(evaluator.evaluations, key=lambda place: evaluator.evaluations[place].accuracy))
 
     def after(self, label: str, choice: Choice, own: Own) -> Own:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,14 +64,21 @@ def test_a_higher_bar_never_takes_a_bolder_step_nor_a_smaller_gain(gains: list[f
     assert StepSearch(accept=1).pick(gains) == gains.index(max(gains))
 
 
-def test_gains_over_rows_and_the_median_of_clients():
+def test_the_gain_is_the_median_over_clients_that_answered_both_times():
     sizes, right = np.array([10, 10, 80, 0]), np.zeros(4, np.int64)
     before = Evaluation(right, sizes, np.array([10.0, 10.0, 80.0, 0.0]))
-    after = Evaluation(right, sizes, np.array([5.0, 5.0, 160.0, 0.0]))
-    assert StepSearch().gain(before, after) == pytest.approx(0.5 / 3 - 2 / 3), "two equal shares of three at most"
-    assert StepSearch(count="median").gain(before, after) == pytest.approx(0.5)
-    nobody = Evaluation(right, np.zeros(4, np.int64), np.zeros(4))
-    assert math.isnan(StepSearch().gain(before, nobody))
+    after = Evaluation(right, np.array([10, 10, 80, 5]), np.array([5.0, 7.0, 160.0, 1.0]))
+    assert StepSearch().gain(before, after) == pytest.approx(0.3)
+    before, after = Evaluation(np.array([2, 1, 0, 3]), np.array([4, 4, 0, 4])), Evaluation(right + 3, sizes)
+    assert StepSearch(by="accuracy").gain(before, after) == pytest.approx((3 / 10 - 2 / 4 + 3 / 10 - 1 / 4) / 2)
+
+
+def test_where_no_loss_is_known_nobody_gains():
+    sizes, right = np.array([4, 4]), np.array([1, 2])
+    known, unknown = Evaluation(right, sizes, np.array([1.0, 1.0])), Evaluation(right, sizes)
+    nobody = Evaluation(right, np.zeros(2, np.int64), np.zeros(2))
+    for before, after in ((known, unknown), (unknown, known), (known, nobody)):
+        assert math.isnan(StepSearch().gain(before, after))
 
 
 @given(st.floats(-1e6, 1e6))
@@ -82,45 +88,22 @@ def test_one_judge_of_many_moves_a_median_by_no_more_than_a_vote(lie: float):
     honest = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
     losses = honest.copy()
     losses[2] = lie
-    gains = [StepSearch(count="median").gain(before, Evaluation(right, sizes, one)) for one in (honest, losses)]
+    gains = [StepSearch().gain(before, Evaluation(right, sizes, one)) for one in (honest, losses)]
     assert abs(gains[0] - gains[1]) <= 1 / 4
 
 
-def test_candidates_are_every_step_of_every_order_boldest_first():
-    search = StepSearch(((1.0, 0.0), (1.0, 0.9), (2.0, 0.0)), among="orders")
+def test_the_boldest_step_comes_first():
+    search = StepSearch(((1.0, 0.0), (1.0, 0.9), (2.0, 0.0)))
     visited = search.visit(OWN, search.weightings(OWN), np.random.default_rng(0))
-    assert [weighting.label(OWN) for weighting in visited] == [
+    assert [weighting.label for weighting in visited] == [
         "DS > LD, lr 1, momentum 0.9",
-        "LD > DS, lr 1, momentum 0.9",
         "DS > LD, lr 2, momentum 0",
-        "LD > DS, lr 2, momentum 0",
         "DS > LD, lr 1, momentum 0",
-        "LD > DS, lr 1, momentum 0",
     ]
 
 
 STEPS = ((2.0, 0.9), (1.0, 0.9), (2.0, 0.5), (1.0, 0.5), (1.0, 0.0), (0.5, 0.0))
 SIX = StepSearch(STEPS)
-
-
-def test_each_round_tries_the_levels_next_to_the_last_step():
-    """From the plain step: lr 0.5, 1, 1.5 with momentum 0 and 0.3; then around what was taken."""
-    rates, momenta = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0], [0.0, 0.3, 0.5, 0.7, 0.8, 0.9]
-    ladder = StepSearch(tuple(product(rates, momenta)), accept=0.8, max_change=1)
-    ledger = run(adaptive(DS, search=ladder), rounds=8).ledger
-    last = (1.0, 0.0)
-    for index in range(1, 9):
-        results = ledger.candidates(index)
-        tried = [way for result in results for way in (result.weighting, *result.same)]
-        steps = [tuple(float(part.split()[-1]) for part in way.split(", ")[1:]) for way in tried]
-        near = [(a, b) for a in rates for b in momenta if _near(rates, a, last[0]) and _near(momenta, b, last[1])]
-        assert sorted(steps) == near
-        chosen = next(result.weighting for result in results if result.chosen)
-        last = tuple(float(part.split()[-1]) for part in chosen.split(", ")[1:])
-
-
-def _near(levels: list[float], one: float, other: float) -> bool:
-    return abs(levels.index(one) - levels.index(other)) <= 1
 
 
 def test_the_first_round_has_no_last_move_so_that_momenta_count_as_one():
@@ -165,11 +148,6 @@ def test_the_loss_of_what_is_taken_is_the_lowest_when_only_the_best_is_accepted(
         assert chosen.quality == min(result.quality for result in results if result.quality is not None)
 
 
-def test_judges_are_drawn_from_clients_that_did_not_take_part():
-    ledger = run(adaptive(DS, search=replace(SIX, judges=2)), rounds=2).ledger
-    assert [row["tests"] for row in ledger.rounds()] == [8, 14]
-
-
 @pytest.mark.parametrize("workers", [2, 4])
 def test_the_same_bits_for_any_number_of_workers(workers: int):
     assert run(adaptive(LD, DS)).model.tobytes() == run(adaptive(LD, DS), workers=workers).model.tobytes()
@@ -198,8 +176,8 @@ def test_mixtures_are_a_sequence_of_models():
     ("make", "message"),
     [
         (lambda: StepSearch(((1.0, 1.0),)), "`momentum` of heavy-ball must be .* below 1"),
-        (lambda: StepSearch(((1.0, 0.0), (1.0, 0.0))), "names each step once"),
-        (lambda: StepSearch(max_change=1), "no effect without search.steps"),
+        (lambda: StepSearch(((1.0, 0.0), (1.0, 0.0))), "one step or more, each once"),
+        (lambda: StepSearch(()), "one step or more"),
         (lambda: federate(task(SoftmaxLearner()), adaptive(DS)), "a learner that gives probabilities"),
         (lambda: federate(task(validation=0), adaptive(DS)), "task.validation = 0.1"),
     ],
@@ -207,40 +185,3 @@ def test_mixtures_are_a_sequence_of_models():
 def test_bad_settings_name_the_rule(make: Any, message: str):
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def judged(*losses: list[float]) -> list[Evaluation]:
-    sizes = np.full(len(losses[0]), 4)
-    return [Evaluation(np.zeros(len(sizes), np.int64), sizes, 4 * np.array(one)) for one in losses]
-
-
-def test_what_was_taken_last_stays_unless_a_majority_gains_more():
-    before, bold, careful = judged([1.0] * 5, [0.5, 0.5, 0.5, 0.9, 0.9], [0.6, 0.6, 0.6, 0.6, 0.6])
-    plain, held = StepSearch(count="median"), StepSearch(count="median", majority=0.8)
-    assert plain.decide(before, [bold, careful], last=1) == 0
-    assert held.decide(before, [bold, careful], last=1) == 1, "three of five are too few"
-    assert held.decide(before, [bold, careful]) == 0, "nothing was taken before"
-    assert StepSearch(count="median", majority=0.6).decide(before, [bold, careful], last=1) == 0
-
-
-def test_a_run_knows_what_was_taken_last():
-    search = replace(adaptive().search, majority=1.0)
-    taken = [row["weighting"] for row in run(replace(adaptive(), search=search)).ledger.rounds()]
-    assert len(set(taken)) == 1, "nobody but all judges together change a step"
-
-
-def test_where_no_loss_is_known_nobody_gains():
-    sizes, right = np.array([4, 4]), np.array([1, 2])
-    known, unknown = Evaluation(right, sizes, np.array([1.0, 1.0])), Evaluation(right, sizes)
-    for before, after in ((known, unknown), (unknown, known)):
-        assert math.isnan(StepSearch().gain(before, after))
-    held = StepSearch(majority=0.5)
-    assert held.decide(unknown, [unknown, unknown], last=0) in (0, 1)
-
-
-def test_gains_by_accuracy_are_of_who_answered_both_times():
-    before = Evaluation(np.array([2, 1, 0, 3]), np.array([4, 4, 0, 4]))
-    after = Evaluation(np.array([3, 1, 2, 0]), np.array([4, 4, 4, 0]))
-    search = StepSearch(by="accuracy", count="median")
-    assert search.gain(before, after) == pytest.approx(1 / 8), "a quarter and nothing: the median of two judges"
-    assert StepSearch(by="accuracy").gain(before, after) == pytest.approx(1 / 8)

@@ -1,6 +1,8 @@
-"""Random tables, weights, capacities and operators for the laws."""
+"""Random tables, weights and operators for the laws."""
 
 from __future__ import annotations
+
+from itertools import combinations
 
 import numpy as np
 from hypothesis import strategies as st
@@ -8,8 +10,6 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit import OWA, Choquet, Score, WeightedMean
 from fedmerit.core.parts import PARTS, load_parts, settings
-from fedmerit.core.weights.capacity import Capacity
-from fedmerit.core.weights.scores import AS_MANY_AS_POSSIBLE, AT_LEAST_HALF, MOST, Power, QuantifierOWA
 from fedmerit.core.weights.topsis import Topsis
 
 load_parts()
@@ -22,7 +22,6 @@ DEGREE = st.floats(0, 1)
 COUNT = st.one_of(st.just(0.0), st.floats(1e-3, 1e6))
 EXTREME = st.one_of(st.just(0.0), st.floats(1e-300, 1e300), st.sampled_from([5e-324, 1e-300, 1e300, 1.7e308]))
 NORMALISE = st.sampled_from(["sum", "max"])
-QUANTIFIER = st.one_of(st.sampled_from([MOST, AT_LEAST_HALF, AS_MANY_AS_POSSIBLE]), st.floats(0.1, 10).map(Power))
 
 
 def names(table: np.ndarray) -> list[str]:
@@ -47,25 +46,14 @@ def shares(draw: st.DrawFn, length: int) -> tuple[float, ...]:
 
 
 @st.composite
-def two_additive(draw: st.DrawFn, m: int, slack: int = 0) -> tuple[tuple[float, ...], dict[tuple[int, int], float]]:
-    """Shapley values and interactions with phi_i >= half of the absolute interactions, up to equality if slack is 0."""
-    pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
-    values = dict(zip(pairs, draw(st.lists(st.integers(-9, 9), min_size=len(pairs), max_size=len(pairs))), strict=True))
-    alone = draw(st.lists(st.integers(slack, 20), min_size=m, max_size=m).filter(any))
-    phi = [alone[i] + sum(abs(v) for pair, v in values.items() if i in pair) / 2 for i in range(m)]
-    total = sum(phi)
-    return tuple(value / total for value in phi), {pair: value / total for pair, value in values.items()}
-
-
-@st.composite
-def capacities(draw: st.DrawFn, m: int) -> Capacity:
-    """Any monotone capacity: every coalition gets the best of its parts and something more."""
-    values = [0.0] * 2**m
-    for mask in range(1, 2**m):
-        inside = [values[mask ^ 1 << i] for i in range(m) if mask >> i & 1]
-        values[mask] = max(inside) + draw(st.integers(0, 10))
-    top = values[-1]
-    return Capacity(tuple(v / top for v in values)) if top else Capacity((*values[:-1], 1.0))
+def choquets(draw: st.DrawFn, m: int) -> Choquet:
+    """Shapley values and interactions with phi_i >= half of the absolute interactions, up to equality."""
+    pairs = list(combinations(range(m), 2))
+    values = draw(st.lists(st.integers(-9, 9), min_size=len(pairs), max_size=len(pairs)))
+    own = draw(st.lists(st.integers(0, 20), min_size=m, max_size=m).filter(any))
+    phi = [own[i] + sum(abs(v) for pair, v in zip(pairs, values, strict=True) if i in pair) / 2 for i in range(m)]
+    interaction = tuple((i, j, value / sum(phi)) for (i, j), value in zip(pairs, values, strict=True))
+    return Choquet(tuple(value / sum(phi) for value in phi), interaction)
 
 
 @st.composite
@@ -79,8 +67,6 @@ def operators(draw: st.DrawFn, m: int, continuous: bool = False) -> Score:
         st.sampled_from([one for one in PLAIN if not (continuous and isinstance(one, Topsis))]),
         shares(m).map(WeightedMean),
         shares(m).map(OWA),
-        st.builds(QuantifierOWA, QUANTIFIER),
-        st.builds(QuantifierOWA, QUANTIFIER, shares(m)),
-        capacities(m).map(Choquet),
+        choquets(m),
     ]
     return draw(st.one_of(choices))

@@ -1,99 +1,72 @@
-"""What holds of capacities and the Choquet integral [Choquet] [Grabisch 1997]."""
+"""What holds of the 2-additive Choquet integral [Choquet] [Grabisch 1997]."""
 
 from __future__ import annotations
+
+import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import capacities, names, rows, shares, tables, two_additive
+from tables import choquets, names, rows, shares, tables
 
-from fedmerit import OWA, Choquet, WeightedMean, weigh
-from fedmerit.core.weights.capacity import Capacity
+from fedmerit import Choquet, WeightedMean, weigh
 
 ROUNDING = 1e-9
-WIDTH = st.integers(1, 4)
 
 
 @given(st.data(), tables())
-def test_an_additive_capacity_is_a_weighted_mean(data, table):
+def test_without_interaction_it_is_the_weighted_mean(data, table):
     weights = data.draw(shares(table.shape[1]))
-    assert Choquet(Capacity.additive(weights))(table) == pytest.approx(WeightedMean(weights)(table), abs=ROUNDING)
+    assert Choquet(weights)(table) == pytest.approx(WeightedMean(weights)(table), abs=ROUNDING)
+
+
+def capacity_of(score: Choquet) -> dict[frozenset[int], float]:
+    """mu(S), the sum of the Moebius transform over the parts of S: phi_i - 1/2 sum_j I_ij of one, I_ij of a pair."""
+    alone = [
+        phi - sum(value for i, j, value in score.interaction if place in (i, j)) / 2
+        for place, phi in enumerate(score.shapley)
+    ]
+    coalitions = [frozenset(c) for size in range(len(alone) + 1) for c in combinations(range(len(alone)), size)]
+    return {
+        c: sum(alone[i] for i in c) + sum(value for i, j, value in score.interaction if {i, j} <= c) for c in coalitions
+    }
+
+
+@given(st.data(), st.integers(1, 4))
+def test_it_is_the_integral_of_its_capacity(data, m):
+    """sum_k (c_(k) - c_(k-1)) mu of the criteria with at least c_(k), values rising [Choquet]; mu is monotone."""
+    score, row = data.draw(choquets(m)), data.draw(rows(m))
+    capacity, order = capacity_of(score), np.argsort(row, kind="stable")
+    steps = np.diff(row[order], prepend=0.0)
+    integral = sum(step * capacity[frozenset(order[k:].tolist())] for k, step in enumerate(steps))
+    assert score(row[np.newaxis]) == pytest.approx([integral], abs=ROUNDING)
+    assert capacity[frozenset(range(m))] == pytest.approx(1)
+    assert all(capacity[c | {i}] >= value - ROUNDING for c, value in capacity.items() for i in range(m))
+
+
+@given(st.data(), st.integers(1, 4))
+def test_a_shapley_value_is_the_mean_gain_of_a_criterion(data, m):
+    score = data.draw(choquets(m))
+    capacity = capacity_of(score)
+    for i, phi in enumerate(score.shapley):
+        gains = [(capacity[c | {i}] - value) / math.comb(m - 1, len(c)) for c, value in capacity.items() if i not in c]
+        assert sum(gains) / m == pytest.approx(phi, abs=ROUNDING)
 
 
 @given(st.data(), tables())
-def test_a_symmetric_capacity_is_an_owa(data, table):
-    weights = data.draw(shares(table.shape[1]))
-    assert Choquet(Capacity.symmetric(weights))(table) == pytest.approx(OWA(weights)(table), abs=ROUNDING)
-
-
-@given(st.data(), tables())
-def test_the_integral_equals_its_moebius_form(data, table):
-    """sum over T of m(T) * min of T, with mu(S) = sum over T in S of m(T)."""
-    m = table.shape[1]
-    capacity = data.draw(capacities(m))
-    moebius = list(capacity.values)
-    for i in range(m):
-        moebius = [value - moebius[mask ^ 1 << i] if mask >> i & 1 else value for mask, value in enumerate(moebius)]
-    members = [[i for i in range(m) if mask >> i & 1] for mask in range(2**m)]
-    by_moebius = sum(moebius[mask] * table[:, members[mask]].min(axis=1) for mask in range(1, 2**m))
-    assert Choquet(capacity)(table) == pytest.approx(by_moebius, abs=ROUNDING)
-
-
-@given(st.data(), WIDTH)
-def test_shapley_values_are_shares(data, m):
-    shapley = data.draw(capacities(m)).shapley()
-    assert shapley.sum() == pytest.approx(1)
-    assert (shapley >= -ROUNDING).all()
-
-
-@given(st.data(), WIDTH)
-def test_shapley_of_an_additive_capacity_are_its_weights(data, m):
-    weights = data.draw(shares(m))
-    capacity = Capacity.additive(weights)
-    assert capacity.shapley() == pytest.approx(weights, abs=ROUNDING)
-    assert capacity.interaction() == pytest.approx(np.zeros((m, m)), abs=ROUNDING)
-
-
-@given(st.data(), st.integers(2, 4))
-def test_two_additive_gives_shapley_and_interaction_back(data, m):
-    phi, pairs = data.draw(two_additive(m))
-    capacity = Capacity.two_additive(phi, pairs)
-    assert capacity.shapley() == pytest.approx(phi, abs=ROUNDING)
-    table = capacity.interaction()
-    assert {pair: table[pair] for pair in pairs} == pytest.approx(pairs, abs=ROUNDING)
-
-
-@given(st.data(), st.integers(2, 4))
-def test_two_additive_integral_has_a_closed_form(data, m):
-    phi, pairs = data.draw(two_additive(m))
-    row = data.draw(rows(m))
-    together = sum(v * min(row[i], row[j]) for (i, j), v in pairs.items() if v > 0)
-    instead = sum(-v * max(row[i], row[j]) for (i, j), v in pairs.items() if v < 0)
-    alone = sum(row[i] * (phi[i] - sum(abs(v) for pair, v in pairs.items() if i in pair) / 2) for i in range(m))
-    found = Choquet(Capacity.two_additive(phi, pairs))(row[np.newaxis])
-    assert found == pytest.approx([together + instead + alone], abs=ROUNDING)
-
-
-@given(st.data(), tables())
-def test_the_integral_lies_between_worst_and_best(data, table):
-    scores = Choquet(data.draw(capacities(table.shape[1])))(table)
+def test_it_lies_between_worst_and_best_and_gives_shares(data, table):
+    score = data.draw(choquets(table.shape[1]))
+    scores, weights = score(table), weigh(table, names(table), score, "none").weights
     assert (scores >= table.min(axis=1) - ROUNDING).all()
     assert (scores <= table.max(axis=1) + ROUNDING).all()
-
-
-@given(st.data(), WIDTH)
-def test_a_better_value_never_lowers_the_integral(data, m):
-    row, place = data.draw(rows(m)), data.draw(st.integers(0, m - 1))
-    higher = row.copy()
-    higher[place] = data.draw(st.floats(row[place], 1))
-    low, high = Choquet(data.draw(capacities(m)))(np.array([row, higher]))
-    assert high >= low - ROUNDING
-
-
-@given(st.data(), tables(columns=2))
-def test_weights_of_a_two_additive_capacity_are_shares(data, table):
-    phi, pairs = data.draw(two_additive(table.shape[1]))
-    weights = weigh(table, names(table), Choquet(Capacity.two_additive(phi, pairs)), "none").weights
     assert (weights >= 0).all()
     assert weights.sum() == pytest.approx(1)
+
+
+def test_at_the_edge_of_monotony_no_weight_is_negative():
+    score = Choquet((0.15, 0.5, 0.35), ((0, 1, 0.1), (0, 2, 0.2)))  # 0.15 = (0.1 + 0.2) / 2
+    only_first = np.array([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
+    assert score(only_first).tolist() == [0, 0]
+    assert weigh(only_first, "abc", score, "none", np.array([1.0, 3.0])).weights.tolist() == [0.25, 0.75]

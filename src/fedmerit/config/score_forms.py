@@ -1,4 +1,4 @@
-"""recipe.score: the operators by name; `owa` and `choquet` are written in words of the criteria."""
+"""recipe.score: the operators by name, and their settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from fedmerit.core.parts import PARTS, Setting, load_parts, settings
 from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import OWA, Score, WeightedMean
+from fedmerit.core.weights.scores import OWA, Choquet, Score, WeightedMean
 from fedmerit.core.weights.topsis import Topsis
 from fedmerit.errors import ConfigError
 
@@ -33,6 +33,8 @@ def finish_score(made: Any, priority: Sequence[str]) -> Score:
     """The operator for criteria in this order."""
     if isinstance(made, WeightedMean | Topsis | OWA):
         check_length("weights", made.weights, priority)
+    elif isinstance(made, Choquet):
+        check_length("shapley", made.shapley, priority)
     score: Score = made
     return score
 

@@ -229,8 +229,7 @@ class Product:
 class OWA:
     """s = sum_i w_i b_i, b the row sorted from best to worst, weights w summing to 1 [Yager 1988].
 
-    Weights (1, 0) take the best value, (0, 1) the worst, equal ones the mean. `QuantifierOWA` makes them from words
-    such as "most".
+    Weights (1, 0) take the best value, (0, 1) the worst, equal ones the mean.
 
     >>> OWA((0.5, 0.5))(np.array([[0.25, 0.75]])).tolist()
     [0.5]
