@@ -31,20 +31,14 @@ from fedmerit.store.reasons import client_lines, reason_of
 from fedmerit.store.run_folder import LEDGER, environment, open_ledger
 
 PRIORITY = ("DS", "LD", "MW")
-COALITIONS = {"DS": 0.3, "LD": 0.2, "MW": 0.1, "DS+LD": 0.4, "DS+MW": 0.7, "LD+MW": 0.25}
 SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
     **dict.fromkeys(("prioritized-and", "prioritized-mean"), ({},)),
     "prioritized": ({}, {"rank": "borda"}, {"rank": "squared"}, {"rank": "exponential"}, {"rank": "top", "top": 0.4}),
     "weighted-mean": ({}, {"weights": (0.5, 0.3, 0.2)}),
     "product": ({}, {"rank": "borda"}),
-    "owa": (
-        {"weights": (0.2, 0.3, 0.5)},
-        {"quantifier": "most"},
-        {"quantifier": 2.0},
-        {"quantifier": (0.1, 0.7), "importances": (3.0, 2.0, 1.0)},
-    ),
+    "owa": ({"weights": (0.2, 0.3, 0.5)},),
     "topsis": ({}, {"weights": (0.5, 0.3, 0.2)}, {"rank": "borda"}),
-    "choquet": ({"capacity": COALITIONS}, {"shapley": (0.5, 0.3, 0.2), "interaction": {"DS+LD": 0.1}}),
+    "choquet": ({"shapley": (0.5, 0.3, 0.2), "interaction": ((0, 1, 0.1), (1, 2, -0.2))}, {"shapley": (0.5, 0.3, 0.2)}),
 }
 MADE: Mapping[str, Score] = {
     " ".join((name, *(f"{key}={value}" for key, value in options.items()))): make_score(

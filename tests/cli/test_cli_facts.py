@@ -83,9 +83,9 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
     assert "DS, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
-    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "Plausibility"))
-    assert "kept nothing to compute Plausibility from" in unknown
-    assert "run again with Plausibility in recipe.criteria" in unknown
+    unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "RareCoordinateOverlap"))
+    assert "kept nothing to compute RareCoordinateOverlap from" in unknown
+    assert "run again with RareCoordinateOverlap in recipe.criteria" in unknown
 
 
 def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLine, config: Path):

@@ -88,7 +88,7 @@ def test_a_folder_that_exists_is_refused_and_left_as_it_was(cli: CommandLine, se
         ("recipe.criteria=DS,DS", "each criterion once; got DS, DS"),
         ("recipe.name=priority", "unknown recipe 'priority' (did you mean 'prioritized'?)"),
         ("recipe.score=sum", "unknown recipe.score 'sum'"),
-        ("recipe.score=owa", "either weights (best value first) or a quantifier"),
+        ("recipe.score=owa", "owa needs `weights`, best value first, sum 1"),
         ("recipe.normalise=none", "LD, DS are not"),
         ("recipe.normalize=max", "unknown key 'recipe.normalize' (did you mean 'normalise'?)"),
         ("task.data=digit", "unknown task 'digit' (did you mean 'digits'?)"),

@@ -28,7 +28,7 @@ name = "prioritized"
 criteria = ["DS", "CB", "attribute:region"]
 normalise = "max"
 when_zero = "keep"
-score = { name = "choquet", shapley = [0.5, 0.3, 0.2], interaction = { "DS+CB" = 0.1 } }
+score = { name = "choquet", shapley = [0.5, 0.3, 0.2], interaction = [[0, 1, 0.1]] }
 
 [run]
 rounds = 3
@@ -46,7 +46,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "text", ["", FULL, '[recipe]\nname = "prioritized"\nscore = { name = "owa", quantifier = [0.3, 0.8] }']
+    "text", ["", FULL, '[recipe]\nname = "prioritized"\nscore = { name = "owa", weights = [1.0] }']
 )
 def test_what_is_dumped_loads_to_the_same(tmp_path: Path, text: str):
     config = load_config(written(tmp_path, text))
@@ -135,11 +135,11 @@ def test_the_last_override_wins_and_reaches_into_tables(tmp_path: Path):
         "run.seed=2",
         "recipe.name=prioritized",
         "recipe.score.name=owa",
-        "recipe.score.quantifier=most",
+        "recipe.score.weights=[1.0]",
     ]
     config = load_config(written(tmp_path, ""), overrides)
     assert config.run.seed == 2
-    assert config.recipe.values == {"name": "prioritized", "score": {"name": "owa", "quantifier": "most"}}
+    assert config.recipe.values == {"name": "prioritized", "score": {"name": "owa", "weights": [1.0]}}
 
 
 @pytest.mark.parametrize("override", ["", "lr=3", "train.lr", "=", "train.lr.x=3", "train.=3"])

@@ -45,17 +45,12 @@ FULL_NAMES = {
 WEIGHTS = st.sampled_from([[0.75, 0.25], [1.0, 0.0]])
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "weights": WEIGHTS,
-    "importances": WEIGHTS,
     "shapley": WEIGHTS,
-    "quantifier": st.sampled_from(["most", 2.0, [0.3, 0.8]]),
-    "capacity": st.fixed_dictionaries({"DS": SHARE, "CB": SHARE}),
-    "interaction": st.sampled_from([{"DS+CB": 0.1}, {"CB + DS": -0.1}]),
+    "interaction": st.sampled_from([[[0, 1, 0.1]], [[0, 1, -0.1]]]),
     "bounds": st.fixed_dictionaries({"DS": st.floats(1, 900)}, optional={"CB": SHARE}),
     "enrolled": st.just([[0, 5.0], [1, 7.5]]),
-    "evidence": st.just(["labels", "seconds"]),
     "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
-    "among": st.just([{"criteria": ["CB"], "score": "product", "normalise": "max"}]),
-    "grouping": st.sampled_from(["one", {"name": "splits", "threshold": 0.5}]),
+    "grouping": st.sampled_from(["one", {"name": "cosine", "threshold": 0.5}]),
     "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
     "common": st.just({"half_life": 3.0}),
 }

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from fedmerit import Backtracking, StepSearch, TopShare, UserError
+from fedmerit import Backtracking, Choquet, StepSearch, TopShare, UserError
 from fedmerit.config.old_keys import OLD_KEYS
 from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
 from fedmerit.core.criteria.contribution import Contribution
+from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import CB, DS, LD
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, TrimmedMean
@@ -24,7 +25,6 @@ from fedmerit.core.weights.limits import Cap, SiteCap
 from fedmerit.core.weights.normalise import scale
 
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
-REPUTATION = "reputation:contribution:cosine"
 PYTHON = [
     ({}, recipes.fedavg()),
     ({"name": "prioritized", "criteria": "DS > LD", "normalise": "max"}, recipes.prioritized(DS, LD, normalise="max")),
@@ -42,10 +42,13 @@ PYTHON = [
     ({"name": "qffl", "criteria": [{"name": "LossPower", "q": 2}]}, recipes.qffl(2)),
     ({"name": "agnostic", "criteria": [{"name": "Agnostic", "eta": 0.5}]}, recipes.agnostic(0.5)),
     ({"name": "cgsv", "models": {"reward": {"beta": 2}, "until": 8}}, recipes.cgsv(2, until=8)),
-    ({"name": "rffl", "criteria": [{"name": REPUTATION, "least": 0.5, "half_life": 3}]}, recipes.rffl(0.5, 3)),
+    (
+        {"name": "cgsv", "criteria": [{"name": "reputation:contribution:cosine", "half_life": 3}]},
+        replace(recipes.cgsv(), criteria=(Reputation(Contribution("cosine"), half_life=3),)),
+    ),
     ({"name": "finetuned", "models": {"until": 3}}, recipes.finetuned(3)),
     ({"name": "fedamp", "models": {"grouping": {"sharpness": 4}, "until": 3}}, recipes.fedamp(4, 3)),
-    ({"name": "cfl", "models": {"grouping": {"threshold": 0.4}, "until": "all"}}, recipes.cfl(0.4)),
+    ({"name": "cgsv", "models": {"until": "all"}}, recipes.cgsv()),
     ({"name": "ifca", "models": {"count": 3, "warmup_rounds": 2}}, recipes.ifca(3, 2)),
     ({"name": "ditto", "models": {"pull": 1}}, recipes.ditto(1)),
     (
@@ -75,16 +78,24 @@ PYTHON = [
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
     (
-        {"name": "adaptive", "search": {"judges": 5}},
-        replace(recipes.adaptive(), search=replace(recipes.ADAPTIVE, judges=5)),
+        {"name": "adaptive", "search": {"by": "accuracy"}},
+        replace(recipes.adaptive(), search=StepSearch(by="accuracy")),
     ),
     (
         {
             "name": "prioritized",
             "criteria": ["DS", "LD"],
-            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0, "among": "orders", "judges": "all"},
+            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0},
         },
-        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0, among="orders", judges=None)),
+        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0)),
+    ),
+    (
+        {
+            "name": "prioritized",
+            "criteria": ["DS", "LD"],
+            "score": {"name": "choquet", "shapley": [0.6, 0.4], "interaction": [[0, 1, 0.2]]},
+        },
+        Recipe((DS, LD), Choquet((0.6, 0.4), ((0, 1, 0.2),))),
     ),
     (
         {"name": "prioritized", "criteria": ["DS"], "search": "backtracking"},
@@ -139,8 +150,6 @@ def test_all_mistakes_are_told_at_once():
         ({"name": "m2f", "server": {"aggregator": "median"}}, "personal needs the weighted mean"),
         ({"name": "m2f", "models": {"reward": {"beta": 2}}}, "beta.*tanh"),
         ({"models": 3}, "recipe.models.count"),
-        ({"search": {"name": "backtracking", "among": [{"scores": 1}]}}, "unknown key 'recipe.search.among.0.scores'"),
-        ({"search": {"name": "backtracking", "among": [{"criteria": ["CB"]}]}}, "names criteria of the recipe, DS"),
         ({"search": {"name": "steps", "steps": [[1]]}}, "recipe.search.steps.0: must be a list of 2 values"),
         ({"search": {"name": "steps", "steps": [[0, 0.9]]}}, "recipe.search"),
     ],
@@ -167,7 +176,7 @@ clients = 4
 [recipe]
 name = "device_aware"
 criteria = ["DS", "LD"]
-score = { name = "owa", quantifier = "most", rank = "borda" }
+score = { name = "owa", weights = [0.8, 0.2], rank = "borda" }
 search = { orders = "all" }
 """
 

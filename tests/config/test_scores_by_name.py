@@ -1,10 +1,9 @@
-"""Scores by name: those that are written in words of the criteria, and what cannot be made."""
+"""Scores by name: what cannot be made is refused with the key and the rule."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fedmerit import UserError
@@ -21,29 +20,16 @@ from fedmerit.config.recipe import make_score
         ({"name": "prioritized", "top": 0.5}, '`top` needs rank = "top"'),
         ({"name": "weighted-mean", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
         ({"name": "topsis", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
-        ({"name": "owa"}, "either weights .* or a quantifier"),
-        ({"name": "owa", "weights": (0.5, 0.5), "quantifier": "most"}, "either weights .* or a quantifier"),
-        ({"name": "owa", "weights": (0.5, 0.5), "importances": (1.0, 1.0)}, "importances with a quantifier"),
-        ({"name": "owa", "quantifier": "almost"}, "unknown quantifier 'almost'.*at-least-half"),
-        ({"name": "owa", "quantifier": "most", "importances": (1.0,)}, "importances has 1 values for 2 criteria"),
-        ({"name": "choquet"}, "either a capacity, or shapley"),
+        ({"name": "owa"}, "owa needs `weights`"),
+        ({"name": "owa", "weights": (1.0,)}, "weights has 1 values for 2 criteria"),
+        ({"name": "owa", "weights": (0.5, 0.6)}, "recipe.score: weights of owa are >= 0 and sum to 1"),
+        ({"name": "choquet"}, "choquet needs `shapley`"),
         ({"name": "choquet", "shapley": (1.0,)}, "shapley has 1 values for 2 criteria"),
-        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": {"DS+CX": 0.1}}, "'CX'.*valid: CB, DS"),
-        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": {"DS": 0.1}}, "pairs of criteria"),
-        ({"name": "choquet", "capacity": {"DS": 0.4}}, "'CB' is missing"),
-        (
-            {"name": "choquet", "capacity": {"DS": 0.4, "CB": 0.2}, "interaction": {"DS+CB": 0.1}},
-            "interaction with shapley",
-        ),
+        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0, 2, 0.1),)}, "each pair once, as .i, j, value."),
+        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0, 1),)}, "interaction.0: must be a list of 3"),
+        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0.5, 1, 0.1),)}, "interaction.0.0: must be a whole"),
     ],
 )
 def test_a_score_that_cannot_be_made_is_refused(score: Any, message: str):
     with pytest.raises(UserError, match=message):
         make_score(score, ("DS", "CB"))
-
-
-def test_a_capacity_names_criteria_in_any_order():
-    score = make_score({"name": "choquet", "capacity": {"CB": 0.2, "DS": 0.5}}, ("DS", "CB"))
-    assert score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])) == pytest.approx([0.5, 0.2, 1])
-    pairs = make_score({"name": "choquet", "shapley": (0.6, 0.4), "interaction": {"CB + DS": 0.2}}, ("DS", "CB"))
-    assert pairs(np.array([[1.0, 0.0], [0.0, 1.0]])) == pytest.approx([0.5, 0.3])

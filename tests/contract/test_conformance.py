@@ -28,7 +28,6 @@ from fedmerit import (
     TopShare,
     Validated,
     adaptive,
-    cfl,
     cgsv,
     device_aware,
     fedamp,
@@ -39,7 +38,6 @@ from fedmerit import (
     m2f,
     prioritized,
     private,
-    rffl,
     robust,
     scale,
     standalone,
@@ -48,9 +46,8 @@ from fedmerit.core.collect.collect import InTime
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
-from fedmerit.core.criteria.consistency import Consistency
 from fedmerit.core.criteria.reputation import Reputation
-from fedmerit.core.criteria.robust import Plausibility
+from fedmerit.core.criteria.robust import NormInlier
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.host import Fleet, Host
@@ -59,7 +56,7 @@ from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.server.aggregators import NNM, Bucketing, CoordinateMedian, GeometricMedian, TrimmedMean
 from fedmerit.core.server.centred_clipping import CentredClipping
 from fedmerit.core.server.optimizers import Adam, Momentum
-from fedmerit.core.server.private_sum import AdaptiveClip, SearchNoise
+from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.stages.arc import Arc
 from fedmerit.core.state import Record
 from fedmerit.core.weights.topsis import Topsis
@@ -80,24 +77,19 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "buckets": lambda: replace(fedavg(), server=Server(Bucketing(GeometricMedian()))),
     "centred clipping after ARC": lambda: replace(fedavg(), stages=(Arc(),), server=Server(CentredClipping(0.5))),
     "topsis": lambda: prioritized(DS, LD, MW, score=Topsis(), normalise="max"),
-    "robust criteria": lambda: prioritized(Alignment(), Plausibility()),
+    "robust criteria": lambda: prioritized(Alignment(), NormInlier()),
     "robust": robust,
     "similarity": lambda: replace(prioritized(SimilarityFilter(min_clients=4), DS), server=Server(TrimmedMean())),
     "fedval by gain": lambda: fedval("accuracy", rank="top", marginal=True),
     "device_aware": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(orders="all", tolerance=0.0)),
     "adaptive": lambda: adaptive(LD, DS),
-    "orders and steps": lambda: device_aware(
-        DS, LD, search=StepSearch(((2.0, 0.5), (1.0, 0.0)), judges=3, among="orders", accept=1.0, count="median")
-    ),
-    "judges": lambda: device_aware(DS, LD, MW, normalise="max", search=Backtracking(judges=2, tolerance=0.0)),
+    "steps by accuracy": lambda: adaptive(LD, DS, search=StepSearch(((2.0, 0.5), (1.0, 0.0)), "accuracy")),
     "m2f, keep": lambda: m2f(*BY_M2F, initial=0.3),
     "m2f, reset": lambda: m2f(*BY_M2F, training="reset", initial=0.0),
     "cgsv, finished alone": lambda: cgsv(beta=2.0, until=3),
-    "rffl": lambda: rffl(least=0.9, half_life=2),
     "standalone": standalone,
     "finetuned": lambda: finetuned(until=2),
     "fedamp": lambda: fedamp(sharpness=3.0, until=3),
-    "cfl": lambda: cfl(threshold=0.9),
     "ifca": lambda: replace(ifca(3, warmup_rounds=1), server=Server(optimizer=Momentum(0.5))),
     "m2f, tempered": lambda: m2f(DATA_RATIO, reward=TopShare("max", floor=0.2, temperature=2), until=2, initial=0.0),
     "fedval": lambda: fedval("accuracy", "balanced_accuracy", rank="borda"),
@@ -105,15 +97,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "capped claims": lambda: replace(
         prioritized(LD, DS, normalise="max"), stages=(Claims(k=1.2),), limits=(Cap(1.5, anchored=True),)
     ),
-    "reputation": lambda: prioritized(Reputation(MW, half_life=2), Consistency(), DS, normalise="max"),
+    "reputation": lambda: prioritized(Reputation(MW, half_life=2), DS, normalise="max"),
     "capped groups": lambda: replace(m2f(*BY_M2F, initial=0.0), limits=(Cap(1.3),)),
     "private": lambda: private(SCALED, PrivateSum(0.4, 0.8, clip=0.5, reproducible=True)),
     "private with an adaptive clip": lambda: private(
         SCALED, PrivateSum(0.4, 0.8, clip=AdaptiveClip(rate=0.9), reproducible=True)
-    ),
-    "private search": lambda: private(
-        replace(SCALED, search=StepSearch(((2.0, 0.5), (1.0, 0.0)))),
-        PrivateSum(0.4, 0.8, clip=0.5, reproducible=True, search=SearchNoise(0.2)),
     ),
     "accuracy before size": lambda: prioritized(Validated(ACCURACY), DS, normalise="max"),
 }

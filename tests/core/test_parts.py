@@ -39,15 +39,14 @@ from fedmerit.core.recipes import private
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.controls import FedDyn, Scaffold
 from fedmerit.core.server.optimizers import FedExP, Momentum
-from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, PrivateSum, SearchNoise
+from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.server.server import Batch, Mean, Server
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
-from fedmerit.core.weights.capacity import Capacity
 from fedmerit.core.weights.limits import SiteCap
 from fedmerit.core.weights.normalise import scale
 from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import MOST, Product
+from fedmerit.core.weights.scores import Product
 from fedmerit.errors import ConfigError, UnknownName
 
 load_parts()
@@ -64,17 +63,15 @@ REQUIRED: dict[str, Any] = {
     "fraction": 0.5,
     "bounds": (("DS", 500.0),),
     "weights": (0.5, 0.5),
-    "quantifier": MOST,
-    "capacity": Capacity((0.0, 1.0)),
+    "shapley": (0.5, 0.5),
     "score": Product(),
 }
 """A value for each setting without a default; `of` differs by part."""
 OF = {"reputation": DS, "bucketing": Mean()}
-COMPANIONS = {("steps", "max_change"): {"steps": ((1.0, 0.0),)}, ("top-share", "beta"): {"share": "tanh"}}
+COMPANIONS = {("top-share", "beta"): {"share": "tanh"}}
 """Settings that only some values of another setting go with."""
 KINDS = [kind for table in PARTS.values() for kind in table.values()]
-VALUES = [AdaptiveClip, SearchNoise, CentreNoise]
-SETTINGS = [(kind, setting) for kind in (*KINDS, *VALUES) for setting in settings(kind).values()]
+SETTINGS = [(kind, setting) for kind in (*KINDS, AdaptiveClip) for setting in settings(kind).values()]
 
 
 def made(kind: type[Any], **given: Any) -> Any:
@@ -173,10 +170,6 @@ def accounted(**fields: Any) -> Callable[[], Recipe]:
     return lambda: private(replace(plain, **fields), PrivateSum(1.0, 0.1))
 
 
-def steps(**changes: Any) -> StepSearch:
-    return StepSearch(((1.0, 0.0),), **changes)
-
-
 PERSONAL, CLUSTERS, SCAFFOLD = m2f().models, ifca().models, (Scaffold(),)
 
 
@@ -190,9 +183,9 @@ PERSONAL, CLUSTERS, SCAFFOLD = m2f().models, ifca().models, (Scaffold(),)
         (recipe(models=PERSONAL, criteria=(ACCURACY,)), ("validated:accuracy needs", "personal", "with one model")),
         (recipe(models=PERSONAL, criteria=(Alignment(),)), ("Alignment needs", "personal", "with one model")),
         (recipe(models=PERSONAL, stages=(Contribution(),)), ("contribution:shapley needs", "personal", "use `cosine`")),
-        (recipe(models=CLUSTERS, search=steps()), ("steps needs", "clusters", "use the fixed search")),
+        (recipe(models=CLUSTERS, search=StepSearch()), ("steps needs", "clusters", "use the fixed search")),
         (recipe(models=CLUSTERS, criteria=(ACCURACY,)), ("validated:accuracy needs", "clusters", "remove one of")),
-        (recipe(search=steps(), server=Server(optimizer=Momentum())), ("steps needs", "momentum", "remove one of")),
+        (recipe(search=StepSearch(), server=Server(optimizer=Momentum())), ("steps needs", "momentum", "remove one of")),
         (recipe(stages=(Clip(),), server=Server(controls=SCAFFOLD)), ("scaffold needs", "clip", "without clip")),
         (recipe(server=Server(CoordinateMedian(), controls=SCAFFOLD)), ("scaffold needs", "median", "use the mean")),
         (recipe(models=PERSONAL, server=Server(controls=SCAFFOLD)), ("scaffold needs", "personal", "another recipe")),
@@ -229,9 +222,7 @@ def test_parts_that_do_not_go_together_are_both_named_with_a_way_out(
         (accounted(server=Server(optimizer=FedExP())), "fedexp", "use sgd"),
         (accounted(server=Server(controls=SCAFFOLD)), "scaffold", 'train.algorithm = "sgd"'),
         (accounted(search=Backtracking()), "backtracking", "use the fixed search"),
-        (accounted(search=steps(count="median")), "steps", 'count = "mean"'),
-        (accounted(search=steps(judges=3)), "steps", 'judges = "round"'),
-        (accounted(search=steps(among="orders")), "steps", "a search over steps only"),
+        (accounted(search=StepSearch()), "steps", "use the fixed search"),
     ],
 )  # fmt: skip
 def test_what_the_account_does_not_cover_is_refused(make: Callable[[], Recipe], part: str, says: str) -> None:
@@ -241,13 +232,9 @@ def test_what_the_account_does_not_cover_is_refused(make: Callable[[], Recipe], 
     assert says in str(caught.value), caught.value
 
 
-def test_a_search_takes_a_share_of_the_budget_and_an_aggregator_has_no_place_in_it() -> None:
-    with pytest.raises(ConfigError, match=r"^steps needs .*, which private-sum does not give: set privacy.search_sh"):
-        accounted(search=steps())()
+def test_an_aggregator_has_no_place_in_the_account() -> None:
     with pytest.raises(ConfigError, match=r"accounts for a weighted sum \(got median\); remove recipe.server.aggreg"):
         accounted(server=Server(CoordinateMedian()))()
-    with pytest.raises(ConfigError, match="search_share has no effect with the fixed search"):
-        private(accounted()(), PrivateSum(1.0, 0.1, search=SearchNoise()))
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,9 @@ from fedmerit.core.recipes import private
 from fedmerit.core.release import Release
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.seeds import Draws, generator
-from fedmerit.core.server.centring import feature_sums
 from fedmerit.core.server.private_sum import (
     AdaptiveClip,
-    CentreNoise,
     PrivateSum,
-    SearchNoise,
     check_selection,
     secret_normals,
     shares_of_the_sum,
@@ -42,10 +39,8 @@ from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.state import Clock, RoundResult, State, View
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.capacity import Capacity
 from fedmerit.core.weights.limits import Cap
 from fedmerit.core.weights.normalise import scale
-from fedmerit.core.weights.scores import MOST
 from fedmerit.errors import ConfigError
 
 CLIP = 1.0
@@ -91,7 +86,7 @@ def test_one_client_moves_the_sum_by_at_most_the_clip(rows: tuple[np.ndarray, np
 
 
 load_parts()
-GIVEN = {"weights": (0.2, 0.3, 0.5), "capacity": Capacity((0.0,) * 7 + (1.0,)), "quantifier": MOST}
+GIVEN = {"weights": (0.2, 0.3, 0.5), "shapley": (0.2, 0.3, 0.5), "interaction": ((0, 1, 0.4),)}
 SCORES = [kind for kind in PARTS["score"].values() if declared(kind, "gives") == ACCOUNTED]
 
 
@@ -215,40 +210,33 @@ def batch_of(privacy: PrivateSum, updates: np.ndarray, clients: int, clip: float
 
 def test_half_of_200_clients_are_as_all_of_100() -> None:
     """The noise depends on the number of clients that a round expects."""
-    half = PrivateSum(1.0, 0.5, AdaptiveClip(), delta=1e-3, reproducible=True, search=SearchNoise(0.1))
-    all_of, gains = replace(half, fraction=1.0), np.array([[0.1, 0.2], [0.3, -0.1]])
+    half = PrivateSum(1.0, 0.5, AdaptiveClip(), delta=1e-3, reproducible=True)
+    all_of = replace(half, fraction=1.0)
     assert half.sum_noise(200) == all_of.sum_noise(100) != all_of.sum_noise(200)
-    assert replace(half, search=None).sum_noise(200) == AdaptiveClip.noise_on_updates(1.0, 100)
+    assert half.sum_noise(200) == AdaptiveClip.noise_on_updates(1.0, 100)
 
-    def clip_and_gains(privacy: PrivateSum, clients: int) -> tuple[float, list[float]]:
+    def next_clip(privacy: PrivateSum, clients: int) -> float:
         batch = batch_of(privacy, np.array([[0.5], [2.0], [3.0]]), clients, clip=1.0)
-        return privacy.after(batch, np.zeros(1, np.float32)).own["clip"], privacy.count_gains(gains, batch).tolist()
+        return float(privacy.after(batch, np.zeros(1, np.float32)).own["clip"])
 
-    assert clip_and_gains(half, 200) == clip_and_gains(all_of, 100)
-    assert clip_and_gains(half, 200) != clip_and_gains(all_of, 200)
+    assert next_clip(half, 200) == next_clip(all_of, 100) != next_clip(all_of, 200)
 
 
 def test_noise_of_the_seed_is_added_as_it_was_drawn() -> None:
     """Every release is its sum and the draw of its own purpose, round by round: the same bits in every version."""
-    search, centre, clip = SearchNoise(0.25, clip=2.0), CentreNoise(3.0, clip=0.5), AdaptiveClip()
-    privacy = PrivateSum(1.5, 0.5, clip, delta=1e-3, reproducible=True, search=search, centre=centre)
+    clip = AdaptiveClip()
+    privacy = PrivateSum(1.5, 0.5, clip, delta=1e-3, reproducible=True)
     batch, norms = batch_of(privacy, np.array([[0.5], [2.0], [3.0]]), 20, clip=1.0), np.array([0.5, 2.0, 3.0])
 
-    def drawn(purpose: str, number: int, index: int = 4) -> np.ndarray:
-        return generator(3, purpose, index).normal(0.0, 1.0, number)
+    def drawn(purpose: str) -> float:
+        return float(generator(3, purpose, 4).normal(0.0, 1.0, 1)[0])
 
-    gains = np.array([[0.1, 0.2], [0.3, -0.1]])
-    noisy = (gains.sum(axis=0) + 1.5 / np.sqrt(0.25) * 2.0 * drawn("privacy gains", 2)) / (0.5 * 20)
-    assert privacy.count_gains(gains, batch) == pytest.approx(noisy)
     deviation = privacy.sum_noise(20) * 1.0 / (0.5 * 20)  # nobody is weighed: noise alone
-    assert privacy(batch, np.zeros(3)) == pytest.approx(deviation * drawn("privacy", 1))
-    count = float(drawn("privacy quantile", 1)[0]) * clip.count_deviation(search.on_updates(1.5), 10.0)
+    assert privacy(batch, np.zeros(3)) == pytest.approx([deviation * drawn("privacy")])
+    count = drawn("privacy quantile") * clip.count_deviation(1.5, 10.0)
     kept = privacy.after(batch, np.zeros(1, np.float32))
     assert kept.own["clip"] == pytest.approx(clip.after(1.0, norms, count, 10.0))
     assert kept.numbers == {"clip": 1.0}, "of this round, not of the next"
-    sums = {client: feature_sums(np.array(rows)) for client, rows in ((2, [[0.3, 0.4]]), (5, [[0.0, 0.4], [0.2, 0.0]]))}
-    mean = privacy.make_centring(20, 3)(sums, "mean").mean
-    assert mean == pytest.approx((centre.total(sums) + 3.0 * 0.5 * drawn("privacy centre", 2, 0)) / 20)
 
 
 def test_secret_draws_are_as_many_as_were_asked_for() -> None:

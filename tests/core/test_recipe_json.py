@@ -13,15 +13,13 @@ from fedmerit import (
     DS,
     LD,
     MW,
+    OWA,
     ByCosine,
     Choquet,
     TopShare,
     Validated,
-    WeightedMean,
-    cfl,
     cgsv,
     criterion,
-    device_aware,
     fedavg,
     fedval,
     ifca,
@@ -33,27 +31,21 @@ from fedmerit.core.criteria.table import CRITERIA, Attribute
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe_json import part_from_json, part_text, part_to_json, recipe_from_json
 from fedmerit.core.recipes import RECIPES, private
-from fedmerit.core.search.backtracking import Backtracking
-from fedmerit.core.search.search import Weighting
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.types import Family
-from fedmerit.core.weights.capacity import Capacity
 from fedmerit.core.weights.normalise import scale
-from fedmerit.core.weights.scores import MOST, QuantifierOWA
 from fedmerit.errors import DataError
 
 GATED = Validated(find_objective("parity:sex"), min_accuracy=0.6)
 MADE = {name: make() for name, (make, _) in RECIPES.items()} | {
     "attribute": prioritized(CB, DS, MW, Attribute("Young"), normalise="max"),
     "every criterion": prioritized(*CRITERIA.values()),
-    "choquet": prioritized(DS, LD, score=Choquet(Capacity.additive((0.4, 0.6)))),
-    "owa": prioritized(DS, LD, score=QuantifierOWA(MOST, (1.0, 2.0))),
+    "choquet": prioritized(DS, LD, score=Choquet((0.4, 0.6), ((0, 1, 0.2),))),
+    "owa": prioritized(DS, LD, score=OWA((0.25, 0.75))),
     "scale": prioritized(DS, CB, normalise=scale({"DS": 500})),
-    "among": device_aware(DS, LD, search=Backtracking(judges=3, among=(Weighting(("LD",), WeightedMean(), "max"),))),
-    "groups": m2f(COMPUTATION, SIMULATED_COMPUTATION, grouping=ByCosine(cut="quantile"), reward=TopShare("max")),
+    "groups": m2f(COMPUTATION, SIMULATED_COMPUTATION, grouping=ByCosine(cut="silhouette"), reward=TopShare("max")),
     "gate": replace(fedval("accuracy", "parity:sex", gamma=(2, 1), rank="top", rho="1/K"), criteria=(GATED,)),
     "until": cgsv(2.0, until=3),
-    "splits": cfl(0.4),
     "clusters": ifca(3, warmup_rounds=0),
     "private": private(
         prioritized(DS, normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1, clip=AdaptiveClip(0.5))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers import stopped_and_resumed
 
-from fedmerit import CB, DS, Recipe, Validated, load_config, prioritized, run_config
-from fedmerit.core.criteria.consistency import Consistency
+from fedmerit import CB, DS, MW, Recipe, Validated, load_config, prioritized, run_config
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.history import History, remember
@@ -56,14 +55,10 @@ def test_it_is_the_mean_of_the_start_and_the_values_and_newcomers_start_in_the_m
     assert history.recent["reputation:CB"][2][-1] == pytest.approx((0.4 + 2 * 0.9) / 3)
 
 
-def test_a_long_half_life_is_the_plain_mean_and_a_power_counts_without_being_remembered():
+def test_a_long_half_life_is_the_plain_mean():
     rounds = [{0: 0.2, 1: 0.4, 2: 0.9}, {0: 0.5, 1: 0.4, 2: 0.9}, {0: 0.6, 1: 0.4, 2: 0.9}]
     found, _ = reputations(prioritized(Reputation(CB, half_life=1e9), normalise="max"), rounds)
     assert found[-1][0] == pytest.approx((0.4 + 0.2 + 0.5 + 0.6) / 4, rel=1e-6)
-    sharp = prioritized(Reputation(CB, power=3), normalise="max")
-    cohort = measured(sharp, {0: 0.5, 1: 1.0}, History())
-    kept = cohort.facts["reputation:CB"]
-    assert sharp.criteria[0](cohort, History()).tolist() == pytest.approx((kept**3).tolist())
 
 
 def test_after_many_rounds_it_is_the_value():
@@ -76,12 +71,11 @@ def test_by_name_and_of_any_criterion():
     made = find_criterion("reputation:CB")
     assert made == Reputation(CB)
     assert (made.degree, made.required_facts) == (True, ("balance",))
-    recipe = prioritized(Reputation(Validated(find_objective("accuracy"))), Reputation(Consistency()), DS)
+    recipe = prioritized(Reputation(Validated(find_objective("accuracy"))), Reputation(MW), DS)
     assert [one.name for one in recipe.stages_in("measure")] == [
         "validated:accuracy",
         "reputation:validated:accuracy",
-        "Consistency",
-        "reputation:Consistency",
+        "reputation:MW",
     ]
     with pytest.raises(UnknownName, match="reputation:CRITERION"):
         find_criterion("reputation:nothing")
@@ -95,20 +89,3 @@ def test_a_resumed_run_has_the_reputations_of_one_that_was_not_stopped(tmp_path:
     assert again.model.tobytes() == whole.model.tobytes()
     assert [c.facts for c in again.explain(4)] == [c.facts for c in whole.explain(4)]
     assert {"reputation:MW", "reputation:validated:accuracy"} <= set(again.explain(4)[0].facts)
-
-
-def test_a_name_far_below_the_mean_counts_nothing():
-    strict = prioritized(Reputation(CB, least=0.5), normalise="max")
-    cohort = measured(strict, {0: 0.0, 1: 0.9, 2: 0.9}, History())
-    kept, counted = cohort.facts["reputation:CB"], strict.criteria[0](cohort, History())
-    assert 0 < kept[0] < 0.9, "the low value is remembered, so that the client can recover"
-    assert counted.tolist() == [kept[0] if kept[0] >= 0.5 * kept.mean() else 0.0, kept[1], kept[2]]
-
-
-def test_half_of_the_mean_is_not_below_it():
-    """Names 0.25, 0.5 and 0.75 of the mean 0.5."""
-    known = {"reputation:CB": np.array([0.25, 0.5, 0.75])}
-    cohort = Cohort(1, (0, 1, 2), Updates(np.zeros((3, 2), np.float32)), known)
-    assert Reputation(CB, least=0.5)(cohort, History()).tolist() == [0.25, 0.5, 0.75]
-    assert Reputation(CB, least=0.51)(cohort, History()).tolist() == [0, 0.5, 0.75]
-    assert Reputation(CB, least=0.51, power=2)(cohort, History()).tolist() == [0, 0.25, 0.5625]

@@ -47,15 +47,14 @@ def test_top_is_deterministic_with_ties(keys: np.ndarray, data: st.DataObject):
     aggregate=vectors,
     weights=weightings,
     share=st.sampled_from(["sum", "max"]),
-    largest=st.sampled_from(["magnitude", "signed"]),
     scope=st.sampled_from(["model", "layer"]),
     data=st.data(),
 )
-def test_laws_of_the_top_share(aggregate, weights, share, largest, scope, data):  # type: ignore[no-untyped-def]
+def test_laws_of_the_top_share(aggregate, weights, share, scope, data):  # type: ignore[no-untyped-def]
     length = len(aggregate)
     cut = data.draw(st.integers(0, length - 1))
     layers = (cut, length - cut) if cut else (length,)
-    parts = give(TopShare(share, largest, scope), aggregate, weights, layers)
+    parts = give(TopShare(share, scope), aggregate, weights, layers)
     shares = weights if share == "sum" else weights / weights.max()
     for part, mine in zip(parts, shares, strict=True):
         number = math.ceil(mine * length - 1e-9) if mine > 0 else 0
@@ -78,16 +77,6 @@ def test_no_entry_left_out_is_larger_than_one_given(aggregate: np.ndarray, weigh
             assert rest.max(initial=0) <= np.abs(part.values).min()
 
 
-def test_signed_takes_the_largest_gradients():
-    """An update goes down the gradient: the largest gradient is the smallest update."""
-    aggregate = np.array([-3, 5, -1, 2], dtype=np.float32)
-    (signed,) = give(TopShare(largest="signed"), aggregate, np.array([0.5]))
-    (magnitude,) = give(TopShare(), aggregate, np.array([0.5]))
-    assert signed.places is not None
-    assert magnitude.places is not None
-    assert (signed.places.tolist(), magnitude.places.tolist()) == ([0, 2], [0, 1])
-
-
 def test_layers_each_give_their_part():
     aggregate = np.array([9, 8, 7, 6, 1, 2, 3, 4], dtype=np.float32)
     (part,) = give(TopShare(scope="layer"), aggregate, np.array([0.5]), (4, 4))
@@ -95,15 +84,6 @@ def test_layers_each_give_their_part():
     assert part.places.tolist() == [0, 1, 6, 7]
     with pytest.raises(ConfigError, match="layers have 5 entries"):
         give(TopShare(scope="layer"), aggregate, np.array([0.5]), (5,))
-
-
-def test_without_its_own_part():
-    rows = np.array([[4, 0, 0, 1], [0, 2, 0, 1]], dtype=np.float32)
-    weights = np.array([0.5, 0.5])
-    aggregate = (weights @ rows).astype(np.float32)
-    first, second = TopShare(exclude_own=True)(aggregate, weights, Updates(rows), (4,))
-    assert rebuilt(first, 4).tolist() == [0, 1, 0, 0.5]
-    assert rebuilt(second, 4).tolist() == [2, 0, 0, 0.5]
 
 
 def test_shares_of_the_paper():

@@ -154,13 +154,13 @@ def test_one_group_and_the_whole_reset_is_fedavg_with_quality_weights(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("training", "exclude_own", "times"),
-    [("keep", False, 2), ("reset", False, 1), ("keep", True, 1), ("reset", True, 0)],
+    ("training", "times"),
+    [("keep", 2), ("reset", 1)],
 )
-def test_what_a_client_alone_gets_back(tmp_path: Path, training: str, exclude_own: bool, times: int):
-    """Its own update, on top of its training or instead of it, unless its own part is taken out."""
+def test_what_a_client_alone_gets_back(tmp_path: Path, training: str, times: int):
+    """Its own update, on top of its training or instead of it."""
     task = TASK | {"clients": 1, "groups": [list(range(10))]}
-    models = {"training": training, "reward": {"exclude_own": exclude_own}, "sigma": 1e9, "initial": 0.0}
+    models = {"training": training, "sigma": 1e9, "initial": 0.0}
     values = settings({"models": models}, rounds=1, schedule={"epochs": 1}).model_dump() | {"task": task}
     config = make_config(values)
     run = run_config(config, tmp_path / "run")
@@ -198,8 +198,8 @@ def test_by_the_servers_clock_everybody_gets_a_share():
         assert one.weight > 0
 
 
-@pytest.mark.parametrize("linkage", ["complete", "single", "centroid"])
-@pytest.mark.parametrize("reward", [TopShare("max"), TopShare(scope="layer"), TopShare(largest="signed"), Whole()])
+@pytest.mark.parametrize("linkage", ["complete", "single"])
+@pytest.mark.parametrize("reward", [TopShare("max"), TopShare(scope="layer"), Whole()])
 def test_every_linkage_and_reward_runs(linkage: Any, reward: Any):
     task = load_task("digits", **{key: value for key, value in TASK.items() if key != "data"})
     recipe = m2f(PARTICIPATION, DS, grouping=ByCosine(linkage), reward=reward, initial=0.1)

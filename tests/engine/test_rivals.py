@@ -1,4 +1,4 @@
-"""Baselines for personal models: fine-tuning, attention, splits, and a local model [Ditto]."""
+"""Baselines for personal models: fine-tuning, attention, and a local model [Ditto]."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fleets import on_flower
 from helpers import small_task
 
-from fedmerit import Run, Task, cfl, ditto, fedamp, fedavg, federate, finetuned, load_task, robust, standalone
+from fedmerit import Run, Task, ditto, fedamp, fedavg, federate, finetuned, load_task, robust, standalone
 from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.types import Download, Samples, Training
@@ -41,19 +41,6 @@ def test_finetuned_is_fedavg_and_then_alone(task: Task):
 def test_attention_lies_between_fedavg_and_being_alone(task: Task):
     assert np.array_equal(played(task, fedamp(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
     assert np.allclose(played(task, fedamp(1e4)).local_accuracy, played(task, standalone()).local_accuracy)
-
-
-def test_splits_begin_as_fedavg_and_end_in_groups(task: Task):
-    assert np.array_equal(played(task, cfl(0.0)).local_accuracy, played(task, fedavg()).local_accuracy)
-    groups = [row["groups"] for row in played(task, cfl(1.0)).ledger.rounds()]
-    assert groups == sorted(groups)
-    assert groups[-1] > 1
-
-
-def test_splits_are_remembered_by_a_resumed_run(task: Task, tmp_path: Path):
-    run = played(task, cfl(1.0), out=tmp_path / "run")
-    labels = [one.group for one in run.explain(ROUNDS)]
-    assert run.ledger.pair_distances().compatible_groups(range(CLIENTS)).tolist() == labels
 
 
 def test_a_local_model_leaves_the_shared_model_as_it_is(task: Task):

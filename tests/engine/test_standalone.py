@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedmerit import Run, Task, cgsv, fedavg, federate, load_task, rffl, standalone
+from fedmerit import Run, Task, cgsv, fedavg, federate, load_task, standalone
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.errors import ConfigError, UserError
@@ -50,7 +50,7 @@ def test_whole_rewards_are_fedavg_and_finishing_alone_is_not(task: Task):
 
 
 def test_after_the_last_round_with_rewards_none_are_sent(task: Task):
-    run = played(task, rffl(until=2))
+    run = played(task, cgsv(until=2))
     assert {reward.round for reward in run.ledger.rewards()} == {1, 2}
     assert all(reward.accepted for reward in run.ledger.rewards())
 

@@ -202,8 +202,8 @@ def test_what_a_step_remembers_survives_a_stop_to_the_bit(tmp_path: Path, name: 
 
 
 def test_what_clients_said_of_steps_survives_a_stop_to_the_bit(tmp_path: Path) -> None:
-    """The last move, and the step taken last, around which the next is looked for."""
-    search = {"adjust_on": "test", "by": "accuracy", "max_change": 1, "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
+    """The last move, along which the next steps go."""
+    search = {"adjust_on": "test", "by": "accuracy", "steps": [[2, 0.5], [1, 0.5], [1, 0], [0.5, 0]]}
     config = settings().model_dump() | {"recipe": {"name": "adaptive", "search": search}}
     run_config(make_config(config), tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

@@ -18,7 +18,7 @@ from fedmerit import prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
-from fedmerit.core.server.private_sum import AdaptiveClip, CentreNoise, PrivateSum
+from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
@@ -135,5 +135,3 @@ def test_the_account_is_of_the_draw() -> None:
         Merit(private_recipe(1.0, 0.5), **SETTINGS)
     with pytest.raises(ConfigError, match=r"privacy.delta must be at most 1 / clients = 0.005"):
         Merit(private_recipe(1.0, 1.0), min_available_nodes=200)
-    with pytest.raises(ConfigError, match=r"a Flower strategy centres no inputs"):
-        Merit(private_recipe(1.0, 1.0, centre=CentreNoise(4.0)), **SETTINGS)

@@ -25,9 +25,7 @@ CLIENTS = 6
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedavg": fedavg,
     "DAFL": lambda: searched(adjust_on="test", tolerance=0.0),
-    "DAFL, one by one": lambda: searched(adjust_on="test", tolerance=0.0, exchange="lazy"),
     "DAFL on validation rows": lambda: searched(tolerance=0.0, orders="all"),
-    "judges": lambda: searched(tolerance=0.0, judges=2),
     "adaptive": lambda: adaptive(LD, DS),
     "m2f": lambda: m2f(PARTICIPATION, DATA_RATIO, initial=0.0),
 }

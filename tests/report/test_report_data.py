@@ -195,8 +195,8 @@ def test_settings_are_toml_and_differences_are_found(tmp_path: Path) -> None:
 
 
 def test_odd_keys_are_quoted() -> None:
-    lines = toml_lines({"recipe": {"score": {"capacity": {"DS,CB": 0.5}}}})
+    lines = toml_lines({"recipe": {"normalise": {"bounds": {"DS,CB": 0.5}}}})
     assert tomllib.loads("\n".join(f"{key} = {value}" if value else key for _, key, value in lines)) == {
-        "recipe": {"score": {"capacity": {"DS,CB": 0.5}}}
+        "recipe": {"normalise": {"bounds": {"DS,CB": 0.5}}}
     }
     assert differences([lines, lines]) == []

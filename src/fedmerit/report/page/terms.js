@@ -17,25 +17,10 @@ const prioritizedTerms = (row) => row.map((_, i) => factorsTerm(...row.slice(0, 
 const weightedTerms = (weights, values) => values.map((value, i) => factorsTerm(weights[i], value));
 const inOrderOf = (places, values) => places.map((i) => values[i]);
 
-const QUANTIFIERS = new Map([
-  ["Power", ({ a }, share) => share ** a],
-  ["Linear", ({ a, b }, share) => Math.min(Math.max((share - a) / (b - a), 0), 1)],
-]);
-
-// w_j = Q(U_j / U) - Q(U_{j-1} / U), U_j the sum of the importances of the j best values
-function quantifierWeights({ quantifier, importances }, places) {
-  const own = inOrderOf(places, importances.length ? importances : places.map(() => 1));
-  const shares = own.map((_, j) => (j + 1 < own.length ? Math.min(sumOf(own.slice(0, j + 1)) / sumOf(own), 1) : 1));
-  const reached = shares.map((share) => QUANTIFIERS.get(quantifier?.is)?.(quantifier, share) ?? NaN);
-  return reached.map((value, j) => value - (j ? reached[j - 1] : 0));
-}
-
-// (c_(i) - c_(i-1)) mu({(i)..(m)}), the smallest value first; a coalition is a bit mask
-function choquetTerms({ capacity }, row) {
-  const places = placesBy(row, (value) => value);
-  const steps = places.map((place, i) => row[place] - (i ? row[places[i - 1]] : 0));
-  const measures = places.map((_, i) => capacity?.values?.[sumOf(places.slice(i).map((place) => 2 ** place))]);
-  return weightedTerms(measures, steps);
+// phi_i c_i for each criterion, and -I_ij / 2 |c_i - c_j| for each pair
+function choquetTerms({ shapley, interaction }, row) {
+  const pairs = interaction.map(([i, j, value]) => factorsTerm(-value / 2, Math.abs(row[i] - row[j])));
+  return [...weightedTerms(shapley, row), ...pairs];
 }
 
 // d- / (d+ + d-): distances to the best and the worst value of every criterion, each column scaled to norm 1
@@ -67,13 +52,6 @@ const SCORES = new Map([
   ],
   ["Product", (_, row) => ({ terms: row.map((value) => factorsTerm(value)), join: "product" })],
   ["OWA", ({ weights }, row) => ({ terms: weightedTerms(weights, inOrderOf(fromBest(row), row)) })],
-  [
-    "QuantifierOWA",
-    (score, row) => {
-      const places = fromBest(row);
-      return { terms: weightedTerms(quantifierWeights(score, places), inOrderOf(places, row)) };
-    },
-  ],
   ["Choquet", (score, row) => ({ terms: choquetTerms(score, row) })],
   ["Topsis", topsisTerms],
 ]);
