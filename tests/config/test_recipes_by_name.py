@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from fedmerit import Backtracking, Choquet, StepSearch, TopShare, UserError
-from fedmerit.config.old_keys import OLD_KEYS
+from fedmerit.config.old_keys import OLD_KEYS, REMOVED_KEYS
 from fedmerit.config.schema import load_config, make_config, make_recipe
 from fedmerit.core import recipes
 from fedmerit.core.criteria.contribution import Contribution
@@ -164,6 +165,21 @@ def test_a_recipe_that_cannot_be_is_refused(recipe: dict[str, Any], message: str
 def test_an_old_key_is_answered_with_the_new_one(old: str):
     with pytest.raises(UserError, match="is now"):
         made(**{old.removeprefix("recipe."): "anything"})
+
+
+@pytest.mark.parametrize("old", REMOVED_KEYS)
+def test_a_removed_key_is_answered_with_what_to_use_instead(old: str):
+    """In the recipe that took the key."""
+    key, _, value = old.partition("=")
+    slot, setting = key.split(".")[1], key.rpartition(".")[2]
+    name = {"search": "device_aware", "models": "m2f"}.get(slot, "prioritized")
+    overrides = [f"recipe.name={name}", f"{key}={value or 1}"]
+    if slot == "criteria" and not value:
+        overrides[1] = f'recipe.criteria=[{{name = "reputation:MW", {setting} = 1}}]'
+    if slot == "score":
+        overrides.insert(1, "recipe.score.name=owa")
+    with pytest.raises(UserError, match=f"was removed; {re.escape(REMOVED_KEYS[old])}"):
+        load_config(None, overrides)
 
 
 FILE = """

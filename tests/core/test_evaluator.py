@@ -69,9 +69,6 @@ class Backwards:
     def __call__(self, model: Model, aggregate: Aggregate, own: Any, index: int) -> tuple[Model, Any]:
         return model - aggregate.update, {}
 
-    def mixture(self, own: Any) -> None:
-        return None
-
 
 def evaluator(
     weights: np.ndarray, steps: Sequence[HeavyBall | None] = (), asked: Asked | None = None, **changes: Any

@@ -14,7 +14,6 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.evaluator import CandidateEvaluator
 from fedmerit.core.search.search import Choice, Weighting
 from fedmerit.core.server.server import Batch
-from fedmerit.core.types import Own
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,6 @@ class Worst:
         evaluator = CandidateEvaluator(batch, job, "test")
         evaluator.ask(range(len(evaluator)), job.cohort.ids[:3])
         return evaluator.choice(min(evaluator.evaluations, key=lambda place: evaluator.evaluations[place].accuracy))
-
-    def after(self, label: str, choice: Choice, own: Own) -> Own:
-        return {"label": label}
 
 
 def test_a_search_of_ones_own_chooses_and_is_recorded():

@@ -19,7 +19,7 @@ from fedmerit.core.models.shared import Assignment, Job
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.search.backtracking import Answer, Backtracking
 from fedmerit.core.search.evaluator import Mixtures
-from fedmerit.core.search.search import Candidate, Choice, Weighting, distinct, kendall
+from fedmerit.core.search.search import Candidate, Choice, Weighting, distinct, kendall, remember_choice
 from fedmerit.core.seeds import Draws
 from fedmerit.core.server.optimizers import SGD, Adam, HeavyBall, Momentum, ServerOptimizer
 from fedmerit.core.server.server import Batch, Server
@@ -190,7 +190,7 @@ def test_a_candidate_is_compared_with_the_last_round_or_with_the_best_so_far(
 ):
     choice = chosen(search, Judges(1, [6, 9]), 2, own)
     assert (choice.place, choice.quality) == (place, quality)
-    after = search.after("label", choice, own)
+    after = remember_choice(search, "label", choice, own)
     assert after == {"label": "label", "quality": quality, "best": max(quality, own.get("best", 0.0))}
 
 

@@ -1,4 +1,4 @@
-"""Keys and names that were renamed: one table, which feeds the message."""
+"""Keys and names that were renamed or removed: two tables, which feed the message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ VALIDATED = 'recipe.criteria = [{name = "validated:accuracy", %s}]'
 
 OLD_KEYS: Mapping[str, str] = {
     "recipe.priority": 'recipe.criteria = ["LD", "DS"]',
-    "recipe.search.among.priority": "recipe.search.among.criteria",
     "recipe.cap": 'recipe.limits = [{name = "cap", times = 2.0}]',
     "recipe.cap_group": 'recipe.limits = [{name = "site-cap", share = 0.5}]',
     "recipe.claims": 'recipe.stages = ["claims"]',
@@ -29,7 +28,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.server.rho": VALIDATED % "rho = 0.5",
     "recipe.server.gate": VALIDATED % "min_accuracy = 0.3",
     "recipe.server.marginal": VALIDATED % "marginal = true",
-    "recipe.search.rungs": "recipe.search.max_change",
     "recipe.groups": "recipe.models.grouping",
     "recipe.models.grouping.by": "recipe.models.grouping.name",
     "recipe.models.grouping.at": "recipe.models.grouping.threshold",
@@ -43,11 +41,9 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.dealt": "recipe.models.warmup_rounds",
     "recipe.models=a number": "recipe.models.count",
     "recipe.half_life": 'recipe.criteria = [{name = "reputation:contribution:cosine", half_life = 13.5}]',
-    "recipe.least": 'recipe.criteria = [{name = "reputation:contribution:cosine", least = 0.3}]',
     "recipe.strength": 'recipe.criteria = [{name = "LossPower", q = 1.0}], or {name = "Agnostic", eta = 1.0}',
     "recipe.name=guarded": "robust",
     "recipe.criteria=Company": "SimilarityFilter",
-    "recipe.criteria=Conduct": "Plausibility",
     "recipe.criteria=Usual": "NormInlier",
     "recipe.criteria=Common": "RareCoordinateOverlap",
     "run.wait.at_least": "run.wait.min_fraction",
@@ -56,17 +52,56 @@ OLD_KEYS: Mapping[str, str] = {
 }
 """Old -> new; `key=value` for a value that was renamed. Places in a list are left out."""
 
+STEPS_ONLY = "a search tests orders of the criteria (backtracking) or server steps (steps)"
+ROUND_ONLY = "all clients test the orders, and the clients of the round the steps"
+REMOVED_KEYS: Mapping[str, str] = {
+    "recipe.least": "reputations weigh clients, and none is excluded",
+    "recipe.criteria.least": "reputations weigh clients, and none is excluded",
+    "recipe.criteria.power": "a reputation counts as it is",
+    "recipe.criteria.evidence": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
+    "recipe.criteria=Consistency": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
+    "recipe.criteria=Plausibility": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
+    "recipe.criteria=Conduct": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
+    "recipe.name=rffl": "use cgsv",
+    "recipe.name=cfl": 'use ifca, or m2f with models = {grouping = {name = "cosine", over = "all"}}',
+    "recipe.models.grouping=splits": "use the grouping cosine",
+    "recipe.models.reward.largest": "the entries of the largest magnitude are sent",
+    "recipe.models.reward.exclude_own": 'use recipe.models.training = "reset"',
+    "recipe.score.quantifier": "give recipe.score.weights, best value first",
+    "recipe.score.importances": "use weighted-mean with weights",
+    "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
+    "recipe.search.among": STEPS_ONLY,
+    "recipe.search.exchange": "all orders that are left are tested in one exchange",
+    "recipe.search.judges": ROUND_ONLY,
+    "recipe.search.confidence": ROUND_ONLY,
+    "recipe.search.count": "a step's gain is the median over the clients of the round",
+    "recipe.search.rungs": "give recipe.search.steps",
+    "recipe.search.max_change": "give recipe.search.steps",
+    "recipe.search.majority": "recipe.search.accept says which gain is enough",
+    "privacy.search_share": "use the fixed search with [privacy]",
+    "privacy.search_clip": "use the fixed search with [privacy]",
+    "privacy.centre_noise": "use no task.centre with [privacy]",
+    "privacy.centre_clip": "use no task.centre with [privacy]",
+}
+"""Removed -> what to use instead."""
+
 
 def renamed(key: str, value: str | None = None) -> str | None:
-    """The message for a key, or for a value of a key, that has another name now; None where it was not renamed.
+    """The message for a key, or for a value of a key, that was renamed or removed; None for others.
 
+    >>> renamed("recipe.search.judges")
+    '`recipe.search.judges` was removed; all clients test the orders, and the clients of the round the steps'
     >>> renamed("run.wait.over")
     '`run.wait.over` is now `run.wait.overselect`'
     >>> renamed("recipe.criteria.1", "Usual")
     'recipe.criteria.1: Usual is now NormInlier'
     """
     place = re.sub(r"\.\d+(?=\.|$)", "", key)
-    new = OLD_KEYS.get(place if value is None else f"{place}={value}")
+    old = place if value is None else f"{place}={value}"
+    if old in REMOVED_KEYS:
+        subject = f"`{key}`" if value is None else f"{key}: {value}"
+        return f"{subject} was removed; {REMOVED_KEYS[old]}"
+    new = OLD_KEYS.get(old)
     if new is None:
         return None
     return f"`{key}` is now `{new}`" if value is None else f"{key}: {value} is now {new}"
