@@ -265,8 +265,8 @@ def page() -> Iterator[str]:
         "",
         "- *contribution*: the Shapley value over FedAvg's rounds, accuracy on the server's rows (500; Heart 60)",
         "- *gain*: accuracy at the end minus accuracy alone (row standalone: same learner, rounds and epochs)",
-        "- *size* or *cosine^4*: merit is the dataset size, or the reputation by cosine to its 4th power; shares of",
-        "  the aggregate's largest entries are floor + (1 - floor) (merit / best) ^ (1 / T), and a model moves by its",
+        "- *size*: merit is the dataset size; shares of the",
+        "  aggregate's largest entries are floor + (1 - floor) (merit / best) ^ (1 / T), and a model moves by its",
         f"  reward alone; *finished*: the last {FINISH} of the {ROUNDS} rounds everybody trains on alone",
         "- r: Pearson's correlation; +- is half of the 95 % interval over seeds; a dash: all clients end alike",
         "",
@@ -283,9 +283,8 @@ def page() -> Iterator[str]:
         "  with most of the gain: cold shares (T 0.5) with a small floor, or shares that are finished alone. On Adult",
         "  the same rows come near it, and the row that was picked does not. Which measure picks was settled after",
         "  seeds 1 and 2 had been seen; by the Shapley value no row reaches what is asked.",
-        "- RFFL and M2F's shares keep own training and hardly leave the accuracy alone: fair, without a gain.",
-        "- At the hospitals FedAvg loses to training alone in the mean; of what is here only rewards on top of own",
-        "  training gain anything, within the noise of 16 to 104 test rows, and somebody is below alone.",
+        "- M2F's shares keep own training and hardly leave the accuracy alone: fair, without a gain.",
+        "- At the hospitals FedAvg loses to training alone in the mean.",
         "",
     )
 

@@ -82,9 +82,9 @@ def test_claims_refusals_and_notes() -> None:
         PLAIN,
         facts={"samples": changed(PLAIN.facts["samples"], 3, 900)},
         refused={9: "fact labels lies in 0..10: 99"},
-        notes=((0, "cap", "its weight was cut"), (1, "inconsistent", "labels"), (3, "claim-cut", "counts as 10")),
+        notes=((0, "cap", "its weight was cut"), (1, "claim-changed", "labels"), (3, "claim-cut", "counts as 10")),
     )
-    assert kinds(seen) == [(0, "noted"), (1, "inconsistent"), (3, "claim"), (9, "refused")]
+    assert kinds(seen) == [(0, "noted"), (1, "claim"), (3, "claim"), (9, "refused")]
     assert look(seen).answered == {*IDS, 9}
 
 

@@ -257,7 +257,7 @@ class OWA:
 
 @part("score", "choquet")
 class Choquet:
-    """s = sum_i phi_i c_i - 1/2 sum_{i<j} I_ij |c_i - c_j|: the 2-additive Choquet integral [Choquet].
+    """s = sum_i phi_i c_i - 1/2 sum_{i<j} I_ij abs(c_i - c_j): the 2-additive Choquet integral [Choquet].
 
     Criteria may count together: a positive interaction rewards two that are met at once, a negative one keeps two that
     repeat each other from counting twice. The score never falls when a value rises, which needs
