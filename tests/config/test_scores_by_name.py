@@ -27,7 +27,10 @@ from fedmerit.config.recipe import make_score
         ({"name": "choquet", "shapley": (1.0,)}, "shapley has 1 values for 2 criteria"),
         ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0, 2, 0.1),)}, "each pair once, as .i, j, value."),
         ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0, 1),)}, "interaction.0: must be a list of 3"),
-        ({"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0.5, 1, 0.1),)}, "interaction.0.0: must be a whole"),
+        (
+            {"name": "choquet", "shapley": (0.5, 0.5), "interaction": ((0.5, 1, 0.1),)},
+            "interaction.0.0: must be a whole",
+        ),
     ],
 )
 def test_a_score_that_cannot_be_made_is_refused(score: Any, message: str):

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from helpers import SoftmaxLearner, random_split, small_task, stopped_and_resumed
 
@@ -15,11 +14,9 @@ from fedmerit import (
     DS,
     LD,
     MW,
-    Prioritized,
     Recipe,
     Run,
     Task,
-    WeightedMean,
     device_aware,
     federate,
     run_config,
@@ -28,8 +25,7 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
-from fedmerit.core.search.backtracking import Backtracking, not_worse
-from fedmerit.core.search.search import Weighting
+from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.state import State
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError

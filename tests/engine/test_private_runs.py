@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from helpers import small_task, stopped_and_resumed
 
@@ -17,7 +16,6 @@ from fedmerit.core.recipes import private as noisy
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
-from fedmerit.tasks.registry import make_task
 
 VALUES: dict[str, Any] = {
     "task": {"clients": 12},

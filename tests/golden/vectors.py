@@ -13,9 +13,7 @@ from fedmerit.core.weights.scores import PrioritizedAnd, PrioritizedMean
 GOLDEN = json.loads((Path(__file__).parent / "operator_vectors.json").read_text(encoding="utf-8"))
 CRITERIA = np.array([vector["c"] for vector in GOLDEN["vectors"]], dtype=float)
 SHAPLEY = tuple(GOLDEN["choquet_2additive"]["shapley"])
-PAIRS = tuple(
-    (*map(int, key.split("-")), value) for key, value in GOLDEN["choquet_2additive"]["interaction"].items()
-)
+PAIRS = tuple((*map(int, key.split("-")), value) for key, value in GOLDEN["choquet_2additive"]["interaction"].items())
 CLOSE = 1e-9  # the file has ten digits
 
 NAMES = "abc"

@@ -24,7 +24,7 @@ def weigh(
     ],
     priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
     score: Annotated[
-        str, typer.Option(help='The operator: a name, or a table such as \'{name="owa", weights=[0.5, 0.3, 0.2]}\'.')
+        str, typer.Option(help="The operator: a name, or a table such as '{name=\"owa\", weights=[0.5, 0.3, 0.2]}'.")
     ] = "prioritized",
     normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (degrees in 0..1).")] = "max",
     scales: Annotated[
