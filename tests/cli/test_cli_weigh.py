@@ -148,10 +148,10 @@ def test_zero_scores_fall_back_to_the_column_ds_or_to_equal_weights(cli: Command
         (["--priority", "DS", "--normalise", "mean"], "unknown --normalise 'mean'"),
         (["--priority", "DS", "--score", "prio"], "unknown --score 'prio'"),
         (["--priority", "DS", "--score", "{name="], "unknown --score"),
-        (["--priority", "DS", "--score", '{name="owa"}'], "either weights"),
+        (["--priority", "DS", "--score", '{name="owa"}'], "owa needs `weights`"),
         (["--priority", "DS", "--score", '{nane="owa"}'], "unknown key '--score.nane'"),
         (["--priority", "DS", "--score", '{name="owa", weights=[0.5, 0.5]}'], "weights has 2 values for 1 criteria"),
-        (["--priority", "DS,CB", "--score", '{name="choquet", shapley=[0.9, 0.9]}'], "1 for all of them"),
+        (["--priority", "DS,CB", "--score", '{name="choquet", shapley=[0.9, 0.9]}'], "sum to 1"),
     ],
 )
 def test_a_mistake_is_one_line(cli: CommandLine, table: Path, options: list[str], message: str):

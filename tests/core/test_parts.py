@@ -185,7 +185,7 @@ PERSONAL, CLUSTERS, SCAFFOLD = m2f().models, ifca().models, (Scaffold(),)
         (recipe(models=PERSONAL, stages=(Contribution(),)), ("contribution:shapley needs", "personal", "use `cosine`")),
         (recipe(models=CLUSTERS, search=StepSearch()), ("steps needs", "clusters", "use the fixed search")),
         (recipe(models=CLUSTERS, criteria=(ACCURACY,)), ("validated:accuracy needs", "clusters", "remove one of")),
-        (recipe(search=StepSearch(), server=Server(optimizer=Momentum())), ("steps needs", "momentum", "remove one of")),
+        (recipe(search=StepSearch(), server=Server(optimizer=Momentum())), ("steps needs", "momentum", "remove one")),
         (recipe(stages=(Clip(),), server=Server(controls=SCAFFOLD)), ("scaffold needs", "clip", "without clip")),
         (recipe(server=Server(CoordinateMedian(), controls=SCAFFOLD)), ("scaffold needs", "median", "use the mean")),
         (recipe(models=PERSONAL, server=Server(controls=SCAFFOLD)), ("scaffold needs", "personal", "another recipe")),

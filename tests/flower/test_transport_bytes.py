@@ -107,7 +107,7 @@ def test_nodes_that_are_away_are_sent_nothing():
     assert any("not connected" in reason for record in records for reason in record.dropped.values())
 
 
-@pytest.mark.parametrize("name", ["fedavg", "DAFL", "DAFL, one by one"])
+@pytest.mark.parametrize("name", ["fedavg", "DAFL"])
 def test_a_strategy_books_what_its_apps_arrays_weigh(name: str):
     """Arrays of an app that exists travel in types of their own: whole counters, 8-byte numbers."""
     model = ArrayRecord(
