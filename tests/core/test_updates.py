@@ -170,11 +170,6 @@ def test_zeros_have_no_direction_and_no_distance_to_themselves() -> None:
     assert updates.squared_distances.tolist() == [[0, 25], [25, 0]]
 
 
-def test_work_is_done_once_for_a_name() -> None:
-    updates, calls = Updates(np.ones((1, 1), np.float32)), list[int]()
-    assert [updates.once("sum", lambda: calls.append(1) or len(calls)) for _ in range(3)] == [1, 1, 1]
-
-
 class Elsewhere:
     """Sums that are made elsewhere, of rows copied there once."""
 
