@@ -157,9 +157,8 @@ def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> 
     return Number(config.tolerance, centre, scale)
 
 
-def fit_numbers(name: str, known: Sequence[NDArray[np.float64]], standardise: bool) -> Column:
-    """A column of numbers by the training rows of each client."""
-    fallback = median_of_medians(known)
+def fit_numbers(name: str, known: Sequence[NDArray[np.float64]], standardise: bool, fallback: float) -> Column:
+    """A column of numbers by the training rows of each client; `fallback` is the median of those who have none."""
     scales = tuple(fit_scale(values, fallback, standardise) for values in known)
     middle = [float(np.median([getattr(scale, part) for scale in scales])) for part in ("median", "mean", "deviation")]
     return Column(name, scales=scales, other=Scale(*middle))

@@ -26,7 +26,6 @@ from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.client_facts import own_line, with_facts
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
-from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
 from fedmerit.tasks.task_spec import TaskSpec, import_spec
 
 TASKS: Mapping[str, str] = MappingProxyType(
@@ -37,19 +36,19 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "fashion-mnist": "fedmerit.tasks.datasets.mnist:FASHION",
         "celeba": "fedmerit.tasks.datasets.celeba:CELEBA",
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
-        "adult": "fedmerit.tasks.datasets.adult:ADULT",
-        "compas": "fedmerit.tasks.datasets.compas:COMPAS",
-        "german-credit": "fedmerit.tasks.datasets.german_credit:GERMAN_CREDIT",
-        "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "adult": "fedmerit.tasks.datasets.people:ADULT",
+        "compas": "fedmerit.tasks.datasets.people:COMPAS",
+        "german-credit": "fedmerit.tasks.datasets.people:GERMAN_CREDIT",
+        "heart-disease": "fedmerit.tasks.datasets.hospitals:HEART",
         "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
-        "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
+        "medpar": "fedmerit.tasks.datasets.hospitals:MEDPAR",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
 
-TABLE_TASK = "fedmerit.tasks.datasets.table:TABLE"
+TABLE_TASK = "fedmerit.tasks.table:TABLE"
 """That of any table, which `task.data = "table:FILE"` names."""
-NODES_TASK = "fedmerit.tasks.datasets.nodes:NODES"
+NODES_TASK = "fedmerit.tasks.nodes:NODES"
 """That of rows which lie with their nodes."""
 
 
@@ -134,8 +133,6 @@ def make_server(config: Config) -> ServerSetup:
     )
     if load:
         data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
-        if config.task.invert and data.server is not None:
-            data = replace(data, server=inverted_rows(data.server))
     return _server(data, learner, centre_of(config.task))
 
 
@@ -167,7 +164,7 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     data = load(config.task, seed, client)
     if config.facts is not None:  # a node knows its own line alone
         data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
-    return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
+    return ClientHalf(data, learner)
 
 
 def make_node(config: Config, source: str, name: str) -> ClientHalf:
@@ -183,13 +180,12 @@ def make_node(config: Config, source: str, name: str) -> ClientHalf:
     if name not in names:
         raise UnknownName("name of a node", name, names)
     data = node_data(config.task, config.run.seed, names.index(name), source)
-    return ClientHalf(inverted_client(data) if config.task.invert else data, make_learner(config.task, config.train))
+    return ClientHalf(data, make_learner(config.task, config.train))
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients; attackers that poison rows have done so."""
     data = find_task(config.data).load(config, seed)
-    data = inverted_federation(data) if config.invert else data
     sites = sites_of(config, data.names)
     data = replace(data, sites=sites) if sites else data
     return poison(data, find_attackers(config, len(data.names), seed), seed)

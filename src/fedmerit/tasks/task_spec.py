@@ -32,7 +32,6 @@ class TaskSpec:
     partitions: how the data may be spread; the first is the default.
     clients: the default number for made partitions; None means as many as there are people in the data.
     learner: makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
-    sampled: whether `task.sample` may draw some of its people.
     test: how clients are tested by default.
     load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
         the clients. Without them both load the whole federation and keep their half of it.
@@ -51,7 +50,6 @@ class TaskSpec:
     partitions: tuple[str, ...] = MADE
     clients: int | None = None
     learner: Callable[[str, TrainConfig], Learner] | None = None
-    sampled: bool = False
     test: Literal["slices", "matched"] = "slices"
     load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
     load_server: Callable[[TaskConfig, int], ServerData] | None = None
