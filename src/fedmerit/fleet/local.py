@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.host import ServerSetup
-from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
+from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.server.centring import Sums, feature_sums
@@ -64,10 +64,8 @@ class LocalFleet:
         memory: int | None = None,
         spill_to: Path | None = None,
         deadline: float | None = None,
-        device_memory: int | None = None,
     ) -> None:
         refuse_while_imported()
-        self._device_memory = device_memory  # bytes of a device for updates, where there is one
         self._deadline = deadline  # seconds of training, in a process that can be ended
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
@@ -162,9 +160,7 @@ class LocalFleet:
 
     def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
         """The rows that clients filled."""
-        filled, learner = block.array[:rows], self._learner
-        sums = learner.sums(filled, self._device_memory) if isinstance(learner, DeviceLearner) else None
-        return Updates(filled, good, block.release if block.on_disk else None, sums=sums)
+        return Updates(block.array[:rows], good, block.release if block.on_disk else None)
 
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int

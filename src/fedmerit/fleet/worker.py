@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.host import predict_all
-from fedmerit.core.learner import DeviceLearner, Learner
+from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import AskedRows, ClientId, Model, Samples, SplitName, read_only
@@ -78,11 +78,6 @@ class Worker:
     extras: Mapping[str, Block] = field(default_factory=dict)
     attackers: Attackers = NOBODY
     own: Sequence[Mapping[str, float | str]] = ()
-
-    def at(self, worker: int) -> Worker:
-        """The same for one of several workers, whose learner may have a device of its own."""
-        learner = self.learner
-        return replace(self, learner=learner.at(worker)) if isinstance(learner, DeviceLearner) else self
 
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
