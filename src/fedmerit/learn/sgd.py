@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.lr_schedules import Cosine
 from fedmerit.core.server.centring import Centring
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.targets import CLASSES, Target
@@ -166,8 +167,7 @@ class TorchLearner:
 
     def rate(self, index: int, rounds: int | None) -> float | None:
         """`train.lr` times what `train.schedule` says of the round."""
-        schedule = self.config.schedule
-        return None if schedule is None else self.config.lr * schedule.make()(index, rounds)
+        return None if self.config.schedule == "constant" else self.config.lr * Cosine()(index, rounds)
 
     def at_rate(self, lr: float) -> TorchLearner:
         """The same training with another learning rate."""

@@ -225,7 +225,7 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
     else:
         shape = (encoder.shape if encoder else spec.shape(config)) if spec.shape else None
         learner = _torch_learner(model, train, shape, _target(spec, config, encoder))
-    if train.schedule is not None and not isinstance(learner, ScheduledLearner):
+    if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
         raise ConfigError(
