@@ -18,7 +18,7 @@ from fedmerit import Federation, Samples, Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.core.lr_schedules import Cosine
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 Model = NDArray[np.float32]
 

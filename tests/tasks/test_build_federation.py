@@ -11,7 +11,7 @@ from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build_federation
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.task_spec import MADE, TaskSpec
+from fedmerit.tasks.registry import MADE, TaskSpec
 
 
 def never(config: TaskConfig, seed: int) -> Federation:

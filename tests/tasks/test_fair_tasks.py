@@ -11,7 +11,7 @@ from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError, UserError
-from fedmerit.tasks.attacks import KINDS, assign
+from fedmerit.tasks.attackers import KINDS, assign
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import find_task
 

@@ -10,10 +10,11 @@ from fedmerit.config.schema import TaskConfig, check_options
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError
+from fedmerit.tasks.attackers import plant
 from fedmerit.tasks.federation import Federation, Raw, Split
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
+from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.splits import TestWay, common_test_rows, given_test_rows, own_test_rows, validation_rows
-from fedmerit.tasks.task_spec import TaskSpec
 
 
 def build_federation(
@@ -55,8 +56,6 @@ def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation
     """The federation with the kinds of clients that [task] plants."""
     if not config.kinds:
         return federation
-    from fedmerit.tasks.attacks import plant  # few runs plant clients
-
     return plant(federation, config.kinds, config.attribute, config.against, seed)
 
 

@@ -26,9 +26,9 @@ from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers, media
 from fedmerit.tasks.federation import ClientData, ServerData
 from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
+from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.splits import TEST_SHARE, client_test_rows, client_validation_rows
 from fedmerit.tasks.table import MOST_GROUPS, is_missing
-from fedmerit.tasks.task_spec import TaskSpec
 
 NUMBER = "number"
 ARRAYS = ".npz"

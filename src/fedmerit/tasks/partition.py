@@ -16,8 +16,7 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.federation import Ids
-from fedmerit.tasks.registry import names_of
-from fedmerit.tasks.task_spec import MADE, SENSITIVE
+from fedmerit.tasks.registry import MADE, SENSITIVE, names_of
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})

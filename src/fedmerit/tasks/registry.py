@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from fedmerit.config.nodes import NODES
 from fedmerit.config.own import import_own
@@ -26,7 +26,48 @@ from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.client_facts import own_line, with_facts
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
-from fedmerit.tasks.task_spec import TaskSpec, import_spec
+
+MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
+"""The partitions that can be made of any labelled data; `natural` needs ids besides."""
+
+SENSITIVE = ("attribute", "attribute-label")
+"""Those for data that has attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """A task by name: where its data comes from, how it may be spread over clients, which models learn it.
+
+    name: what `task.data` says.
+    about: one line for `fedmerit tasks`.
+    load: the whole federation, from the [task] settings and the run's seed.
+    models: names of models; the first is the default.
+    partitions: how the data may be spread; the first is the default.
+    clients: the default number for made partitions; None means as many as there are people in the data.
+    learner: makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
+    test: how clients are tested by default.
+    load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
+        the clients. Without them both load the whole federation and keep their half of it.
+    shape: inputs and classes of the data, for models whose size depends on them.
+    target: what these models predict; without it, classes.
+
+    >>> find_task("digits").partitions[0], find_task("digits").models[0]
+    ('iid', 'digits-mlp')
+    """
+
+    name: str
+    about: str
+    load: Callable[[TaskConfig, int], Federation]
+    models: tuple[str, ...]
+    partitions: tuple[str, ...] = MADE
+    clients: int | None = None
+    learner: Callable[[str, TrainConfig], Learner] | None = None
+    test: Literal["slices", "matched"] = "slices"
+    load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
+    load_server: Callable[[TaskConfig, int], ServerData] | None = None
+    shape: Callable[[TaskConfig], tuple[int, int]] | None = None
+    target: Callable[[TaskConfig], Target] | None = None
+
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -85,13 +126,13 @@ class Task:
 
 def find_task(name: str) -> TaskSpec:
     """The task of that name, a table's, or the user's own that `module:attribute` names."""
-    if name.startswith(TABLE):
-        return import_spec(TABLE_TASK)
-    if name == NODES:
-        return import_spec(NODES_TASK)
-    if name not in TASKS and ":" not in name:
+    place = TABLE_TASK if name.startswith(TABLE) else NODES_TASK if name == NODES else TASKS.get(name, name)
+    if ":" not in place:
         raise UnknownName("task", name, [*TASKS, "table:FILE", NODES, "module:attribute"])
-    return import_spec(TASKS.get(name, name))
+    spec = import_own("task", place, "a TaskSpec")
+    if not isinstance(spec, TaskSpec):
+        raise ConfigError(f"task {name!r} must be a fedmerit.TaskSpec; got {type(spec).__name__}")
+    return spec
 
 
 def names_of(having: Callable[[TaskSpec], bool]) -> str:

@@ -35,8 +35,8 @@ from fedmerit.tasks.encoding import (
 )
 from fedmerit.tasks.federation import DataNote, Federation, Ids, Raw, Split
 from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.splits import TEST_SHARE
-from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 Rows: TypeAlias = NDArray[np.int64]
 MOST_WORDS = 50

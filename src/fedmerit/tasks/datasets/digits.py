@@ -11,8 +11,8 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.core.seeds import generator
 from fedmerit.tasks.build import build_federation
 from fedmerit.tasks.federation import Federation, Raw
+from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.source import missing
-from fedmerit.tasks.task_spec import TaskSpec
 
 TRAIN_SHARE = 0.8
 BRIGHTEST = 16

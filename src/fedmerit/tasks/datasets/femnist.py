@@ -13,8 +13,8 @@ from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
 from fedmerit.tasks.formats.npz import read_npz
+from fedmerit.tasks.registry import MADE, TaskSpec
 from fedmerit.tasks.source import find_file
-from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 FILE = "femnist_writers_full.npz"
 COLUMNS = ("images", "labels", "writer", "split", "duplicate", "writer_names")

@@ -12,9 +12,9 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.source import find_file, need
 from fedmerit.tasks.table import table_federation
-from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NAMES = (

@@ -21,8 +21,8 @@ from fedmerit.core.seeds import generator
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
+from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.source import find_file, read_bytes
-from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 Row: TypeAlias = Mapping[str, str]
 Columns: TypeAlias = Mapping[str, NDArray[np.str_]]
