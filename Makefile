@@ -6,7 +6,6 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # What builds the package is pinned too: pip before 25.3 reads the first, later ones the second.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
-export HF_HUB_OFFLINE ?= 1
 EXTRAS := torch,data,report,flower,dev
 
 .DEFAULT_GOAL := help

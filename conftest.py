@@ -14,8 +14,6 @@ import pytest
 from helpers import CommandLine
 from hypothesis import HealthCheck, settings
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # typer < 0.21 imports names that click 8.5 deprecates
     import typer  # noqa: F401

@@ -13,7 +13,7 @@ from torch import nn
 from fedmerit import DS, Attribute, Federation, Learner, Split, Task, fedavg, federate, prioritized
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 CLIENTS = 12
 

@@ -29,7 +29,7 @@ CELEBA_TEXT_TESTS = {1: 1326, 2: 3594, 3: 2897, 4: 529, 5: 7}
 """The same of the split that the text of [PMCFL] describes, on the public list of identities, mean of 100 draws."""
 
 CELEBA_TEXT_TOTAL = (19_357, 31)
-"""Test images of that split, mean and deviation of these draws (`task.sample = 0.5`, seeds 1 to 100)."""
+"""Test images of that split, mean and deviation of these draws (`data.share_of_images`, 0.5, seeds 1 to 100)."""
 
 CELEBA_ROUND = 417
 """A tenth of these clients take part in a round."""

@@ -25,7 +25,6 @@ from fedmerit.config.old_keys import OLD_KEYS
 from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.schema import Section, TaskConfig, TrainConfig, make_config
 from fedmerit.config.task import PARTITIONS
-from fedmerit.config.train import LR_SCHEDULES, LrScheduleConfig
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion, reported
@@ -90,17 +89,6 @@ def summary(name: str) -> str:
 def test_every_public_name_is_documented_and_no_other() -> None:
     page = (ROOT / "docs/api.md").read_text().partition("\n## From its room\n")[0]
     held(table(page), [row(f"`{name}`", summary(name)) for name in fedmerit.__all__])
-
-
-def schedule_row(section: type[LrScheduleConfig]) -> str:
-    keys = {key: field.default for key, field in section.model_fields.items() if key != "name"}
-    shown = ", ".join(f"`{key}` {default}" for key, default in sorted(keys.items())) or "-"
-    return row(f"`{section.model_fields['name'].default}`", section.about, shown)
-
-
-def test_every_schedule_is_documented_with_its_keys() -> None:
-    wanted = [schedule_row(section) for section in LR_SCHEDULES.values()]
-    held(table(chapter("docs/configuration.md", "Schedules")), wanted)
 
 
 @pytest.fixture(scope="module")

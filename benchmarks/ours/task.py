@@ -12,7 +12,7 @@ from fedmerit import Federation, Learner, Split
 from fedmerit.config.schema import TaskConfig, TrainConfig
 from fedmerit.learn.models import Build, dense, find_model, two_convolutions
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 MODELS: Mapping[str, Build] = {
     "mnist-cnn": find_model("mnist-cnn"),

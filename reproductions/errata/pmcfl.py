@@ -164,8 +164,8 @@ PMCFL = (
         place="Section 5.2, data, and Table 7",
         printed="Half of the images, people with fewer than 5 of them removed, a random fifth of each person's for "
         "testing.",
-        fedmerit='`task.people = "authors"` takes the authors\' people, `task.sample = 0.5` half of the images as the '
-        "text has it; else the task `celeba` takes all people with at least 5 images.",
+        fedmerit='`task.data = "reproductions.data:CELEBA_AUTHORS"` takes the authors\' people; the task `celeba` '
+        "takes all people with at least 5 images.",
         see="data.md",
         evidence=_subset,
     ),

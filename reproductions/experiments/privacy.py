@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import ndimage
@@ -59,12 +59,9 @@ def pooled(split: Split, window: int) -> Split:
 
 def writers(data: str, window: int, seed: int, tuning: bool) -> Federation:
     """A client per writer, ink as 1 and paper as 0; to tune, a fifth of its training rows stand for its test rows."""
-    rows: dict[str, Any] = {
-        "partition": "natural",
-        "validation": SET_APART if tuning else 0.0,
-        "invert": data == "femnist",
-    }
-    federation = load_task(data, seed=seed, **rows).federation
+    name = "reproductions.data:FEMNIST_NEGATIVES" if data == "femnist" else data
+    validation = SET_APART if tuning else 0.0
+    federation = load_task(name, seed=seed, partition="natural", validation=validation).federation
     test = federation.validation if tuning else federation.test
     return Federation(federation.names, pooled(federation.train, window), pooled(test, window), federation.classes)
 

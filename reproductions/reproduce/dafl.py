@@ -179,7 +179,7 @@ DAFL = Reproduction(
             TARGETS,
         ),
         "paper": Setting(
-            _writers("femnist-cnn", {"lr": 0.01, "epochs": 5}, 1000, source="hub", sample=0.1),
+            _writers("femnist-cnn", {"lr": 0.01, "epochs": 5}, 1000, data="reproductions.data:FEMNIST_TENTH"),
             60,
             ("writers are drawn by the seed: about 375, in the paper 371",),
             TARGETS,

@@ -12,7 +12,7 @@ from fedmerit.core.types import Vector
 from fedmerit.engine.finished import Run
 from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable
-from fedmerit.tasks.attacks import KINDS
+from fedmerit.tasks.attackers import KINDS
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import make_task
 from reproductions.reproduce.cells import LEGEND, difference_cell, mean_cell

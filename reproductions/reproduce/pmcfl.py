@@ -279,7 +279,7 @@ TABLE_6 = Reproduction(
             RATES,
         ),
         "paper": Setting(
-            _faces("celeba-cnn", {"lr": 0.05, "batch": "full"}, 100, source="hub", people="authors"),
+            _faces("celeba-cnn", {"lr": 0.05, "batch": "full"}, 100, data="reproductions.data:CELEBA_AUTHORS"),
             220,
             (NO_RATE, ACTIVATED),
             FACES_TARGETS,

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmerit.tasks.datasets.celeba import Sample, chosen_images
 from fedmerit.tasks.splits import own_test_rows
+from reproductions.data import share_of_images
 from reproductions.published import CELEBA_TEXT_TESTS, CELEBA_TEXT_TOTAL, DAFL_DEVICES, published
 
 
@@ -85,7 +85,7 @@ def test_the_sizes_of_the_split_that_the_papers_text_describes(data_folder: Call
     tested = np.array([0] * 5 + [len(rows) for rows in tests])  # by a person's images
     held = []
     for seed in range(1, 31):
-        _, images = np.unique(identity[chosen_images(identity, Sample(share=0.5, seed=seed))], return_counts=True)
+        _, images = np.unique(identity[share_of_images(identity, 0.5, seed)], return_counts=True)
         held.append(np.bincount(tested[images], minlength=6)[1:])
     mean, deviation = CELEBA_TEXT_TOTAL
     totals = np.array(held) @ np.arange(1, 6)

@@ -91,8 +91,8 @@ if TYPE_CHECKING:
     from fedmerit.tasks.federation import Federation as Federation
     from fedmerit.tasks.federation import Split as Split
     from fedmerit.tasks.registry import Task as Task
+    from fedmerit.tasks.registry import TaskSpec as TaskSpec
     from fedmerit.tasks.registry import load_task as load_task
-    from fedmerit.tasks.task_spec import TaskSpec as TaskSpec
 
 _ROOMS = {
     "config.schema": ("load_config",),
@@ -131,8 +131,7 @@ _ROOMS = {
     "learn.sgd": ("TorchLearner",),
     "study.study": ("Study", "compare"),
     "tasks.federation": ("Federation", "Split"),
-    "tasks.registry": ("Task", "load_task"),
-    "tasks.task_spec": ("TaskSpec",),
+    "tasks.registry": ("Task", "TaskSpec", "load_task"),
 }
 _MODULE_OF = {name: module for module, names in _ROOMS.items() for name in names}
 __all__ = sorted(_MODULE_OF)

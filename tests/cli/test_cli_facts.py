@@ -12,7 +12,7 @@ from helpers import CommandLine, one_line
 from fedmerit import Federation, load_config
 from fedmerit.engine.measured import measured_facts, readable_criteria, separations
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.fleet.device import energy_left
+from fedmerit.fleet.client import energy_left
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
 

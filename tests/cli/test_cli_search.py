@@ -49,11 +49,11 @@ def test_a_search_from_run_to_export(cli: CommandLine, config: Path, tmp_path: P
     assert found["exchanges"] == 4
     assert sum(found["taken"].values()) == 4
     assert "per round" in cli("show", out).out
-    assert cli("export", out, "--leaf", tmp_path / "leaf.csv").code == 0
-    with (tmp_path / "leaf.csv").open() as file:
+    assert cli("export", out, "--out", tmp_path / "rounds.csv").code == 0
+    with (tmp_path / "rounds.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert {row["round_number"] for row in rows} == {"1", "2", "3", "4"}
-    assert "exists" in one_line(cli("export", out, "--leaf", tmp_path / "leaf.csv"))
+    assert {row["round"] for row in rows} == {"1", "2", "3", "4"}
+    assert "exists" in one_line(cli("export", out, "--out", tmp_path / "rounds.csv"))
 
 
 def test_a_run_without_a_search_says_nothing_of_one(cli: CommandLine, config: Path, tmp_path: Path):

@@ -15,7 +15,7 @@ from helpers import small_task
 from fedmerit import Run, Task, fedavg, federate, load_config, load_task, m2f, resume, run_config, run_on
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.host import Host, ServerSetup
+from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
 from fedmerit.core.server.centring import centre_model, feature_sums, make_centring
 from fedmerit.core.state import State
@@ -24,9 +24,7 @@ from fedmerit.fleet.local import LocalFleet
 from fedmerit.flower.records import pack
 from fedmerit.learn.models import two_convolutions
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks.federation import ClientData, Federation, ServerData
-from fedmerit.tasks.registry import make_client, make_server, make_task
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import make_task
 
 SETTINGS = ["task.clients=4", "task.centre=mean", "run.rounds=3", "run.fraction=0.5", "run.workers=1", "train.batch=20"]
 
@@ -172,47 +170,6 @@ def test_spellings():
     assert load_config(None, ["task.centre=false"]).task.centre == "none"
     with pytest.raises(ConfigError, match=r"task\.centre.*'mean'.*'standard'"):
         load_config(None, ["task.centre=median"])
-
-
-def test_inverted_pictures_everywhere():
-    plain, negative = digits(server=50, validation=0.1), digits(server=50, validation=0.1, invert=True)
-    for one, two in zip(_inputs(plain.federation), _inputs(negative.federation), strict=True):
-        assert two.dtype == np.uint8
-        assert (255 - one == two).all()
-
-
-def _inputs(federation: Federation) -> list[np.ndarray]:
-    assert federation.server is not None
-    return [federation.train.x, federation.test.x, federation.validation.x, federation.server.x]
-
-
-def test_halves_that_are_loaded_alone_are_inverted_too(monkeypatch: pytest.MonkeyPatch):
-    whole = load_task("digits", clients=4, server=20).federation
-
-    def load_client(config: object, seed: int, client: int) -> ClientData:
-        return whole.client(client)
-
-    def load_server(config: object, seed: int) -> ServerData:
-        return whole.server_data()
-
-    spec = TaskSpec("own", "", lambda *_: whole, ("digits-mlp",), load_client=load_client, load_server=load_server)
-    monkeypatch.setitem(globals(), "OWN", spec)
-    config = load_config(None, [f"task.data={__name__}:OWN", "task.invert=true", "task.model=digits-mlp"])
-    assert (make_client(config, 1).data.train.x == 255 - whole.client(1).train.x).all()
-    server: ServerSetup = make_server(config)
-    assert server.rows is not None
-    assert whole.server is not None
-    assert (server.rows.x == 255 - whole.server.x).all()
-
-
-OWN: TaskSpec
-
-
-def test_tables_cannot_be_inverted(monkeypatch: pytest.MonkeyPatch):
-    spec = TaskSpec("table", "", lambda *_: small_task().federation, ("digits-mlp",))
-    monkeypatch.setitem(globals(), "OWN", spec)
-    with pytest.raises(ConfigError, match=r"task\.invert is for pictures"):
-        make_task(load_config(None, [f"task.data={__name__}:OWN", "task.invert=true"]))
 
 
 def test_a_round_keeps_the_centring_of_a_state():

@@ -33,8 +33,8 @@ from fedmerit.core.objectives import find_objective
 from fedmerit.errors import ConfigError, DataError, UserError
 from fedmerit.learn.models import dense
 from fedmerit.learn.sgd import TorchLearner
-from fedmerit.tasks.attacks import plant
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.attackers import plant
+from fedmerit.tasks.registry import TaskSpec
 
 FEATURES, CLIENTS = 5, 6
 

@@ -218,7 +218,7 @@ def test_the_card_names_task_recipe_clients_and_earnings(cli: CommandLine, digit
         "Nothing was",
     ):
         assert part in text
-    assert "one of --out FILE" in one_line(cli("export", digits, "--card", tmp_path / "a", "--leaf", tmp_path / "b"))
+    assert "one of --out FILE" in one_line(cli("export", digits, "--card", tmp_path / "a", "--onnx", tmp_path / "b"))
 
 
 def test_onnx_is_written_or_says_what_is_missing(cli: CommandLine, digits: Path, tmp_path: Path):

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from fedmerit import Federation, Samples, Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
+from fedmerit.core.lr_schedules import Cosine
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 Model = NDArray[np.float32]
 
@@ -62,7 +63,7 @@ class Squares:
         return (x.mean(axis=1) > model.mean()).astype(np.int64)
 
     def rate(self, index: int, rounds: int | None) -> float | None:
-        return None if self.schedule is None else self.lr * self.schedule.make()(index, rounds)
+        return None if self.schedule is None else self.lr * self.schedule(index, rounds)
 
     def at_rate(self, lr: float) -> Squares:
         return replace(self, lr=lr)
@@ -85,7 +86,9 @@ def task(goals: NDArray[np.float32], **settings: Any) -> Task:
 def make_learner(model: str, train: TrainConfig) -> Squares:
     """As [train] says."""
     controls: dict[str, Control | None] = {"sgd": None, "scaffold": Scaffold(), "feddyn": FedDyn(train.alpha)}
-    return Squares(controls[train.algorithm], train.lr, train.epochs, 0.0, 40, train.schedule)
+    return Squares(
+        controls[train.algorithm], train.lr, train.epochs, 0.0, 40, Cosine() if train.schedule == "cosine" else None
+    )
 
 
 def load(config: TaskConfig, seed: int) -> Federation:

@@ -27,7 +27,6 @@ from fedmerit import (
     run_config,
     run_on,
 )
-from fedmerit.config.train import WarmUpLr
 from fedmerit.core.collect.collect import Uniform
 from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
 from fedmerit.core.server.controls import Control, FedDyn, Scaffold
@@ -136,9 +135,7 @@ def test_a_resume_has_every_control_to_the_bit(algorithm: str, tmp_path: Path):
 @pytest.mark.parametrize("algorithm", ["scaffold", "feddyn"])
 def test_torch_clients_on_flower_and_here(algorithm: str, tmp_path: Path):
     settings = ["task.clients=4", "run.rounds=3", "run.fraction=0.5", "run.workers=1", "train.batch=40"]
-    config = load_config(
-        None, [*settings, f"train.algorithm={algorithm}", "train.schedule=warm-up", "task.centre=mean"]
-    )
+    config = load_config(None, [*settings, f"train.algorithm={algorithm}", "train.schedule=cosine", "task.centre=mean"])
     here = run_config(config, tmp_path / "here")
     there = run_on(on_flower(make_task(config)), config, tmp_path / "there")
     np.testing.assert_allclose(there.model, here.model, atol=1e-6)
@@ -166,7 +163,7 @@ def test_a_vector_beside_the_update_is_checked_too():
 
 def test_the_server_says_the_learning_rate_of_a_round():
     """Goal 6, start 0, one step: lr 1/4, then 1/2 of the rest, then 3/4."""
-    made = task(TWO[1:], lr=1.0, steps=1, begin=0.0, schedule=WarmUpLr(rounds=4))
+    made = task(TWO[1:], lr=1.0, steps=1, begin=0.0, schedule=lambda index, rounds: index / 4)
     here, _ = rounds(made, 3)
     assert [state.model.item() for state in here] == [1.5, 3.75, 5.4375]
     there, _ = played(on_flower(made), 3)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedmerit import Federation, Samples, Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 CLIENTS, ROWS, FEATURES = 12, 5, 300
 

@@ -11,7 +11,7 @@ from helpers import SoftmaxLearner, random_split
 
 from fedmerit import Federation, Samples
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
 
 CLIENTS = 8
 FAILS = {"momentum": 0.5}

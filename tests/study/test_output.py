@@ -85,21 +85,19 @@ def test_latex_and_markdown_have_the_tables_as_on_the_screen(
     assert "| LD \\> DS | " in markdown
 
 
-def test_a_run_exports_its_frames_and_leafs_metrics(cli: CommandLine, study: Study, tmp_path: Path):
+def test_a_run_exports_its_frames(cli: CommandLine, study: Study, tmp_path: Path):
     run = study.runs[0].folder
     assert cli("export", run, "--out", tmp_path / "rounds.csv").code == 0
     assert list(pd.read_csv(tmp_path / "rounds.csv")["round"]) == [1, 2, 3, 4, 5, 6]
     assert cli("export", run, "--format", "parquet", "--table", "weights", "--out", tmp_path / "w").code == 0
     assert "weight" in pd.read_parquet(tmp_path / "w").columns
-    assert cli("export", run, "--leaf", tmp_path / "leaf.csv").code == 0
-    assert (tmp_path / "leaf.csv").read_text().startswith("client_id,round_number,")
 
 
 def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_path: Path):
     run, out = study.runs[0].folder, tmp_path / "out"
     assert "no run and no study in" in one_line(cli("export", tmp_path, "--out", out))
     assert "give one of --out FILE" in one_line(cli("export", run))
-    assert "give one of --out FILE" in one_line(cli("export", run, "--out", out, "--leaf", out))
+    assert "give one of --out FILE" in one_line(cli("export", run, "--out", out, "--card", out))
     assert "unknown format 'excel'" in one_line(cli("export", run, "--format", "excel", "--out", out))
     assert "latex is for the tables of a study" in one_line(cli("export", run, "--format", "latex", "--out", out))
     assert "unknown table of a run 'round'" in one_line(cli("export", run, "--table", "round", "--out", out))
@@ -107,7 +105,7 @@ def test_mistakes_in_exports_are_one_line(cli: CommandLine, study: Study, tmp_pa
     assert "unknown table" in one_line(
         cli("export", study.folder, "--format", "latex", "--table", "metrics", "--out", out)
     )
-    assert "holds a study, and this needs one run" in one_line(cli("export", study.folder, "--leaf", out))
+    assert "holds a study, and this needs one run" in one_line(cli("export", study.folder, "--card", out))
     assert not out.exists()
     out.write_text("mine")
     assert "exists" in one_line(cli("export", run, "--out", out))

@@ -254,4 +254,4 @@ def test_a_tuning_exports_its_points(cli: CommandLine, tuned: Tuned, tmp_path: P
     assert "lr=0.1 & 2 &" in (tmp_path / "points.tex").read_text()
     refused = cli("export", tuned.folder, "--table", "rounds", "--out", tmp_path / "x")
     assert "unknown table of a tuning 'rounds'" in one_line(refused)
-    assert "holds a tuning" in one_line(cli("export", tuned.folder, "--leaf", tmp_path / "x"))
+    assert "holds a tuning" in one_line(cli("export", tuned.folder, "--card", tmp_path / "x"))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -107,20 +105,4 @@ def save_writers(data: Path, arrays: dict[str, np.ndarray]) -> Path:
     path = data / "femnist" / "femnist_writers_full.npz"
     path.parent.mkdir(exist_ok=True)
     np.savez(path, **arrays)
-    return path
-
-
-def leaf_file(rows_per_user: dict[str, int], first: int = 0) -> dict[str, Any]:
-    """The content of one of LEAF's JSON files; row i, counted from `first`, is i grey."""
-    users: dict[str, Any] = {}
-    for user, count in rows_per_user.items():
-        rows = range(first, first + count)
-        users[user] = {"x": [[row % 256 / 255] * 784 for row in rows], "y": [row % 62 for row in rows]}
-        first += count
-    return {"users": list(users), "num_samples": list(rows_per_user.values()), "user_data": users}
-
-
-def write_leaf(path: Path, content: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path

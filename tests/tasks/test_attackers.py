@@ -10,8 +10,7 @@ from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.core.attacks import Backdoor, LabelFlip
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.attackers import find_attackers, make_probe, poisoned_rows, triggered
-from fedmerit.tasks.attacks import assign
+from fedmerit.tasks.attackers import assign, find_attackers, make_probe, poisoned_rows, triggered
 from fedmerit.tasks.registry import make_client, make_federation, make_task
 
 Y = np.array([0, 1, 2, 1])

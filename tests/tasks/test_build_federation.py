@@ -11,7 +11,7 @@ from fedmerit.config.schema import TaskConfig, make_config
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.build import build_federation
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.task_spec import MADE, TaskSpec
+from fedmerit.tasks.registry import MADE, TaskSpec
 
 
 def never(config: TaskConfig, seed: int) -> Federation:
@@ -132,7 +132,7 @@ def test_validation_that_keeps_no_row_is_an_error() -> None:
         build_federation(numbered(7), numbered(7), TaskConfig(validation=0.9), MINE, 0)
 
 
-@pytest.mark.parametrize("key", ["validation", "sample"])
+@pytest.mark.parametrize("key", ["validation"])
 @pytest.mark.parametrize("value", [-0.1, 1.01, float("nan"), "0.5", True])
 def test_shares_out_of_range(key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"task.{key}: "):
@@ -140,10 +140,9 @@ def test_shares_out_of_range(key: str, value: object) -> None:
 
 
 def test_the_ends_of_the_shares() -> None:
-    assert make_config({"task": {"validation": 0, "sample": 1}}).task == TaskConfig()
-    for bad in ({"validation": 1}, {"sample": 0}):
-        with pytest.raises(ConfigError):
-            make_config({"task": bad})
+    assert make_config({"task": {"validation": 0}}).task == TaskConfig()
+    with pytest.raises(ConfigError):
+        make_config({"task": {"validation": 1}})
 
 
 def test_rows_that_the_data_keeps_for_testing() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import struct
 import zipfile
@@ -21,11 +20,10 @@ from helpers import CommandLine, one_line
 from fedmerit.cli.rows_file import read_rows
 from fedmerit.config import reading
 from fedmerit.errors import DataError, UserError
+from fedmerit.tasks.datasets.celeba import decode
+from fedmerit.tasks.datasets.mnist import read_idx
 from fedmerit.tasks.formats import npz, table_files
 from fedmerit.tasks.formats.delimited import read_delimited
-from fedmerit.tasks.formats.idx import read_images
-from fedmerit.tasks.formats.images import decode
-from fedmerit.tasks.formats.leaf_json import read_leaf
 from fedmerit.tasks.formats.table_files import read_table
 
 TIMES = int(os.environ.get("FEDMERIT_FUZZ", "1"))
@@ -60,11 +58,6 @@ def idx_bytes() -> bytes:
     return struct.pack(">IIII", 0x803, 3, 4, 4) + bytes(range(48))
 
 
-def leaf_bytes() -> bytes:
-    user = {"x": [[0.5] * 4, [0.25] * 4], "y": [1, 0]}
-    return json.dumps({"users": ["a"], "num_samples": [2], "user_data": {"a": user}}).encode()
-
-
 READERS: dict[str, tuple[Callable[[], bytes], Callable[[Path], object]]] = {
     "table.csv": (csv_bytes, read_table),
     "text.csv": (csv_bytes, read_delimited),
@@ -73,9 +66,8 @@ READERS: dict[str, tuple[Callable[[], bytes], Callable[[Path], object]]] = {
     "rows.parquet": (parquet_bytes, read_rows),
     "arrays.npz": (npz_bytes, lambda path: npz.read_npz(path, ["x", "y"], kinds="iubUf")),
     "picture.png": (png_bytes, lambda path: decode(path.read_bytes(), str(path))),
-    "images.idx": (idx_bytes, lambda path: read_images(path, 4, 4)),
-    "images.gz": (lambda: gzip.compress(idx_bytes()), lambda path: read_images(path, 4, 4)),
-    "users.json": (leaf_bytes, lambda path: read_leaf(path.parent, 2, 3)),
+    "images.idx": (idx_bytes, lambda path: read_idx(path, 4, 4)),
+    "images.gz": (lambda: gzip.compress(idx_bytes()), lambda path: read_idx(path, 4, 4)),
 }
 
 

@@ -11,11 +11,11 @@ import pytest
 from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.datasets.german_credit import NUMBERS
+from fedmerit.errors import DataError
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import find_task
 
+NUMBERS = 7
 MAN = "A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1"
 WOMAN = "A12 48 A32 A410 5951 A61 A73 2 A92 A101 2 A121 22 A143 A152 1 A173 1 A191 A202 2"
 
@@ -44,7 +44,7 @@ def test_rows_of_our_own(write: Callable[[bytes], None]) -> None:
     assert federation.train.attributes["age"][men].tolist() == [2] * int(men.sum())
     assert federation.train.attributes["age"][~men].tolist() == [0] * int((~men).sum())
     assert np.array_equal(federation.train.attributes["foreign"], men)
-    numbers, codes = x[:, : len(NUMBERS)], x[:, len(NUMBERS) :]
+    numbers, codes = x[:, :NUMBERS], x[:, NUMBERS:]
     assert codes.sum(axis=1).tolist() == [13] * 32  # one code of each column
     assert codes[men][:, :4].tolist() == [[1, 0, 0, 0]] * int(men.sum())
     assert codes[~men][:, 19].tolist() == [1] * int((~men).sum())  # A410, the last purpose
@@ -70,15 +70,10 @@ def test_as_published() -> None:
         (MAN.replace("A93", "A96").encode(), "personal is one of A91, A92, A93, A94, A95; row 1 has 'A96'"),
         (MAN.replace("1169", "much").encode(), "amount is a whole number; row 1 has 'much'"),
         ((MAN[:-1] + "3").encode(), "risk is one of 2, 1; row 1 has '3'"),
-        (b"\xff\xfe", "not a readable file"),
+        (b"\xff\xfe", "not a readable table"),
     ],
 )
 def test_files_that_are_none(write: Callable[[bytes], None], content: bytes, says: str) -> None:
     write(content)
     with pytest.raises(DataError, match=says):
         load()
-
-
-def test_it_comes_from_no_hub() -> None:
-    with pytest.raises(ConfigError, match="UCI's file alone"):
-        load(source="hub")

@@ -13,8 +13,7 @@ from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
 from fedmerit.tasks import registry
 from fedmerit.tasks.federation import ClientData, Federation, ServerData, Split
-from fedmerit.tasks.registry import make_client, make_federation, make_server
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec, make_client, make_federation, make_server
 
 
 def config(**task: Any) -> Config:

@@ -6,9 +6,7 @@ import numpy as np
 from task_files import real_folder
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.tasks.datasets.celeba import Sample, chosen_images
 from fedmerit.tasks.registry import find_task
-from fedmerit.tasks.splits import own_test_rows
 
 
 def test_mnist_by_writer() -> None:
@@ -87,16 +85,3 @@ def test_celeba() -> None:
         "Blurry": 0.059,
     }
     assert 90 < federation.train.x.mean() < 150, "pictures, not noise or blanks"
-
-
-def test_the_authors_people_of_celeba() -> None:
-    """4,168 people, 77,098 images to train on and 19,319 for testing, as every matrix of PMCFL's Table 7 has."""
-    with np.load(real_folder("celeba") / "celeba_annotations.npz") as file:
-        people = file["identity"]
-    rows = chosen_images(people, Sample(authors=True))
-    clients = [np.flatnonzero(people[rows] == person) for person in np.unique(people[rows])]
-    train, test = own_test_rows(clients, np.zeros(len(rows), np.int64), "slices", seed=0)
-    assert (len(clients), sum(map(len, train)), sum(map(len, test))) == (4168, 77_098, 19_319)
-    half = chosen_images(people, Sample(share=0.5, seed=1))
-    assert np.bincount(people[half])[people[half]].min() >= 5
-    assert len(half) < len(people) / 2

@@ -228,8 +228,6 @@ def test_keys_of_tables_are_refused_elsewhere(toml: Path, cli: CommandLine) -> N
         make_config({"task": {"label": "died"}})
     with pytest.raises(ConfigError, match="a share for tables alone"):
         load_task("digits", test=0.5)
-    with pytest.raises(ConfigError, match=r"task.source has no effect on a table"):
-        make_task(load_config(toml, ["task.source=hub"]))
     answer = cli("run", toml, "--out", "runs/b", "--set", "task.data=table:none.csv")
     assert "no table" in one_line(answer)
 

@@ -81,9 +81,6 @@ def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run`, `compare` or `tune`.", show_default=False)
     ],
-    leaf: Annotated[
-        Path | None, typer.Option(help="Write a run's metrics in LEAF's columns (CSV) to this file.")
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write a table to this new file.")] = None,
     form: Annotated[
         str, typer.Option("--format", help="csv, parquet, latex or markdown; of a figure svg or pdf.")
@@ -107,12 +104,11 @@ def export(
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
     from fedmerit.report.figures import write_figure
-    from fedmerit.store.leaf import write_leaf_metrics
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import check_run, write_export
 
-    if sum(one is not None for one in (out, leaf, card, onnx)) != 1:
-        raise ConfigError("give one of --out FILE with --format, --leaf FILE, --card FILE or --onnx FILE")
+    if sum(one is not None for one in (out, card, onnx)) != 1:
+        raise ConfigError("give one of --out FILE with --format, --card FILE or --onnx FILE")
     if figure is not None:
         if out is None or table is not None:
             raise ConfigError("--figure goes to --out FILE, and not with --table")
@@ -128,10 +124,7 @@ def export(
         out_console.print(f"ONNX: {onnx}", markup=False)
         return
     with open_ledger(folder) as ledger:
-        if leaf is not None:
-            write_leaf_metrics(ledger, leaf, force=force)
-            out_console.print(f"LEAF metrics: {leaf}", markup=False)
-        elif card is not None:
+        if card is not None:
             write_card(ledger, card, force=force)
             out_console.print(f"model card: {card}", markup=False)
 

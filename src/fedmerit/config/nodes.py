@@ -10,7 +10,7 @@ from fedmerit.config.sections import Count, Section
 
 NODES = "nodes"
 """What `task.data` says where each node has rows of its own."""
-IDLE = ("source", "sample", "partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
+IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
 """The keys of [task] that nodes do not take: those that deal out rows, and targets other than classes."""
 
 Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -29,9 +29,7 @@ class NodesConfig(Section):
     columns: dict[str, Literal["number"] | Words] = Field(
         {}, description='of tables: each column as "number", or as the list of its words'
     )
-    shape: tuple[Count, ...] = Field(
-        (), description="of arrays and pictures: the shape of a row, [30] or [height, width, channels]"
-    )
+    shape: tuple[Count, ...] = Field((), description="of arrays: the shape of a row, [30] or [height, width, channels]")
     server: str = Field("", description="a file of the server's own rows, for `validated:` criteria; none: it has none")
     most_rows: Count | None = Field(None, description="the most training rows that a node may claim; none: no bound")
 
@@ -40,7 +38,7 @@ class NodesConfig(Section):
         if len(set(self.names)) != len(self.names):
             raise ValueError("names tell nodes apart, and two are the same")
         if bool(self.columns) == bool(self.shape):
-            raise ValueError("give the columns of a table, or the shape of rows that are arrays or pictures")
+            raise ValueError("give the columns of a table, or the shape of rows that are arrays")
         for name, words in {"classes": self.classes, **self.columns}.items():
             if isinstance(words, tuple) and len(set(words)) != len(words):
                 raise ValueError(f"the words of {name} are listed once each")

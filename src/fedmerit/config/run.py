@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
@@ -12,16 +11,6 @@ from fedmerit.config.sections import Count, Positive, Section, core_field
 from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
 from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.collect.schedules import Available, Schedule
-
-
-def _device(value: Any) -> Any:
-    """One device, or several of cuda, each once."""
-    several = isinstance(value, list | tuple)
-    names = list(value) if several else [value]
-    form = r"cuda:\d+" if several else r"auto|cpu|mps|cuda(:\d+)?"
-    if not names or len(set(map(str, names))) < len(names) or not all(re.fullmatch(form, str(name)) for name in names):
-        raise ValueError("device is cpu, cuda, cuda:1, mps, auto, or a list of different ones such as cuda:0, cuda:1")
-    return tuple(names) if several else value
 
 
 def _twice(value: Any) -> Any:
@@ -121,19 +110,9 @@ class RunConfig(Section):
     )
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
-    workers: Count | None = Field(
-        None, description="worker processes; default: one per core. With `device`: so many for each, default one"
-    )
-    device: Annotated[str | tuple[str, ...], BeforeValidator(_device)] = Field(
-        "cpu",
-        description="where clients train: `cpu`, `cuda`, `cuda:1`, `mps`, a list of several of cuda, or `auto`: all "
-        "accelerators of the best kind, else the CPU",
-    )
-    precision: Literal["32", "bf16-mixed"] = Field(
-        "32", description="`bf16-mixed`: products on a device in bfloat16, all values in single precision"
-    )
-    device_memory: Positive | None = Field(
-        None, description="GiB of a device for updates while they are summed; default: half of what is free"
+    workers: Count | None = Field(None, description="worker processes; default: one per core, with an accelerator one")
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = Field(
+        "cpu", description="where clients train: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: an accelerator or the CPU"
     )
     memory: Positive | None = Field(
         None, description="GiB for updates before they go to disk; default: a quarter of RAM"
@@ -145,12 +124,6 @@ class RunConfig(Section):
     audit: tuple[str, ...] = Field(
         (), description="objectives to write down of the model: on the server's rows and on each client's test rows"
     )
-
-    @model_validator(mode="after")
-    def _nothing_for_no_device(self) -> Self:
-        if self.device == "cpu" and (self.precision != "32" or self.device_memory is not None):
-            raise ValueError("precision and device_memory have no effect on the CPU; set run.device, or leave them out")
-        return self
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:

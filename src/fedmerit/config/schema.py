@@ -18,7 +18,7 @@ from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, validate
 from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
-from fedmerit.config.train import ALGORITHMS, LR_SCHEDULES, TrainConfig, train_keys
+from fedmerit.config.train import ALGORITHMS, TrainConfig, train_keys
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError
 
@@ -115,7 +115,6 @@ def dump_config(config: Config) -> str:
 
 
 CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
-    "train.schedule.name": {name: section.model_fields for name, section in LR_SCHEDULES.items()},
     "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }

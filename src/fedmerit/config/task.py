@@ -61,18 +61,6 @@ class TaskConfig(Section):
     data: str = Field(
         "digits", description="a task of `fedmerit tasks`, table:FILE (CSV, Parquet), nodes, or module:attribute"
     )
-    source: str = Field(
-        "folder",
-        description="`folder` (FEDMERIT_DATA), `hub` or hub:NAME for another data set; "
-        "femnist also `leaf` or leaf:PATH for LEAF's JSON",
-    )
-    sample: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0,
-        description="share of the rows to draw: by whole writers as LEAF does (femnist), or image by image (celeba)",
-    )
-    people: Literal["all", "authors"] = Field(
-        "all", description="of celeba: all people of the file or hub, or those of PMCFL's authors, 4,168 of all"
-    )
     partition: Partition = Field(
         "default", description="how the training rows are spread over the clients; `default`: the task's first"
     )
@@ -138,9 +126,6 @@ class TaskConfig(Section):
         "none",
         description="`mean`: inputs minus the federation's mean, from sums that clients send once before round 1; "
         "`standard`: also divided by its deviation",
-    )
-    invert: Annotated[bool, Field(strict=True)] = Field(
-        False, description="pictures as negatives, 255 - x: for ink on white paper"
     )
     nodes: NodesConfig | None = Field(None, description="rows that lie with their nodes, see [task.nodes]")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,24 +80,14 @@ class Sums(Protocol):
 
 @runtime_checkable
 class DeviceLearner(Learner, Protocol):
-    """A learner that can train on accelerators of this machine."""
-
-    @property
-    def accelerators(self) -> int:
-        """How many it trains on, with as many workers or a multiple of that; 0 on the CPU."""
+    """A learner that can train on an accelerator of this machine."""
 
     @property
     def described(self) -> str:
         """Kind and make of where it trains, for the ledger; a resume compares it."""
 
-    def on(self, devices: str | Sequence[str], precision: Literal["32", "bf16-mixed"] = "32") -> DeviceLearner:
-        """The same learner on other devices, as `run.device` names them."""
-
-    def at(self, worker: int) -> Learner:
-        """The learner of the worker with this number."""
-
-    def sums(self, rows: NDArray[np.float32], budget: int | None) -> Sums | None:
-        """Sums of these rows on the device, within so many bytes of it; None where that is this machine's CPU."""
+    def on(self, device: str) -> DeviceLearner:
+        """The same learner on another device, as `run.device` names it."""
 
 
 @runtime_checkable

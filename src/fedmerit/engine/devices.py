@@ -20,7 +20,7 @@ def on_devices(task: Task, settings: RunConfig) -> Task:
             f"run.device = {settings.device!r} needs a learner with the methods of `DeviceLearner`, such as "
             "`TorchLearner`; that of this task has none: leave run.device out"
         )
-    return replace(task, learner=task.learner.on(settings.device, settings.precision))
+    return replace(task, learner=task.learner.on(settings.device))
 
 
 def device_of(learner: Learner) -> str:
@@ -29,6 +29,5 @@ def device_of(learner: Learner) -> str:
 
 
 def count_workers(learner: Learner, settings: RunConfig) -> int:
-    """One per core; with accelerators one for each, or as many for each as `run.workers` says."""
-    accelerators = learner.accelerators if isinstance(learner, DeviceLearner) else 0
-    return (settings.workers or 1) * accelerators if accelerators else settings.workers or cores()
+    """As `run.workers` says; else one per core, and one where an accelerator trains."""
+    return settings.workers or (cores() if device_of(learner) == "cpu" else 1)

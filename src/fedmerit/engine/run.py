@@ -65,7 +65,7 @@ def federate(
     out: Path | str | None = None,
     progress: bool = False,
     stop: Stop | None = None,
-    device: str | Sequence[str] = "cpu",
+    device: str = "cpu",
     log: Sequence[str] = (),
 ) -> Run:
     """Run a recipe on a task on this machine, with its ledger in memory, or in a new folder `out`.
@@ -82,7 +82,7 @@ def federate(
     progress        show a bar, or a line per round where there is no terminal
     stop            called after every round with the accuracies on all validation rows so far; True ends the run:
                     `fedmerit.engine.stopping.EarlyStopping(patience=5)`, or any function
-    device          where clients train, as `run.device` has it: "cpu", "cuda:1", ["cuda:0", "cuda:1"], "auto"
+    device          where clients train, as `run.device` has it: "cpu", "cuda", "cuda:1", "mps", "auto"
     log             sinks that get every round, as NAME:WHERE: ["tensorboard:runs/tb"] (docs/watch.md); one that fails
                     warns once
 
@@ -208,11 +208,11 @@ def _run_locally(
 ) -> Run:
     """On this machine, from the newest checkpoint or from the beginning."""
     run, workers = config.run, count_workers(task.learner, config.run)
-    budget, there = (None if size is None else int(size * GIB) for size in (run.memory, run.device_memory))
+    budget = None if run.memory is None else int(run.memory * GIB)
     with (
         held(folder),
         resumable(folder, f"use --resume {folder}"),
-        LocalFleet(task, workers, budget, folder, run.deadline, there) as fleet,
+        LocalFleet(task, workers, budget, folder, run.deadline) as fleet,
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now

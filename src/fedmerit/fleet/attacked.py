@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import Attackers, Coalition, CollusiveAttack
-from fedmerit.core.host import Fleet, ServerSetup
-from fedmerit.core.models.rewards import Acceptance
-from fedmerit.core.objectives import Objective
-from fedmerit.core.server.centring import Sums
-from fedmerit.core.types import (
-    AskedRows,
-    ClientId,
-    Download,
-    Evaluation,
-    Model,
-    Replies,
-    SparseUpdate,
-    SplitName,
-    Verdict,
-)
+from fedmerit.core.host import Fleet
+from fedmerit.core.types import ClientId, Download, Replies
 
 
 def attacked(fleet: Fleet, attackers: Attackers) -> Fleet:
     """The fleet, with a coalition in it where somebody colludes; other attackers act within their clients."""
     collusive = any(isinstance(coalition.attack, CollusiveAttack) for coalition in attackers.coalitions)
-    return AttackedFleet(fleet, attackers) if collusive else fleet
+    return cast(Fleet, AttackedFleet(fleet, attackers)) if collusive else fleet
 
 
 @dataclass(frozen=True)
@@ -48,53 +35,8 @@ class AttackedFleet:
         """The fleet's replies, changed."""
         return collude(self.fleet.train(index, downloads, facts, seed), self.attackers, index)
 
-    @property
-    def server(self) -> ServerSetup:
-        """The fleet's."""
-        return self.fleet.server
-
-    def judges(self) -> Sequence[ClientId]:
-        """The fleet's."""
-        return self.fleet.judges()
-
-    def evaluate(
-        self,
-        models: Sequence[Model],
-        on: AskedRows = "test",
-        clients: Sequence[ClientId] | None = None,
-        *,
-        losses: bool = False,
-    ) -> Sequence[Evaluation]:
-        """As the fleet does."""
-        return self.fleet.evaluate(models, on, clients, losses=losses)
-
-    def send_rewards(
-        self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
-    ) -> Mapping[ClientId, Verdict]:
-        """As the fleet does."""
-        return self.fleet.send_rewards(index, rewards, acceptance)
-
-    def evaluate_personal(self, model: Model, on: SplitName = "test") -> Evaluation:
-        """As the fleet does."""
-        return self.fleet.evaluate_personal(model, on)
-
-    def audit(
-        self, model: Model, objectives: Sequence[Objective], *, personal: bool
-    ) -> Mapping[ClientId, Mapping[str, float]]:
-        """As the fleet does."""
-        return self.fleet.audit(model, objectives, personal=personal)
-
-    def sum_features(self) -> Sums:
-        """As the fleet does."""
-        return self.fleet.sum_features()
-
-    def save(self, run: Path, index: int) -> None:
-        """As the fleet does."""
-        self.fleet.save(run, index)
-
-    def load(self, run: Path, index: int) -> bool:
-        """As the fleet does."""
-        return self.fleet.load(run, index)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fleet, name)
 
 
 def collude(replies: Replies, attackers: Attackers, index: int) -> Replies:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -17,7 +18,9 @@ from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, Pulled
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
-from fedmerit.fleet.device import energy_left
+
+SUPPLIES = Path("/sys/class/power_supply")
+"""Where Linux tells of batteries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,15 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
     so that one that trains in place spoils nothing.
     """
     jobs = [_simulated(replace(job, start=read_only(job.start), samples=job.samples.read_only())) for job in jobs]
+    full = [job for job in jobs if len(job.samples)]
     with shared_rows():
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
-        trained = iter(_train(learner, [_own_copy(job) for job in jobs if len(job.samples)]))
+        trained = iter(_train(learner, [_own_copy(job) for job in full]))
         kept = [_train_beside(learner, job) for job in jobs]
-    full = [job for job in jobs if len(job.samples)]
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
     energy = [energy_left(job.samples.own) if ENERGY in facts else 1.0 for job in jobs]
-    models = [next(trained) if len(job.samples) else (job.start, _no_extras(learner, job), 1) for job in jobs]
+    models = [next(trained) if len(job.samples) else (job.start, _unmoved(learner, job), 1) for job in jobs]
     return [
         Answer(
             _difference(model, job.start),
@@ -123,14 +126,31 @@ def mean_loss(learner: Learner, job: Job) -> float:
     return float(row_losses(learner, job.start, job.samples.x, job.samples.y).mean())
 
 
+def energy_left(own: Mapping[str, float | str], supplies: Path = SUPPLIES) -> float:
+    """Share of the battery that is left: what [facts] simulates, else the emptiest battery; 1 on mains power.
+
+    >>> energy_left({"energy": 0.4})
+    0.4
+    """
+    if ENERGY in own:
+        return float(own[ENERGY])
+    levels = []
+    for supply in sorted(supplies.glob("*/capacity")):
+        try:
+            levels.append(int(supply.read_text()) / 100)
+        except (OSError, ValueError):
+            continue  # a supply that does not say
+    return min((min(max(level, 0.0), 1.0) for level in levels), default=1.0)
+
+
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
     if trained.shape != model.shape:
         raise ValueError(f"the learner returned a model of shape {trained.shape}, it received {model.shape}")
     return trained - model
 
 
-def _no_extras(learner: Learner, job: Job) -> dict[str, Model]:
-    """What a client without rows sends beside its update: nothing moved."""
+def _unmoved(learner: Learner, job: Job) -> dict[str, Model]:
+    """What a client without rows sends beside its update."""
     return {name: np.zeros_like(job.start) for name in extra_names(learner)}
 
 
@@ -175,8 +195,7 @@ def _within(learner: Learner, job: Job) -> tuple[Model, Mapping[str, Model], int
 
 def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model], int]]:
     """Models, what goes beside them, and the epochs that were trained where that was the client's choice."""
-    timed = [job for job in jobs if job.budget is not None]
-    if timed:
+    if any(job.budget is not None for job in jobs):
         return [_within(_at_rate(learner, job.lr), job) for job in jobs]
     return [
         (model, extras, job.epochs or 1) for job, (model, extras) in zip(jobs, _train_all(learner, jobs), strict=True)

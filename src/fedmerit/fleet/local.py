@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.host import ServerSetup
-from fedmerit.core.learner import LOSS_UNIT, DeviceLearner
+from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.server.centring import Sums, feature_sums
@@ -37,8 +37,7 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names, group_size
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
-from fedmerit.fleet.testing import per_client, testing_jobs
-from fedmerit.fleet.worker import PERSONAL, Output, Place, SharedSplit, Worker
+from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import Task
 
@@ -46,6 +45,7 @@ Facts: TypeAlias = dict[str, float]
 ModelOf: TypeAlias = tuple[ClientId, int]
 """A client, and PERSONAL or the row of a model that was sent."""
 
+TEST_ROWS = 1000  # rows per testing job: the same cut for any number of workers, so that the bits are the same
 AT_ONCE = 8  # clients whose rewards are tested at once: so many models lie in shared memory for it
 
 
@@ -64,10 +64,8 @@ class LocalFleet:
         memory: int | None = None,
         spill_to: Path | None = None,
         deadline: float | None = None,
-        device_memory: int | None = None,
     ) -> None:
         refuse_while_imported()
-        self._device_memory = device_memory  # bytes of a device for updates, where there is one
         self._deadline = deadline  # seconds of training, in a process that can be ended
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
@@ -119,8 +117,9 @@ class LocalFleet:
             self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].training.personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].vectors.values()]
-        slots = {id(vector): slot for slot, vector in enumerate(_each_once([*sent.values(), *extras]))}
-        worker = self._equip(_each_once([*sent.values(), *extras]), len(ids))
+        vectors = _each_once([*sent.values(), *extras])
+        slots = {id(vector): slot for slot, vector in enumerate(vectors)}
+        worker = self._equip(vectors, len(ids))
         places = [
             Place(
                 client,
@@ -162,9 +161,7 @@ class LocalFleet:
 
     def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
         """The rows that clients filled."""
-        filled, learner = block.array[:rows], self._learner
-        sums = learner.sums(filled, self._device_memory) if isinstance(learner, DeviceLearner) else None
-        return Updates(filled, good, block.release if block.on_disk else None, sums=sums)
+        return Updates(block.array[:rows], good, block.release if block.on_disk else None)
 
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int
@@ -223,7 +220,7 @@ class LocalFleet:
         waiting, outputs = iter(models), list[Output]()
         while some := list(islice(waiting, AT_ONCE)):
             self._equip(some, 1)
-            outputs += self._outputs("server", [(0, slot) for slot in range(len(some))]).values()
+            outputs += self._ask("answer", "server", [(0, slot) for slot in range(len(some))]).values()
         return self._predictions("server", 0, outputs)
 
     def audit(
@@ -233,21 +230,22 @@ class LocalFleet:
         self._equip([model], 1)
         clients = np.flatnonzero(np.diff(self._asked["test"].offsets.array)).tolist()
         keys = [(client, PERSONAL if personal and self._has_personal(client) else 0) for client in clients]
-        outputs = self._outputs("test", keys)
+        outputs = self._ask("answer", "test", keys)
         predictions = {key[0]: self._predictions("test", key[0], [outputs[key]]) for key in keys}
         return {
             client: {objective.name: float(objective(of_client)[0]) for objective in objectives}
             for client, of_client in predictions.items()
         }
 
-    def _outputs(self, on: str, models: Sequence[ModelOf]) -> dict[ModelOf, Output]:
+    def _ask(self, kind: str, on: str, models: Sequence[ModelOf]) -> dict[ModelOf, Any]:
         """What each client's model, personal or sent, says of the client's rows; in the order asked."""
-        outputs: dict[ModelOf, Output] = {}
-        for job, result in self._pool.map([("answer", on, client, model) for client, model in models]):
+        answers: dict[ModelOf, Any] = {}
+        for job, result in self._pool.map([(kind, on, client, model) for client, model in models]):
             if isinstance(result, Failed):
-                raise RunFailed(f"testing failed: {result.reason}")
-            outputs[job[2], job[3]] = result
-        return {key: outputs[key] for key in models}
+                whose = "the server" if on == "server" else f"client {self._names[job[2]]}"
+                raise RunFailed(f"{whose} could not test a model: {result.reason}")
+            answers[job[2], job[3]] = result
+        return {key: answers[key] for key in models}
 
     def _predictions(self, on: str, client: ClientId, outputs: Sequence[Output]) -> Predictions:
         split = self._asked[on].split()
@@ -263,23 +261,14 @@ class LocalFleet:
         """One job per client."""
         self._equip([model], 1)
         models = [(client, PERSONAL if self._has_personal(client) else 0) for client in range(len(self._names))]
-        right = self._correct(on, models)
-        return Evaluation(np.array([right[key] for key in models]), np.diff(self._asked[on].offsets.array))
+        right = self._ask("right", on, models)
+        return Evaluation(np.array(list(right.values())), np.diff(self._asked[on].offsets.array))
 
     def _accuracy(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, float]:
         """The share of its rows that each client gets right; NaN where it has none."""
         sizes = np.diff(self._asked[on].offsets.array)
-        right = self._correct(on, models)
+        right = self._ask("right", on, models)
         return {key: right[key] / int(sizes[key[0]]) if sizes[key[0]] else float("nan") for key in models}
-
-    def _correct(self, on: SplitName, models: Sequence[ModelOf]) -> dict[ModelOf, int]:
-        """How many of its rows each client gets right with its personal model or with one of the models sent."""
-        right: dict[ModelOf, int] = {}
-        for job, result in self._pool.map([("test personal", on, client, model) for client, model in models]):
-            if isinstance(result, Failed):
-                raise RunFailed(f"client {self._names[job[2]]} could not test its personal model: {result.reason}")
-            right[job[2], job[3]] = result
-        return right
 
     def save(self, run: Path, index: int) -> None:
         """The personal models that clients kept in this round."""
@@ -343,16 +332,16 @@ class LocalFleet:
             self._asked, self._worker = {**self._asked, on: self._train}, None
         worker = self._equip(models, 1)
         offsets = self._asked[on].offsets.array
-        jobs = [("losses" if losses else "test", on, len(models), job) for job in testing_jobs(offsets, asked)]
+        jobs = [("test", on, len(models), job, losses) for job in _testing_jobs(offsets, asked)]
         for _, result in self._pool.map(jobs):
             if isinstance(result, Failed):
                 raise RunFailed(f"testing failed: {result.reason}")
         everybody = np.ones(len(offsets) - 1, np.int64) if asked is None else asked.astype(np.int64)
-        correct, sizes = per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
+        correct, sizes = _per_client(worker.right, len(models), offsets), np.diff(offsets) * everybody
         if not losses:
             return [Evaluation(row * everybody, sizes) for row in correct]
         assert worker.losses is not None  # `_equip` made room
-        summed = per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
+        summed = _per_client(worker.losses, len(models), offsets) * everybody * LOSS_UNIT
         return [Evaluation(row * everybody, sizes, of_rows) for row, of_rows in zip(correct, summed, strict=True)]
 
     def _equip(self, models: Sequence[Model], rows: int) -> Worker:
@@ -402,3 +391,31 @@ class LocalFleet:
 def _each_once(vectors: Sequence[Model]) -> list[Model]:
     """Vectors that several clients share travel once."""
     return list({id(vector): vector for vector in vectors}.values())
+
+
+def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums over each client's rows, for each model."""
+    counts = np.zeros((models, offsets[-1] + 1), dtype=np.int64)
+    np.cumsum(rows.array[:models, : offsets[-1]], axis=1, out=counts[:, 1:])
+    return np.diff(counts[:, offsets], axis=1)
+
+
+def _testing_jobs(offsets: NDArray[np.int64], asked: NDArray[np.bool_] | None) -> list[tuple[Rows, ...]]:
+    """Ranges of rows to be tested together: neighbours joined, long ones cut, short ones gathered up to TEST_ROWS.
+
+    They depend on who is asked alone, never on the workers, so that the bits are the same.
+    """
+    edges = np.array([0, len(offsets) - 1])
+    if asked is not None:
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], asked, [False]]).astype(np.int8)))
+    jobs: list[list[Rows]] = [[]]
+    room = TEST_ROWS
+    for start, stop in offsets[edges].reshape(-1, 2).tolist():
+        while start < stop:
+            end = min(start + room, stop)
+            jobs[-1].append((start, end))
+            room, start = room - (end - start), end
+            if not room:
+                jobs.append([])
+                room = TEST_ROWS
+    return [tuple(job) for job in jobs if job]

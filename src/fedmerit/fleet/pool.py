@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 from fedmerit.errors import RunFailed
 
@@ -43,14 +43,6 @@ class Failed:
 
 class Ready:
     """What a worker says once, before its first job: from here on its time counts."""
-
-
-@runtime_checkable
-class Placed(Protocol):
-    """Work that differs by worker: each has a device of its own."""
-
-    def at(self, worker: int) -> Work:
-        """The work of the worker with this number."""
 
 
 class Here:
@@ -86,10 +78,7 @@ class Pool:
             self._workers = [self._start(place) for place in range(self._number)]
             return
         for place in range(self._number):
-            self._send(place, self._of(place))
-
-    def _of(self, place: int) -> Work:
-        return self._work.at(place) if isinstance(self._work, Placed) else self._work
+            self._send(place, work)
 
     def map(self, jobs: Iterable[Job], deadline: float | None = None) -> Iterator[tuple[Job, Any]]:
         """Do the jobs in the order given, as workers become free; yields (job, result or Failed) as they end.
@@ -137,7 +126,7 @@ class Pool:
 
     def _start(self, place: int) -> tuple[ForkServerProcess, Connection]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=serve, args=(theirs, self._of(place)), daemon=True)
+        process = self._context.Process(target=serve, args=(theirs, self._work), daemon=True)
         ensure_forkserver()
         try:
             process.start()

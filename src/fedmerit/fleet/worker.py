@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.host import predict_all
-from fedmerit.core.learner import DeviceLearner, Learner
+from fedmerit.core.learner import Learner
 from fedmerit.core.seeds import attack_seed, train_seed
 from fedmerit.core.targets import count_losses, right_rows
 from fedmerit.core.types import AskedRows, ClientId, Model, Samples, SplitName, read_only
@@ -79,18 +79,12 @@ class Worker:
     attackers: Attackers = NOBODY
     own: Sequence[Mapping[str, float | str]] = ()
 
-    def at(self, worker: int) -> Worker:
-        """The same for one of several workers, whose learner may have a device of its own."""
-        learner = self.learner
-        return replace(self, learner=learner.at(worker)) if isinstance(learner, DeviceLearner) else self
-
     def __call__(self, kind: str, *job: Any) -> Any:
         """Train clients, test models on rows of all clients, or one client's personal model on its rows."""
         work: Mapping[str, Callable[..., Any]] = {
             "train": self.train_clients,
             "test": self.test_rows,
-            "losses": self.count_losses,
-            "test personal": self.test_personal,
+            "right": self.count_right,
             "answer": self.answer,
         }
         with shared_rows():
@@ -103,11 +97,10 @@ class Worker:
 
         PERSONAL stands for the client's personal model. A worker keeps nothing: one may die, and its client be redone.
         """
-        train = self.train.split()
         jobs = [
             Job(
                 self._model(place.client, place.model),
-                self._with_own(place.client, train.samples(place.client, self.classes)),
+                self._samples(place.client),
                 train_seed(seed, index, place.client),
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
@@ -135,10 +128,11 @@ class Worker:
                 block.release()
         return [(answer.facts, answer.seconds) for answer in answers]
 
-    def _with_own(self, client: ClientId, samples: Samples) -> Samples:
+    def _samples(self, client: ClientId) -> Samples:
+        samples = self.train.split().samples(client, self.classes)
         return replace(samples, own=self.own[client]) if self.own else samples
 
-    def test_personal(self, on: SplitName, client: ClientId, model: int) -> int:
+    def count_right(self, on: SplitName, client: ClientId, model: int) -> int:
         """How many of its rows the client gets right with its personal model, or with `models[model]`."""
         split = self.asked[on].split()
         rows = split.rows(client)
@@ -156,19 +150,16 @@ class Worker:
         assert self.personal is not None  # the fleet sends PERSONAL only to clients that have one
         return read_only(np.asarray(self.personal.array[client], dtype=np.float32))
 
-    def test_rows(self, on: AskedRows, models: int, ranges: Sequence[Rows]) -> None:
-        """Mark in `right` which rows of these ranges each of the first models gets right."""
+    def test_rows(self, on: AskedRows, models: int, ranges: Sequence[Rows], losses: bool) -> None:
+        """Mark in `right` which rows of these ranges each of the first models gets right, and their losses if asked."""
         rows, x, y = self._ranges(on, ranges)
         for place in range(models):
-            self.right.array[place, rows] = right_rows(self.learner, read_only(self.models.array[place]), x, y)
-
-    def count_losses(self, on: AskedRows, models: int, ranges: Sequence[Rows]) -> None:
-        """As `test_rows`, and put into `losses` how large each row's loss is."""
-        assert self.losses is not None  # the fleet made room
-        rows, x, y = self._ranges(on, ranges)
-        for place in range(models):
-            right, losses = count_losses(self.learner, read_only(self.models.array[place]), x, y)
-            self.right.array[place, rows], self.losses.array[place, rows] = right, losses
+            model = read_only(self.models.array[place])
+            if losses:
+                assert self.losses is not None  # the fleet made room
+                self.right.array[place, rows], self.losses.array[place, rows] = count_losses(self.learner, model, x, y)
+            else:
+                self.right.array[place, rows] = right_rows(self.learner, model, x, y)
 
     def _ranges(self, on: AskedRows, ranges: Sequence[Rows]) -> tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]:
         """Which rows these are, their inputs and their labels."""

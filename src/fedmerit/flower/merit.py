@@ -47,7 +47,7 @@ from fedmerit.core.types import EMPTY, AskedRows, ClientId, Evaluation, Model, R
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import ClientWeight, by_client
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.device import energy_left
+from fedmerit.fleet.client import energy_left
 from fedmerit.flower.arrays import Unfit, flat, unflat, vector_bytes
 from fedmerit.flower.book import Book, Names
 from fedmerit.flower.fence import FencedGrid

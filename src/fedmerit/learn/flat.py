@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedmerit.core.learner import NamedTensors
-from fedmerit.learn.devices import CPU, Device
+from fedmerit.learn.devices import CPU, fetch
 from fedmerit.learn.stack import write_out
 
 
@@ -20,8 +20,8 @@ class FlatModule:
     integer buffers (batch-norm's step counter) start from 0 with every client.
     """
 
-    def __init__(self, module: nn.Module, device: Device = CPU) -> None:
-        self.module, self.device = device.place(module), device
+    def __init__(self, module: nn.Module, device: str = CPU) -> None:
+        self.module, self.device = module.to(device), device
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         frozen = [parameter for parameter in module.parameters() if not parameter.requires_grad]
         buffers = [*frozen, *(buffer for buffer in module.buffers() if buffer.is_floating_point())]
@@ -30,13 +30,13 @@ class FlatModule:
         self.shapes = tuple(tensor.shape for tensor in (*parameters, *buffers))
         self.lengths = tuple(shape.numel() for shape in self.shapes)
         self.has_buffers = len(buffers) > len(frozen)
-        self.values = device.empty(_count([*parameters, *buffers]))
+        self.values = torch.empty(_count([*parameters, *buffers]), device=device)
         self.trained = self.values[: _count(parameters)]
         self.gradient = torch.zeros_like(self.trained)
         _lay(self.values, [*parameters, *buffers])
         for parameter, view in zip(parameters, _views(self.gradient, parameters), strict=True):
             parameter.grad = view
-        self.stack = write_out(module) if device.is_cpu and device.precision == "32" else None
+        self.stack = write_out(module) if device == CPU else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ class FlatModule:
         state = {name: value for name, value in self.module.state_dict().items() if isinstance(value, Tensor)}
         beside = {name: buffer for name, buffer in self.module.named_buffers() if name in self.names}
         beside = {name: buffer for name, buffer in beside.items() if name not in state}
-        tensors = {name: self.device.fetch(value.detach()).copy() for name, value in {**state, **beside}.items()}
+        tensors = {name: fetch(value.detach()).copy() for name, value in {**state, **beside}.items()}
         return NamedTensors(tensors, self.names, tuple(beside))
 
     def load(self, values: Tensor) -> None:

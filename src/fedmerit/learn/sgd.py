@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.learner import NamedTensors
+from fedmerit.core.lr_schedules import Cosine
 from fedmerit.core.server.centring import Centring
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.targets import CLASSES, Target
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.learn.batched import is_dense_stack, outputs_batched, train_batched
-from fedmerit.learn.devices import CPU, Device, DeviceSums, Precision, find_devices
+from fedmerit.learn.devices import CPU, describe, fetch, find_device, part_rows, put
 from fedmerit.learn.flat import FlatModule
 from fedmerit.learn.inputs import Arguments, Inputs, call, centring_tail
 from fedmerit.learn.optimizers import make_optimizer
 from fedmerit.learn.outputs import Output, logits, output_of
 from fedmerit.learn.stack import Stack
-from fedmerit.learn.together import Together
 
 T = TypeVar("T")
 Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
@@ -57,7 +57,7 @@ class TorchLearner:
     error, of several labels one logit each. `inputs` makes a module's arguments of a batch, a tuple or a mapping by
     name, for modules that take several: `learn.inputs.Parts`.
     A model is the module's values; one that is `centred` has the mean of the inputs after them.
-    All is done on the first of the `devices`; `at` gives a worker its own of them.
+    All is done on `device`, as `learn.devices.find_device` names it.
 
     >>> TorchLearner(lambda: nn.Linear(64, 10)).start(seed=0).shape
     (650,)
@@ -68,30 +68,16 @@ class TorchLearner:
     loss: Loss | None = None
     target: Target = CLASSES
     inputs: Arguments | None = None
-    devices: tuple[Device, ...] = (CPU,)
+    device: str = CPU
 
-    @property
-    def device(self) -> Device:
-        """Where this learner trains."""
-        return self.devices[0]
-
-    def on(self, devices: str | Sequence[str], precision: Precision = "32") -> TorchLearner:
-        """The same learner on these devices of this machine."""
-        return replace(self, devices=find_devices(devices, precision))
-
-    @property
-    def accelerators(self) -> int:
-        """How many of its devices are not the CPU."""
-        return sum(not device.is_cpu for device in self.devices)
+    def on(self, device: str) -> TorchLearner:
+        """The same learner on a device of this machine."""
+        return replace(self, device=find_device(device))
 
     @property
     def described(self) -> str:
-        """Kind and make of its devices."""
-        return ", ".join(dict.fromkeys(device.describe() for device in self.devices))
-
-    def at(self, worker: int) -> TorchLearner:
-        """The learner of the worker with this number: devices are dealt in turn."""
-        return replace(self, devices=(self.devices[worker % len(self.devices)],)) if len(self.devices) > 1 else self
+        """Kind and make of its device."""
+        return describe(self.device)
 
     @property
     def _flat(self) -> FlatModule:
@@ -117,28 +103,28 @@ class TorchLearner:
     ) -> tuple[Model, int]:
         """The trained model, and how many steps were taken."""
         steps = 0
-        with _quiet_torch(seed), self.device.working():
+        with _quiet_torch(seed):
             flat = self._flat
             torch.manual_seed(seed)  # building the module, the first time, used up random numbers
             inputs = _load(flat, model, samples.x)
             flat.module.train()
             output = output_of(self.target)
             stack = flat.stack if self._is_common else None
-            forward = self.device.forward(partial(call, flat.module, self.inputs))
-            total, y = _Total(forward, output, self.loss), self.device.put(output.prepare(samples.y).numpy())
+            total = _Total(partial(call, flat.module, self.inputs), output, self.loss)
+            y = output.prepare(samples.y).to(self.device)
             step = _Step(flat, stack, total, self.config, inputs, y, correction)
-            for rows in self._batches(samples, seed, epochs, self.device):
+            for rows in self._batches(samples, seed, epochs):
                 step(rows)
                 steps += 1
-            return np.concatenate([self.device.fetch(flat.values), model[len(flat.values) :]]), steps
+            return np.concatenate([fetch(flat.values), model[len(flat.values) :]]), steps
 
-    def _batches(self, samples: Samples, seed: int, epochs: int | None, device: Device = CPU) -> Iterator[Tensor]:
+    def _batches(self, samples: Samples, seed: int, epochs: int | None) -> Iterator[Tensor]:
         """The rows of each batch."""
         config, rows = self.config, len(samples)
         size = rows if config.batch == "full" else min(config.batch, rows)
         random = np.random.default_rng(seed)
         for _ in range(epochs or config.epochs):
-            order = device.put(random.permutation(rows) if size < rows else np.arange(rows))
+            order = put(random.permutation(rows) if size < rows else np.arange(rows), self.device)
             yield from (order[start : start + size] for start in range(0, rows, size))
 
     @property
@@ -181,8 +167,7 @@ class TorchLearner:
 
     def rate(self, index: int, rounds: int | None) -> float | None:
         """`train.lr` times what `train.schedule` says of the round."""
-        schedule = self.config.schedule
-        return None if schedule is None else self.config.lr * schedule.make()(index, rounds)
+        return None if self.config.schedule == "constant" else self.config.lr * Cosine()(index, rounds)
 
     def at_rate(self, lr: float) -> TorchLearner:
         """The same training with another learning rate."""
@@ -191,12 +176,8 @@ class TorchLearner:
     @property
     def clients_at_once(self) -> int:
         """How many clients are best trained at once: several for a small stack of dense layers under SGD."""
-        flat = self._flat
-        if not self.device.is_cpu:
-            alone = self.loss is not None or self.config.algorithm != "sgd" or not flat.rows_are_independent
-            return 1 if alone else self.device.clients_at_once(len(flat.values))
         plain = is_plain(self.config.model_copy(update={"momentum": 0.0}))
-        return GROUP if self._is_common and plain and is_dense_stack(flat) else 1
+        return GROUP if self._is_common and plain and is_dense_stack(self._flat) else 1
 
     @property
     def _is_common(self) -> bool:
@@ -213,7 +194,7 @@ class TorchLearner:
         """The module's `state_dict`, as torch names it."""
         with _quiet_torch(0):
             flat = self._flat
-            flat.load(self.device.put(model[: len(flat.values)]))
+            flat.load(put(model[: len(flat.values)], self.device))
             named, tail = flat.name_tensors(), model[len(flat.values) :]
         if not len(tail):
             return named
@@ -229,16 +210,8 @@ class TorchLearner:
         epochs: Sequence[int | None],
     ) -> list[Model]:
         """`train` of several clients at once; equal up to rounding."""
-        each = list(zip(samples, seeds, epochs, strict=True))
-        if not self.device.is_cpu:
-            together = Together(self._flat, output_of(self.target), self.inputs)
-            with _quiet_torch(0), self.device.working():
-                self._flat.module.train()
-                if together.works_for(samples[0], models[0]):
-                    return together.train(self.config, models, samples, [list(self._batches(*one)) for one in each])
-            return [self.train(model, *one) for model, one in zip(models, each, strict=True)]
         with _quiet_torch(0):
-            batches = [list(self._batches(*one)) for one in each]
+            batches = [list(self._batches(*one)) for one in zip(samples, seeds, epochs, strict=True)]
             return train_batched(self._flat, self.config, models, samples, batches, seeds)
 
     @property
@@ -260,7 +233,7 @@ class TorchLearner:
     def predict(self, model: Model, x: NDArray[Any]) -> NDArray[Any]:
         """argmax of the outputs; for a single output, whether its logit is positive. Else as the target has it."""
         decided = self._outputs(model, x, output_of(self.target).decide)
-        return self.device.fetch(torch.cat(decided)) if decided else np.empty(0, dtype=np.int64)
+        return fetch(torch.cat(decided)) if decided else np.empty(0, dtype=np.int64)
 
     def predict_proba(self, model: Model, x: NDArray[Any]) -> NDArray[np.float32]:
         """p_c = exp(z_c) / sum_k exp(z_k) of the outputs z; for a single one (1 - p, p) with p = 1 / (1 + exp(-z)).
@@ -268,7 +241,7 @@ class TorchLearner:
         Of several labels each has its own p; a number has none.
         """
         parts = self._outputs(model, x, output_of(self.target).probabilities)
-        return self.device.fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
+        return fetch(torch.cat(parts)) if parts else np.empty((0, 2), dtype=np.float32)
 
     def predict_both(self, model: Model, x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """`predict` and `predict_proba` in one pass."""
@@ -277,23 +250,19 @@ class TorchLearner:
         if not parts:
             return np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.float32)
         classes, probabilities = zip(*parts, strict=True)
-        return self.device.fetch(torch.cat(classes)), self.device.fetch(torch.cat(probabilities))
+        return fetch(torch.cat(classes)), fetch(torch.cat(probabilities))
 
     def _outputs(self, model: Model, x: NDArray[Any], of: Callable[[Tensor], T]) -> list[T]:
         """Something of the outputs, part by part."""
         with _quiet_torch(0):
             flat = self._flat  # outside inference mode: a module made inside could never be trained
-        with _quiet_torch(0), self.device.working(), torch.inference_mode():
+        with _quiet_torch(0), torch.inference_mode():
             inputs = _load(flat, model, x)
             flat.module.eval()
             stack = None if self.inputs else flat.stack
-            forward = stack.forward if stack else self.device.forward(partial(call, flat.module, self.inputs))
-            part = self.device.part_rows
+            forward = stack.forward if stack else partial(call, flat.module, self.inputs)
+            part = part_rows(self.device)
             return [of(logits(forward(inputs[slice(start, start + part)]))) for start in range(0, len(x), part)]
-
-    def sums(self, rows: NDArray[np.float32], budget: int | None) -> DeviceSums | None:
-        """What makes weighted sums of updates on the device; None on the CPU."""
-        return None if self.device.is_cpu else DeviceSums(self.device, rows, budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +298,12 @@ class _Step:
     ) -> None:
         self.flat, self.stack, self.total, self.config, self.x, self.y = flat, stack, total, config, x, y
         batch = len(y) if config.batch == "full" else min(config.batch, len(y))
-        rows = flat.device.part_rows
+        rows = part_rows(flat.device)
         self.part = rows if batch > rows and flat.rows_are_independent and total.own is None else batch
         self.at_once = self.part == batch and is_plain(config)
         self.pull = config.alpha if config.algorithm == "feddyn" else config.prox
         self.anchor = flat.trained.clone() if self.pull else None
-        self.correction = None if correction is None else flat.device.put(correction[: len(flat.trained)])
+        self.correction = None if correction is None else put(correction[: len(flat.trained)], flat.device)
         self.move = make_optimizer(config, flat.gradient)
 
     def __call__(self, rows: Tensor) -> None:
@@ -375,25 +344,25 @@ def is_plain(config: TrainConfig) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _flat(build: Callable[[], nn.Module], device: Device) -> FlatModule:
+def _flat(build: Callable[[], nn.Module], device: str) -> FlatModule:
     """One module per process, kind and device, reused by every client: its values are overwritten each time."""
     return FlatModule(build(), device)
 
 
 def _load(flat: FlatModule, model: Model, x: NDArray[Any]) -> Inputs:
     """Take over a model; the rows as it wants to see them."""
-    there = flat.device.put(model)
+    there = put(model, flat.device)
     flat.load(there[: len(flat.values)])
-    return Inputs(flat.device.put(x), there[len(flat.values) :])
+    return Inputs(put(x, flat.device), there[len(flat.values) :])
 
 
 @contextmanager
 def _quiet_torch(seed: int) -> Iterator[None]:
-    """One thread and a seed of our own, with the caller's settings back afterwards."""
+    """One thread, a seed of our own and kernels that give the same bits again; the caller's settings come back."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), torch.backends.cudnn.flags(True, deterministic=True, allow_tf32=False):
             torch.manual_seed(seed)
             yield
     finally:

@@ -45,7 +45,7 @@ DRAW_SEED = "draw_seed"
 """The key of the ledger for the seed of selection and batches, where it is not `run.seed`."""
 ROOMS = ("core", "config", "learn", "tasks", "fleet", "engine", "flower")
 """The rooms that decide the bits of a run."""
-FREE_KEYS = {"run.workers", "run.memory", "run.device_memory"}  # they change where the work is done, not what comes out
+FREE_KEYS = {"run.workers", "run.memory"}  # they change where the work is done, not what comes out
 
 
 def check_new(out: Path) -> None:
@@ -99,7 +99,7 @@ def new_ledger(
     form = part_to_json(recipe)
     if out is None:
         return Ledger.create(None, names, recipe_meta(form) | {"epochs": str(epochs)})
-    run = config.run.model_dump(mode="json", exclude={"workers", "memory", "device_memory"})
+    run = config.run.model_dump(mode="json", exclude={"workers", "memory"})
     settings = {"recipe": json.loads(form), "run": run, "train": {"epochs": epochs}}
     make_folder(Path(out), json.dumps(settings), names, form, device)
     return Ledger.open(Path(out) / LEDGER, write=True)

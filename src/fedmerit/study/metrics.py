@@ -20,7 +20,7 @@ from fedmerit.core.state import SERVER
 from fedmerit.core.targets import right_rows
 from fedmerit.core.types import Model, Vector
 from fedmerit.errors import FolderError
-from fedmerit.fleet.testing import TEST_ROWS
+from fedmerit.fleet.local import TEST_ROWS
 from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger

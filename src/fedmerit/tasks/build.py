@@ -10,11 +10,11 @@ from fedmerit.config.schema import TaskConfig, check_options
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Samples
 from fedmerit.errors import ConfigError, DataError
+from fedmerit.tasks.attackers import plant
 from fedmerit.tasks.federation import Federation, Raw, Split
 from fedmerit.tasks.partition import Parts, Rows, no_ids, partition
-from fedmerit.tasks.registry import names_of
+from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.splits import TestWay, common_test_rows, given_test_rows, own_test_rows, validation_rows
-from fedmerit.tasks.task_spec import TaskSpec
 
 
 def build_federation(
@@ -56,23 +56,14 @@ def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation
     """The federation with the kinds of clients that [task] plants."""
     if not config.kinds:
         return federation
-    from fedmerit.tasks.attacks import plant  # few runs plant clients
-
     return plant(federation, config.kinds, config.attribute, config.against, seed)
 
 
 def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:
-    """The settings with the task's own in place of `default`, if it can be sampled and spread in that way.
+    """The settings with the task's own in place of `default`, if it can be spread in that way.
 
     Data sets ask before they load anything.
     """
-    if config.sample != 1 and not spec.sampled:
-        raise ConfigError(
-            f"task.sample draws writers or images, for these tasks only: {names_of(lambda other: other.sampled)}; "
-            f"got task.sample = {config.sample:g} for task {spec.name!r}; leave it at 1"
-        )
-    if config.people != "all" and spec.name != "celeba":
-        raise ConfigError(f"task.people is for task 'celeba' alone; got {config.people!r} for task {spec.name!r}")
     if not isinstance(config.test, str):
         raise ConfigError(f"task.test is a share for tables alone; got {config.test:g} for task {spec.name!r}")
     chosen = spec.partitions[0] if config.partition == "default" else config.partition

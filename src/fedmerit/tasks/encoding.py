@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from fedmerit.config.task import TaskConfig
 from fedmerit.core.targets import CLASSES, Labels, Number, Target, TargetKind
@@ -99,27 +100,10 @@ class Encoder:
     def from_json(cls, text: str) -> Encoder:
         """What `to_json` wrote; a DataError where it is something else."""
         try:
-            kept = json.loads(text)
-            columns = tuple(
-                Column(
-                    column["name"],
-                    tuple(column["kinds"]),
-                    tuple(Scale(**scale) for scale in column["scales"]),
-                    None if column["other"] is None else Scale(**column["other"]),
-                )
-                for column in kept["columns"]
-            )
-            scale = kept.get("scale")
-            return cls(
-                columns,
-                tuple(kept["labels"]),
-                kept["owner"],
-                tuple(kept["clients"]),
-                kept.get("kind", "classes"),
-                None if scale is None else Scale(**scale),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"what was kept of the table's encoding is damaged ({error})") from None
+            return TypeAdapter(Encoder).validate_python(json.loads(text))
+        except ValueError as error:
+            reason = str(error).replace("\n", " ")
+            raise DataError(f"what was kept of the table's encoding is damaged ({reason:.200})") from None
 
     def _check(self, table: Table) -> None:
         lacking = [column.name for column in self.columns if column.name not in table.columns]
@@ -157,9 +141,8 @@ def make_target(config: TaskConfig, centre: float = 0.0, scale: float = 1.0) -> 
     return Number(config.tolerance, centre, scale)
 
 
-def fit_numbers(name: str, known: Sequence[NDArray[np.float64]], standardise: bool) -> Column:
-    """A column of numbers by the training rows of each client."""
-    fallback = median_of_medians(known)
+def fit_numbers(name: str, known: Sequence[NDArray[np.float64]], standardise: bool, fallback: float) -> Column:
+    """A column of numbers by the training rows of each client; `fallback` is the median of those who have none."""
     scales = tuple(fit_scale(values, fallback, standardise) for values in known)
     middle = [float(np.median([getattr(scale, part) for scale in scales])) for part in ("median", "mean", "deviation")]
     return Column(name, scales=scales, other=Scale(*middle))

@@ -207,8 +207,7 @@ class Federation:
     says what was done to the data on its way in; `encoder` does the same to rows of a table that come later. `target`
     says what labels are: classes, a number, or (N, labels) of 0 and 1 (`core.targets`). `facts` are columns of the
     clients' own facts, a number or a word per client. Tables,
-    files, arrays and pictures come in by `from_frame`, `from_csv`, `from_parquet`, `from_clients`, `from_dataset` and
-    `from_image_folder`; everything is checked.
+    files and arrays come in by `from_frame`, `from_csv`, `from_parquet` and `from_clients`; everything is checked.
 
     >>> rows = Split(x=np.zeros((3, 2), np.float32), y=np.array([0, 1, 1]), offsets=np.array([0, 2, 3]))
     >>> Federation(("north", "south"), train=rows, test=rows, classes=2).client(1).name
@@ -303,24 +302,6 @@ class Federation:
         from fedmerit.tasks.own_data import clients_of
 
         return clients_of(clients, classes, target, test, seed, settings)
-
-    @classmethod
-    def from_dataset(
-        cls, rows: Any, *, client: str, label: str, image: str = "", test: float = 0.2, seed: int = 0, **settings: Any
-    ) -> Federation:
-        """A datasets.Dataset: pictures of its column `image`, or of the first that has any; else its table."""
-        from fedmerit.tasks.own_data import dataset_of
-
-        return dataset_of(rows, client, label, image, test, seed, settings)
-
-    @classmethod
-    def from_image_folder(
-        cls, folder: Path | str, *, size: int | None = None, test: float = 0.2, seed: int = 0, **settings: Any
-    ) -> Federation:
-        """Pictures in folders, CLIENT/CLASS/name.png; with `size` each is cropped to a square and scaled to it."""
-        from fedmerit.tasks.own_data import pictures_of
-
-        return pictures_of(Path(folder), size, test, seed, settings)
 
     def __repr__(self) -> str:
         rows = f"{len(self.train.y):,} rows to train on, {len(self.test.y):,} to test on"

@@ -1,4 +1,4 @@
-"""Rows that lie with their node: one client's half of a federation from its own file, by a layout agreed on before.
+"""Task `nodes`: one client's half of a federation from its own file, by a layout agreed on before.
 
 The layout is `[task.nodes]`. A node reads its file, fits gaps and scales to its own training rows, and splits off test
 and validation rows by the same draws as a run on one machine: the same rows and seed give the same numbers. What is
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,17 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.checks import as_array, as_labels, check_samples
-from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers
+from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers, median_of_medians
 from fedmerit.tasks.federation import ClientData, ServerData
-from fedmerit.tasks.formats.images import decode, face
+from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
-from fedmerit.tasks.own_data import PICTURES
+from fedmerit.tasks.registry import TaskSpec
 from fedmerit.tasks.splits import TEST_SHARE, client_test_rows, client_validation_rows
 from fedmerit.tasks.table import MOST_GROUPS, is_missing
 
 NUMBER = "number"
 ARRAYS = ".npz"
-FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), a folder of pictures, or module:function"
+FORMS = f"a table ({', '.join((*CSV, *PARQUET))}), arrays ({ARRAYS}), or module:function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:
     """What the source holds, checked against the layout."""
     found = _read(nodes, source)
     if isinstance(found, Table) != bool(nodes.columns):
-        wanted, got = ("a table", "arrays") if nodes.columns else ("arrays or pictures", "a table")
+        wanted, got = ("a table", "arrays") if nodes.columns else ("arrays", "a table")
         raise DataError(f"[task.nodes] describes {wanted}, and this node's data is {got}")
     return _of_table(config, nodes, found) if isinstance(found, Table) else found
 
@@ -126,9 +126,8 @@ def _read(nodes: NodesConfig, source: str) -> Table | Party:
     if name.endswith((*CSV, *PARQUET)):
         return read_table(path)
     if name.endswith(ARRAYS):
-        return _of_arrays(nodes, _npz(path))
-    if path.is_dir():
-        return _of_pictures(nodes, path)
+        arrays = read_npz(path, ("x", "y"), kinds="iubf", others=True)
+        return _of_arrays(nodes, (arrays.pop("x"), arrays.pop("y"), arrays))
     if is_own(source):
         value = import_own("data", source, "a function that returns a frame, or inputs and labels")()
         return _of_arrays(nodes, value) if isinstance(value, tuple | list) else read_frame(value)
@@ -196,7 +195,8 @@ def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray
             values[column.name] = as_words(cells)
         else:
             numbers = cells if cells.dtype != object else np.full(len(cells), np.nan)
-            columns.append(fit_numbers(column.name, [numbers[train]], config.standardise == "client"))
+            known = [numbers[train]]
+            columns.append(fit_numbers(column.name, known, config.standardise == "client", median_of_medians(known)))
             values[column.name] = numbers
     return encode(columns, values, 0)
 
@@ -214,35 +214,27 @@ def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:
     return Party(y, attributes, x)
 
 
-def _npz(path: Path) -> tuple[Any, Any, dict[str, Any]]:
-    """Arrays `x` and `y` of a file, every other being an attribute; nothing in it is unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as kept:
-            arrays = dict(kept)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path.name} is not a readable file of arrays ({error})") from None
-    if not {"x", "y"} <= arrays.keys():
-        raise DataError(f"{path.name} holds the arrays x and y, and attributes; it has {', '.join(arrays)}")
-    return arrays.pop("x"), arrays.pop("y"), arrays
+def _load(config: TaskConfig, seed: int) -> NoReturn:
+    raise ConfigError(
+        'with task.data = "nodes" the rows lie with the nodes, and nobody can load them all; run it on SuperNodes: '
+        "fedmerit flower CONFIG.toml (docs/flower.md); to simulate on this machine, use a table of all rows"
+    )
 
 
-def _of_pictures(nodes: NodesConfig, folder: Path) -> Party:
-    """Pictures as CLASS/name.png, cropped and scaled where they are not of the layout's size."""
-    if isinstance(nodes.classes, int) or len(nodes.shape) != 3 or nodes.shape[2] != 3:
-        raise DataError("pictures need task.nodes.classes by the names of their folders and shape = [HEIGHT, WIDTH, 3]")
-    paths = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in PICTURES)
-    strangers = {path.parent.name for path in paths} - set(nodes.classes)
-    if not paths or strangers:
-        lacks = f"{len(strangers)} folders that task.nodes.classes does not list" if strangers else "no pictures"
-        raise DataError(f"pictures lie as CLASS/name.png; this node's folder holds {lacks}")
-    y = np.array([nodes.classes.index(path.parent.name) for path in paths], dtype=np.int64)
-    return _of_arrays(nodes, (np.stack([_picture(path, nodes.shape) for path in paths]), y))
+def _load_client(config: TaskConfig, seed: int, client: ClientId) -> NoReturn:
+    raise ConfigError(
+        "this node was not told where its rows are; start it with --node-config \"data='FILE' name='NAME'\""
+    )
 
 
-def _picture(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    picture = decode(path.read_bytes(), path.name).convert("RGB")
-    if picture.size == (shape[1], shape[0]):
-        return np.asarray(picture)
-    if shape[0] != shape[1]:
-        raise DataError(f"a picture is of the size {picture.size}, and only squares are scaled; the layout has {shape}")
-    return face(picture, shape[0])
+NODES = TaskSpec(
+    name=DATA,
+    about="rows that lie with their nodes; names and layout in [task.nodes]",
+    load=_load,
+    models=("mlp", "linear"),
+    partitions=("natural",),
+    test="matched",
+    load_client=_load_client,
+    load_server=server_data,
+    shape=shape_of,
+)

@@ -1,35 +1,26 @@
-"""Data of one's own in Python: arrays, pictures and data sets as a federation; `Federation.from_...` calls these."""
+"""Data of one's own in Python: tables and arrays as a federation; `Federation.from_...` calls these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.reading import read_file
 from fedmerit.config.schema import TaskConfig, validate
 from fedmerit.config.task import TABLE as PREFIX
 from fedmerit.core.targets import TargetKind
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.checks import as_array, as_labels, check_columns, check_labels, check_values
-from fedmerit.tasks.datasets.table import TABLE
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
-from fedmerit.tasks.formats.images import decode, face
-from fedmerit.tasks.formats.table_files import Table, read_frame
-from fedmerit.tasks.source import need
-from fedmerit.tasks.table import table_federation
+from fedmerit.tasks.formats.table_files import Table
+from fedmerit.tasks.table import TABLE, table_federation
 
 Arrays: TypeAlias = tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]
 """A client's inputs and labels, and attributes where there are any."""
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
-
-MOST_PICTURE = 1 << 28
-"""Bytes of a picture's file."""
 
 
 def table_of(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -63,37 +54,6 @@ def clients_of(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     rows = Split(tests.x, tests.y, offsets, tests.attributes)
     return replace(federation, test=rows)
-
-
-def dataset_of(
-    rows: Any, client: str, label: str, image: str, test: float, seed: int, settings: Mapping[str, Any]
-) -> Federation:
-    """The federation of a datasets.Dataset: its table, or the pictures of its column `image`."""
-    features = getattr(rows, "features", None)
-    if features is None or not hasattr(rows, "with_format"):
-        raise DataError(f"a data set is a datasets.Dataset (one split of it); got {type(rows).__name__}")
-    missing = [name for name in (client, label) if name not in features]
-    if missing:
-        raise DataError(f"the data set has no column {', '.join(missing)}; it has {', '.join(features)}")
-    pictured = image or next((name for name, kind in features.items() if type(kind).__name__ == "Image"), "")
-    if not pictured:
-        table = read_frame(rows.with_format("arrow")[:], "the data set")
-        return table_of(table, seed, {"client": client, "label": label, "test": test, **settings})
-    owners, kinds = [str(name) for name in rows[client][:]], _numbered(rows[label][:])
-    x = _stacked((picture.convert("RGB") for picture in rows[pictured]), [f"row {i}" for i in range(len(owners))])
-    return _dealt(_owned(x, kinds, owners), test, seed, settings)
-
-
-def pictures_of(folder: Path, size: int | None, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
-    """The federation of pictures in folders, CLIENT/CLASS/picture.png; with `size` they are cropped and scaled."""
-    paths = sorted(path for path in folder.glob("*/*/*") if path.suffix.lower() in PICTURES)
-    if not paths:
-        raise DataError(f"{folder} holds no pictures as CLIENT/CLASS/name.png; endings: {', '.join(PICTURES)}")
-    pictures = (decode(read_file(path, MOST_PICTURE), str(path)).convert("RGB") for path in paths)
-    scaled = pictures if size is None else (face(picture, size) for picture in pictures)
-    x = _stacked(scaled, [str(path) for path in paths])
-    owners = [path.parents[1].name for path in paths]
-    return _dealt(_owned(x, _numbered([path.parent.name for path in paths]), owners), test, seed, settings)
 
 
 def _dealt(raw: Raw, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -157,23 +117,3 @@ def _count(labels: NDArray[Any], target: TargetKind) -> int:
     if target == "labels":
         return int(labels.shape[1])
     return int(labels.max()) + 1 if labels.dtype.kind in "iu" else 2
-
-
-def _owned(x: NDArray[Any], labels: NDArray[np.int64], owners: list[str]) -> Raw:
-    names, values = np.unique(np.array(owners), return_inverse=True)
-    return Raw(x, labels, int(labels.max()) + 1, {}, Ids("client", values.astype(np.int64), tuple(map(str, names))))
-
-
-def _numbered(labels: Iterable[Any]) -> NDArray[np.int64]:
-    return np.unique(np.array(list(labels)), return_inverse=True)[1].astype(np.int64)
-
-
-def _stacked(pictures: Iterable[Any], names: list[str]) -> NDArray[np.uint8]:
-    """Pictures of one size as (N, height, width, 3)."""
-    need("PIL.Image")
-    arrays: list[NDArray[np.uint8]] = []
-    for name, picture in zip(names, pictures, strict=True):
-        arrays.append(np.asarray(picture))
-        if arrays[-1].shape != arrays[0].shape:
-            raise DataError(f"pictures are of one size, {arrays[0].shape}; {name} is {arrays[-1].shape}; give `size`")
-    return np.stack(arrays)

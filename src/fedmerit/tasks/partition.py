@@ -1,7 +1,6 @@
 """Partitions: which training rows each client holds.
 
-`iid`, `shards` and `dirichlet` give the rows that the partitioners of flwr-datasets give, without its four seconds of
-imports; tests hold the one against the other.
+`iid`, `shards` and `dirichlet` give the rows that the partitioners of flwr-datasets 0.6 give.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.federation import Ids
-from fedmerit.tasks.registry import names_of
-from fedmerit.tasks.task_spec import MADE, SENSITIVE
+from fedmerit.tasks.registry import MADE, SENSITIVE, names_of
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
@@ -217,7 +215,7 @@ def _lists(groups: Iterable[Iterable[int]]) -> list[list[int]]:
 def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
     """One client per id, in the order of the ids; with a number, that many chosen at random.
 
-    As NaturalIdPartitioner of flwr-datasets does, which takes 2 ms per client: 20 s for the 9,343 people of CelebA.
+    As NaturalIdPartitioner of flwr-datasets does.
     """
     if ids is None:
         raise no_ids()

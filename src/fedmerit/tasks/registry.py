@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from fedmerit.config.nodes import NODES
 from fedmerit.config.own import import_own
@@ -26,8 +26,48 @@ from fedmerit.tasks.attackers import find_attackers, poison
 from fedmerit.tasks.client_facts import own_line, with_facts
 from fedmerit.tasks.encoding import Encoder
 from fedmerit.tasks.federation import ClientData, Federation, ServerData
-from fedmerit.tasks.invert import inverted_client, inverted_federation, inverted_rows
-from fedmerit.tasks.task_spec import TaskSpec, import_spec
+
+MADE = ("iid", "shards", "dirichlet", "label-groups", "label-draws")
+"""The partitions that can be made of any labelled data; `natural` needs ids besides."""
+
+SENSITIVE = ("attribute", "attribute-label")
+"""Those for data that has attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """A task by name: where its data comes from, how it may be spread over clients, which models learn it.
+
+    name: what `task.data` says.
+    about: one line for `fedmerit tasks`.
+    load: the whole federation, from the [task] settings and the run's seed.
+    models: names of models; the first is the default.
+    partitions: how the data may be spread; the first is the default.
+    clients: the default number for made partitions; None means as many as there are people in the data.
+    learner: makes the learner of a model; without it the models are those of `fedmerit.learn.models`.
+    test: how clients are tested by default.
+    load_client, load_server: one client's half and the server's half of what `load` gives, for data that lies with
+        the clients. Without them both load the whole federation and keep their half of it.
+    shape: inputs and classes of the data, for models whose size depends on them.
+    target: what these models predict; without it, classes.
+
+    >>> find_task("digits").partitions[0], find_task("digits").models[0]
+    ('iid', 'digits-mlp')
+    """
+
+    name: str
+    about: str
+    load: Callable[[TaskConfig, int], Federation]
+    models: tuple[str, ...]
+    partitions: tuple[str, ...] = MADE
+    clients: int | None = None
+    learner: Callable[[str, TrainConfig], Learner] | None = None
+    test: Literal["slices", "matched"] = "slices"
+    load_client: Callable[[TaskConfig, int, ClientId], ClientData] | None = None
+    load_server: Callable[[TaskConfig, int], ServerData] | None = None
+    shape: Callable[[TaskConfig], tuple[int, int]] | None = None
+    target: Callable[[TaskConfig], Target] | None = None
+
 
 TASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -37,19 +77,19 @@ TASKS: Mapping[str, str] = MappingProxyType(
         "fashion-mnist": "fedmerit.tasks.datasets.mnist:FASHION",
         "celeba": "fedmerit.tasks.datasets.celeba:CELEBA",
         "femnist": "fedmerit.tasks.datasets.femnist:FEMNIST",
-        "adult": "fedmerit.tasks.datasets.adult:ADULT",
-        "compas": "fedmerit.tasks.datasets.compas:COMPAS",
-        "german-credit": "fedmerit.tasks.datasets.german_credit:GERMAN_CREDIT",
-        "heart-disease": "fedmerit.tasks.datasets.heart_disease:HEART",
+        "adult": "fedmerit.tasks.datasets.people:ADULT",
+        "compas": "fedmerit.tasks.datasets.people:COMPAS",
+        "german-credit": "fedmerit.tasks.datasets.people:GERMAN_CREDIT",
+        "heart-disease": "fedmerit.tasks.datasets.hospitals:HEART",
         "shakespeare": "fedmerit.tasks.datasets.shakespeare:SHAKESPEARE",
-        "medpar": "fedmerit.tasks.datasets.medpar:MEDPAR",
+        "medpar": "fedmerit.tasks.datasets.hospitals:MEDPAR",
     }
 )
 """Where each task's TaskSpec is, as module:attribute."""
 
-TABLE_TASK = "fedmerit.tasks.datasets.table:TABLE"
+TABLE_TASK = "fedmerit.tasks.table:TABLE"
 """That of any table, which `task.data = "table:FILE"` names."""
-NODES_TASK = "fedmerit.tasks.datasets.nodes:NODES"
+NODES_TASK = "fedmerit.tasks.nodes:NODES"
 """That of rows which lie with their nodes."""
 
 
@@ -86,13 +126,13 @@ class Task:
 
 def find_task(name: str) -> TaskSpec:
     """The task of that name, a table's, or the user's own that `module:attribute` names."""
-    if name.startswith(TABLE):
-        return import_spec(TABLE_TASK)
-    if name == NODES:
-        return import_spec(NODES_TASK)
-    if name not in TASKS and ":" not in name:
+    place = TABLE_TASK if name.startswith(TABLE) else NODES_TASK if name == NODES else TASKS.get(name, name)
+    if ":" not in place:
         raise UnknownName("task", name, [*TASKS, "table:FILE", NODES, "module:attribute"])
-    return import_spec(TASKS.get(name, name))
+    spec = import_own("task", place, "a TaskSpec")
+    if not isinstance(spec, TaskSpec):
+        raise ConfigError(f"task {name!r} must be a fedmerit.TaskSpec; got {type(spec).__name__}")
+    return spec
 
 
 def names_of(having: Callable[[TaskSpec], bool]) -> str:
@@ -134,8 +174,6 @@ def make_server(config: Config) -> ServerSetup:
     )
     if load:
         data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
-        if config.task.invert and data.server is not None:
-            data = replace(data, server=inverted_rows(data.server))
     return _server(data, learner, centre_of(config.task))
 
 
@@ -167,7 +205,7 @@ def make_client(config: Config, client: ClientId) -> ClientHalf:
     data = load(config.task, seed, client)
     if config.facts is not None:  # a node knows its own line alone
         data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
-    return ClientHalf(inverted_client(data) if config.task.invert else data, learner)
+    return ClientHalf(data, learner)
 
 
 def make_node(config: Config, source: str, name: str) -> ClientHalf:
@@ -183,13 +221,12 @@ def make_node(config: Config, source: str, name: str) -> ClientHalf:
     if name not in names:
         raise UnknownName("name of a node", name, names)
     data = node_data(config.task, config.run.seed, names.index(name), source)
-    return ClientHalf(inverted_client(data) if config.task.invert else data, make_learner(config.task, config.train))
+    return ClientHalf(data, make_learner(config.task, config.train))
 
 
 def make_federation(config: TaskConfig, seed: int) -> Federation:
     """The data of a task, spread over clients; attackers that poison rows have done so."""
     data = find_task(config.data).load(config, seed)
-    data = inverted_federation(data) if config.invert else data
     sites = sites_of(config, data.names)
     data = replace(data, sites=sites) if sites else data
     return poison(data, find_attackers(config, len(data.names), seed), seed)
@@ -229,7 +266,7 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
     else:
         shape = (encoder.shape if encoder else spec.shape(config)) if spec.shape else None
         learner = _torch_learner(model, train, shape, _target(spec, config, encoder))
-    if train.schedule is not None and not isinstance(learner, ScheduledLearner):
+    if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
         raise ConfigError(

@@ -184,7 +184,7 @@ class Starter:
         if self.attribute:
             task["attributes"] = [self.attribute]
         prepared = prepare(_table(self.data), make_config({"task": task}).task)
-        kinds = {one.name: [kind for kind in one.kinds if kind != "(missing)"] or "number" for one in prepared.features}
+        kinds = {one.name: [kind for kind in one.kinds if kind != "(missing)"] or "number" for one in prepared.columns}
         owners, words = prepared.rows.ids, list(prepared.labels)
         counted = words == [str(place) for place in range(len(words))]
         made: dict[str, tuple[Any, str]] = {

@@ -1,4 +1,4 @@
-"""From a table to a federation: who owns which row, what is predicted, and every column as numbers.
+"""Task `table:FILE`, and how any table becomes a federation: owners, labels, and every column as numbers.
 
 What is imputed, encoded, dropped or standardised is written down in `Federation.report`. Whatever a client's rows are
 filled in or standardised with comes from its own training rows, so that nobody needs another's data.
@@ -7,14 +7,17 @@ filled in or standardised with comes from its own training rows, so that nobody 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
+from fedmerit.config.task import TABLE as PREFIX
+from fedmerit.core.targets import Target
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.build import planted, settle, spread
 from fedmerit.tasks.encoding import (
@@ -25,14 +28,15 @@ from fedmerit.tasks.encoding import (
     encode,
     fit_numbers,
     fit_scale,
+    make_target,
     median_of_medians,
     owner_name,
     shown,
 )
 from fedmerit.tasks.federation import DataNote, Federation, Ids, Raw, Split
-from fedmerit.tasks.formats.table_files import Table
+from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.splits import TEST_SHARE
-from fedmerit.tasks.task_spec import TaskSpec
 
 Rows: TypeAlias = NDArray[np.int64]
 MOST_WORDS = 50
@@ -44,32 +48,42 @@ MOST_CLIENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
-    """A column to learn from: numbers, or words with an indicator for each kind."""
-
-    name: str
-    values: NDArray[Any]
-    kinds: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """A table with the parts of its columns assigned, and what was done for it."""
+    """A table with the parts of its columns assigned, and what was done for it; `values` are those to learn from."""
 
     rows: Raw
-    features: tuple[Feature, ...]
+    columns: tuple[Column, ...]
+    values: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]
     report: tuple[DataNote, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
         """Inputs and outputs, for models whose size depends on them."""
-        return sum(len(feature.kinds) or 1 for feature in self.features), self.rows.classes
+        return sum(column.width for column in self.columns), self.rows.classes
 
     @property
     def scale(self) -> Scale:
         """By which a label that is a number is learned: mean and deviation of all rows."""
         return fit_scale(self.rows.y, 0.0, True)
+
+    def fitted(self, parties: Sequence[Rows], clients: Sequence[Rows], standardise: bool) -> tuple[Column, ...]:
+        """The columns by the rows of each party; one that has no number at all uses the clients' medians."""
+        return tuple(
+            column
+            if column.kinds
+            else fit_numbers(
+                column.name,
+                [self.values[column.name][rows] for rows in parties],
+                standardise,
+                median_of_medians([self.values[column.name][rows] for rows in clients]),
+            )
+            for column in self.columns
+        )
+
+    def encode(self, columns: Sequence[Column], rows: Rows, party: int) -> NDArray[np.float32]:
+        """Inputs of these rows of a party."""
+        return encode(columns, {name: values[rows] for name, values in self.values.items()}, party)
 
 
 def prepare(table: Table, config: TaskConfig) -> Prepared:
@@ -78,7 +92,7 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
     table, report = _complete_rows(table, config)
     labels, kinds, told = _predicted(table, config)
     groups = {name: _groups(name, table.columns[name]) for name in config.attributes}
-    features, dropped = _features(table, config)
+    columns, values, dropped = _features(table, config)
     rows = Raw(
         np.arange(len(table))[:, np.newaxis],  # the place of each row: encoded once it is known who owns it
         labels,
@@ -88,7 +102,7 @@ def prepare(table: Table, config: TaskConfig) -> Prepared:
         target=config.target,
     )
     notes = [*report, *told, *(note for _, known in groups.values() for note in known), *dropped]
-    return Prepared(rows, features, tuple(map(_text, kinds)), tuple(notes))
+    return Prepared(rows, tuple(columns), values, tuple(map(_text, kinds)), tuple(notes))
 
 
 def table_federation(
@@ -114,44 +128,24 @@ def table_federation(
 
 def _encoded(prepared: Prepared, dealt: Federation, owner: str, standardise: bool) -> Federation:
     """The federation with inputs in place of the numbers of rows."""
-    features, clients = prepared.features, range(len(dealt.names))
+    clients = range(len(dealt.names))
     trained = [_places(dealt.train, client) for client in clients]
-    columns = tuple(_fitted(feature, trained, standardise) for feature in features)
-    splits = (dealt.train, dealt.test, dealt.validation)
-    inputs = [np.zeros((len(split.y), prepared.shape[0]), np.float32) for split in splits]
-    for split, x in zip(splits, inputs, strict=True):
+    columns = prepared.fitted(trained, trained, standardise)
+    splits: dict[str, Any] = {}
+    for name in ("train", "test", "validation"):
+        split: Split = getattr(dealt, name)
+        x = np.zeros((len(split.y), prepared.shape[0]), np.float32)
         for client in clients:
-            x[split.rows(client)] = encode(columns, _values(features, _places(split, client)), client)
+            x[split.rows(client)] = prepared.encode(columns, _places(split, client), client)
+        splits[name] = replace(split, x=x)
     server = dealt.server
-    if server is not None:
-        server = replace(server, x=_server_inputs(features, trained, server.x[:, 0], standardise))
-    train, test, validation = (replace(split, x=x) for split, x in zip(splits, inputs, strict=True))
-    report = (*prepared.report, *_imputed(features, dealt), *_standardised(features, standardise))
+    if server is not None:  # by its own values; where it knows none, by the clients' medians
+        rows = server.x[:, 0]
+        server = replace(server, x=prepared.encode(prepared.fitted([rows], trained, standardise), rows, 0))
+    report = (*prepared.report, *_imputed(prepared, dealt), *_standardised(columns, standardise))
     scale = prepared.scale if dealt.target == "number" else None
     encoder = Encoder(columns, prepared.labels, owner, dealt.names if owner else (), dealt.target, scale)
-    return replace(dealt, train=train, test=test, validation=validation, server=server, report=report, encoder=encoder)
-
-
-def _fitted(feature: Feature, trained: Sequence[Rows], standardise: bool) -> Column:
-    if feature.kinds:
-        return Column(feature.name, feature.kinds)
-    return fit_numbers(feature.name, [feature.values[rows] for rows in trained], standardise)
-
-
-def _server_inputs(
-    features: Sequence[Feature], trained: Sequence[Rows], rows: Rows, standardise: bool
-) -> NDArray[np.float32]:
-    """The server's rows by the server's own values; where it knows none, by the clients' medians."""
-    columns = []
-    for feature in features:
-        fallback = 0.0 if feature.kinds else median_of_medians([feature.values[own] for own in trained])
-        own = () if feature.kinds else (fit_scale(feature.values[rows], fallback, standardise),)
-        columns.append(Column(feature.name, feature.kinds, own))
-    return encode(columns, _values(features, rows), 0)
-
-
-def _values(features: Sequence[Feature], rows: Rows) -> dict[str, NDArray[Any]]:
-    return {feature.name: feature.values[rows] for feature in features}
+    return replace(dealt, **splits, server=server, report=report, encoder=encoder)
 
 
 def _places(split: Split, client: int) -> Rows:
@@ -259,27 +253,29 @@ def _feature_names(table: Table, config: TaskConfig) -> list[str]:
     return [name for name in names if name in table.columns]
 
 
-def _features(table: Table, config: TaskConfig) -> tuple[tuple[Feature, ...], list[DataNote]]:
-    """The columns to learn from, and why others are left out."""
-    features, report = [], []
+def _features(table: Table, config: TaskConfig) -> tuple[list[Column], dict[str, NDArray[Any]], list[DataNote]]:
+    """The columns to learn from, their values, and why others are left out."""
+    columns, values, report = list[Column](), dict[str, NDArray[Any]](), list[DataNote]()
     for name, kind in table.others.items():
         if name in config.features or not config.features:
             report.append(DataNote("dropped", name, f"column {name} left out: it holds {kind}"))
     for name in _feature_names(table, config):
-        values = table.columns[name]
-        if reason := _useless(values):
+        cells = table.columns[name]
+        if reason := _useless(cells):
             report.append(DataNote("dropped", name, f"column {name} left out: {reason}"))
-        elif values.dtype != object:
-            features.append(Feature(name, values))
-        else:
-            gaps = is_missing(values)
-            kinds = (*_kinds(values), *([MISSING] if gaps.any() else []))
-            features.append(Feature(name, np.where(gaps, MISSING, values), kinds))
+            continue
+        kinds: tuple[str, ...] = ()
+        if cells.dtype == object:
+            gaps = is_missing(cells)
+            kinds = (*_kinds(cells), *([MISSING] if gaps.any() else []))
+            cells = np.where(gaps, MISSING, cells)
             text = f"column {name} became {len(kinds)} indicators: {shown(kinds)}"
             report.append(DataNote("encoded", name, text))
-    if not features:
+        columns.append(Column(name, kinds))
+        values[name] = cells
+    if not columns:
         raise DataError(f"{table.source} has no column to learn from: {'; '.join(note.text for note in report)}")
-    return tuple(features), report
+    return columns, values, report
 
 
 def _useless(values: NDArray[Any]) -> str:
@@ -298,26 +294,22 @@ def _useless(values: NDArray[Any]) -> str:
     )
 
 
-def _imputed(features: Sequence[Feature], dealt: Federation) -> list[DataNote]:
+def _imputed(prepared: Prepared, dealt: Federation) -> list[DataNote]:
     report = []
-    for feature in features:
-        gaps = 0 if feature.kinds else int(np.isnan(feature.values).sum())
-        if not gaps:
+    for name in [column.name for column in prepared.columns if not column.kinds]:
+        gaps = np.isnan(prepared.values[name])
+        if not gaps.any():
             continue
-        text = f"{gaps} of {len(feature.values)} values of {feature.name} missing: the client's median instead"
-        empty = [
-            name
-            for client, name in enumerate(dealt.names)
-            if np.isnan(feature.values[_places(dealt.train, client)]).all()
-        ]
+        text = f"{int(gaps.sum())} of {len(gaps)} values of {name} missing: the client's median instead"
+        empty = [who for client, who in enumerate(dealt.names) if gaps[_places(dealt.train, client)].all()]
         if empty:
             text += f"; {shown(empty)} had none at all, and got the median of the others' medians"
-        report.append(DataNote("imputed", feature.name, text))
+        report.append(DataNote("imputed", name, text))
     return report
 
 
-def _standardised(features: Sequence[Feature], standardise: bool) -> list[DataNote]:
-    names = [feature.name for feature in features if not feature.kinds]
+def _standardised(columns: Sequence[Column], standardise: bool) -> list[DataNote]:
+    names = [column.name for column in columns if not column.kinds]
     if not standardise or not names:
         return []
     text = f"{shown(names)} standardised by each client's own training rows"
@@ -364,3 +356,28 @@ def _coded(name: str, part: str, kinds: Sequence[Any]) -> DataNote:
 
 def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def read_own_table(config: TaskConfig) -> Table:
+    """The file that `task.data = "table:FILE"` names."""
+    path = config.data.removeprefix(PREFIX)
+    if not path:
+        raise ConfigError(f"task.data = '{PREFIX}FILE' names a CSV or Parquet file; got {config.data!r}")
+    return read_table(Path(path).expanduser())
+
+
+def _target(config: TaskConfig) -> Target:
+    scale = prepare(read_own_table(config), config).scale if config.target == "number" else Scale(0.0)
+    return make_target(config, scale.mean, scale.deviation)
+
+
+TABLE: TaskSpec = TaskSpec(
+    name="table:FILE",
+    about="a CSV or Parquet file of your own: task.client, task.label and other columns by name",
+    load=lambda config, seed: table_federation(read_own_table(config), config, TABLE, seed),
+    models=("mlp", "linear"),
+    partitions=("natural", *MADE, *SENSITIVE),
+    test="matched",
+    shape=lambda config: prepare(read_own_table(config), config).shape,
+    target=_target,
+)

@@ -9,11 +9,10 @@ import numpy as np
 
 from fedmerit.config.schema import TaskConfig
 from fedmerit.core.seeds import generator
-from fedmerit.errors import ConfigError
 from fedmerit.tasks.build import build_federation
 from fedmerit.tasks.federation import Federation, Raw
-from fedmerit.tasks.source import hub_name, missing
-from fedmerit.tasks.task_spec import TaskSpec
+from fedmerit.tasks.registry import TaskSpec
+from fedmerit.tasks.source import missing
 
 TRAIN_SHARE = 0.8
 BRIGHTEST = 16
@@ -38,11 +37,6 @@ def _file() -> Path:
 
 
 def _load(config: TaskConfig, seed: int) -> Federation:
-    if hub_name(config, default="") is not None:
-        raise ConfigError(
-            f"task 'digits' comes with scikit-learn and is on no hub; got task.source = {config.source!r}; "
-            'set task.source = "folder"'
-        )
     return build_federation(*read_digits(), config, DIGITS, seed)
 
 

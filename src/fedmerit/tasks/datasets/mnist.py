@@ -1,32 +1,54 @@
-"""Tasks `mnist`, `mnist-two-groups` and `fashion-mnist`: 60,000 + 10,000 grey images of 28 x 28, 10 classes."""
+"""Tasks `mnist`, `mnist-two-groups` and `fashion-mnist`: 60,000 + 10,000 grey images of 28 x 28, 10 classes.
+
+The files are in MNIST's idx format: a header with type and dimensions, then the bytes; plain or gzipped.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.formats.hub import read_labelled
-from fedmerit.tasks.formats.idx import read_pair
 from fedmerit.tasks.formats.npz import read_npz
-from fedmerit.tasks.source import find_file, hub_name, optional_file
-from fedmerit.tasks.task_spec import MADE, TaskSpec
+from fedmerit.tasks.registry import MADE, TaskSpec
+from fedmerit.tasks.source import find_file, optional_file, read_bytes
 
 SIZE = 28
 CLASSES = 10
+UNSIGNED_BYTE = 8
 WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
 """NIST's number for the digits of high-school students; 0 are those of its employees."""
 GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
 ROWS_PER_CLIENT = 1500
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
+
+
+def read_idx(path: Path, *shape: int) -> NDArray[np.uint8]:
+    """The items of an idx file of unsigned bytes, each of this shape: () for labels, (28, 28) for images."""
+    data, rank = read_bytes(path), 1 + len(shape)
+    start, magic = 4 + 4 * rank, bytes([0, 0, UNSIGNED_BYTE, rank])
+    if data[:4] != magic:
+        raise DataError(f"{path} must start with the idx magic {magic.hex()}; got {data[:4].hex()}; fetch it again")
+    if len(data) < start:
+        raise DataError(f"{path} ends within its header of {start} bytes; fetch it again")
+    found = struct.unpack(f">{rank}I", data[4:start])
+    if found[1:] != shape:
+        raise DataError(f"{path} must hold items of shape {shape}; got {found[1:]}")
+    if len(data) - start != math.prod(found):
+        got = len(data) - start
+        raise DataError(f"{path} must hold {math.prod(found)} bytes after its header; got {got}; fetch it again")
+    return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(found)
 
 
 def read_idx_folder(task: str) -> tuple[Raw, Raw]:
@@ -47,16 +69,15 @@ def read_mnist(writers: bool = False) -> tuple[Raw, Raw]:
         raise DataError(f"{path} does not belong to the images beside it: {error}") from None
 
 
-def read_hub(name: str) -> tuple[Raw, Raw]:
-    """Training and test rows of a data set of the hub."""
-    (x, y), (test_x, test_y) = read_labelled(name, SIZE, CLASSES)
-    return Raw(x, y, CLASSES), Raw(test_x, test_y, CLASSES)
-
-
 def _read_part(task: str, part: str) -> Raw:
     names = (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")
     images, labels = (find_file(task, f"{name}.gz", name) for name in names)
-    return Raw(*read_pair(images, labels, SIZE, CLASSES), CLASSES)
+    x, y = read_idx(images, SIZE, SIZE), read_idx(labels)
+    if len(x) != len(y):
+        raise DataError(f"each image needs one label: {images} holds {len(x)} images, {labels} {len(y)} labels")
+    if len(y) and y.max() >= CLASSES:
+        raise DataError(f"{labels} must hold labels from 0 to {CLASSES - 1}; got {y.max()}")
+    return Raw(x[..., np.newaxis], y.astype(np.int64), CLASSES)
 
 
 def _with_writers(raw: Raw, columns: Mapping[str, NDArray[Any]], part: str) -> Raw:
@@ -66,32 +87,19 @@ def _with_writers(raw: Raw, columns: Mapping[str, NDArray[Any]], part: str) -> R
 
 def _load_mnist(config: TaskConfig, seed: int) -> Federation:
     config = settle(config, MNIST)
-    natural = config.partition == "natural"
-    name = hub_name(config, default="ylecun/mnist")
-    if name is None:
-        return build_federation(*read_mnist(writers=natural), config, MNIST, seed)
-    if natural:
-        raise ConfigError(
-            f"partition 'natural' needs the writers of MNIST, and these are only in {WRITERS} of a folder; "
-            f'got task.source = {config.source!r}; set task.source = "folder"'
-        )
-    return build_federation(*read_hub(name), config, MNIST, seed)
+    return build_federation(*read_mnist(writers=config.partition == "natural"), config, MNIST, seed)
 
 
 def _load_two_groups(config: TaskConfig, seed: int) -> Federation:
     """The federation of [M2F]: 40 clients in two groups of labels, 1,500 rows each, tested on their labels."""
     config = settle(config, TWO_GROUPS)
     settings = {"groups": config.groups or GROUPS, "size": config.size or ROWS_PER_CLIENT}
-    name = hub_name(config, default="ylecun/mnist")
-    rows = read_mnist() if name is None else read_hub(name)
-    return build_federation(*rows, config.model_copy(update=settings), TWO_GROUPS, seed)
+    return build_federation(*read_mnist(), config.model_copy(update=settings), TWO_GROUPS, seed)
 
 
 def _load_fashion(config: TaskConfig, seed: int) -> Federation:
     config = settle(config, FASHION)
-    name = hub_name(config, default="zalando-datasets/fashion_mnist")
-    rows = read_idx_folder("fashion-mnist") if name is None else read_hub(name)
-    return build_federation(*rows, config, FASHION, seed)
+    return build_federation(*read_idx_folder("fashion-mnist"), config, FASHION, seed)
 
 
 MNIST = TaskSpec(

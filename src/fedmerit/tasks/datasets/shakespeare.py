@@ -15,8 +15,8 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
+from fedmerit.tasks.registry import MADE, TaskSpec
 from fedmerit.tasks.source import find_file
-from fedmerit.tasks.task_spec import MADE, TaskSpec
 
 FILE = "roles.jsonl.gz"
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))

@@ -1,4 +1,4 @@
-"""Task `heart-disease`: patients of four hospitals, as FLamby cuts them; is there a heart disease?"""
+"""Tasks `heart-disease` and `medpar`: patients by hospital, each client one hospital; encoded as any table is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from fedmerit.config.reading import read_file
 from fedmerit.config.schema import TaskConfig
-from fedmerit.errors import ConfigError, DataError
+from fedmerit.errors import DataError
 from fedmerit.tasks.federation import Federation
-from fedmerit.tasks.formats.table_files import Table
-from fedmerit.tasks.formats.tabular import check_width
+from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
 from fedmerit.tasks.source import find_file, need
 from fedmerit.tasks.table import table_federation
-from fedmerit.tasks.task_spec import MADE, SENSITIVE, TaskSpec
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 NAMES = (
@@ -30,9 +29,17 @@ FEATURES = 13
 TRAIN_SHARE, DRAW = 0.66, 43
 """FLamby's split of each hospital's patients: scikit-learn's, in proportion to the label, from this state."""
 
+MEDPAR_COLUMNS = {
+    "client": "provnum",
+    "label": "died",
+    "attributes": ("white",),
+    "features": ("los", "hmo", "white", "age80", "type2", "type3"),
+}
+"""`type` repeats type1 to type3, of which one follows from the other two."""
+
 
 def read_hospitals() -> tuple[Table, NDArray[np.bool_]]:
-    """The patients without a gap of all four, and which of them FLamby tests on."""
+    """The patients without a gap of all four hospitals, and which of them FLamby tests on."""
     parts = [_complete(find_file("heart-disease", f"processed.{name}.data")) for name in HOSPITALS]
     columns = {name: np.concatenate([part[:, NAMES.index(name)] for part in parts]) for name in NAMES}
     ill = columns.pop("num") > 0
@@ -41,8 +48,7 @@ def read_hospitals() -> tuple[Table, NDArray[np.bool_]]:
         columns |= {f"{name} {code}": (values == code).astype(np.float64) for code in codes}
     for name in DROPPED:
         del columns[name]
-    hospital = np.empty(len(ill), dtype=object)
-    hospital[:] = [name for name, part in zip(HOSPITALS, parts, strict=True) for _ in part]
+    hospital = np.repeat(np.array(HOSPITALS, dtype=object), [len(part) for part in parts])
     table = Table({**columns, "ill": ill.astype(np.float64), "hospital": hospital}, {}, "heart-disease")
     return table, np.concatenate([_for_test(part[:, -1] > 0) for part in parts])
 
@@ -61,35 +67,47 @@ def _complete(path: Path) -> NDArray[np.float64]:
 
 
 def _for_test(ill: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    split = need("sklearn.model_selection").train_test_split
     enough = min(ill.sum(), (~ill).sum()) > 2
-    _, tested = split(
+    _, tested = need("sklearn.model_selection").train_test_split(
         np.arange(len(ill)),
         train_size=TRAIN_SHARE,
         test_size=1 - TRAIN_SHARE,
         random_state=DRAW,
         stratify=ill if enough else None,
     )
-    marks = np.zeros(len(ill), dtype=np.bool_)
-    marks[tested] = True
-    return marks
+    return np.isin(np.arange(len(ill)), tested)
 
 
-def _load(config: TaskConfig, seed: int) -> Federation:
-    if config.source != "folder":
-        raise ConfigError(f"task 'heart-disease' is read from FEDMERIT_DATA alone; got task.source = {config.source!r}")
+def _load_heart(config: TaskConfig, seed: int) -> Federation:
     table, for_test = read_hospitals()
     keys = {"client": "hospital", "label": "ill", "attributes": ("sex",)}
     federation = table_federation(table, config.model_copy(update=keys), HEART, seed, for_test)
-    check_width(federation.train.x, FEATURES)
+    if federation.train.x.shape[1] != FEATURES:
+        got = federation.train.x.shape[1]
+        raise DataError(f"the task's models take {FEATURES} inputs, the files have {got}; use them as published")
     return federation
+
+
+def _load_medpar(config: TaskConfig, seed: int) -> Federation:
+    table = read_table(find_file("medpar", "medpar.csv"))
+    return table_federation(table, config.model_copy(update=MEDPAR_COLUMNS), MEDPAR, seed)
 
 
 HEART = TaskSpec(
     name="heart-disease",
     about="740 patients of four hospitals, FLamby's cut: a heart disease? Attribute sex; one client per hospital",
-    load=_load,
+    load=_load_heart,
     models=("heart-linear", "heart-mlp"),
     partitions=("natural", *MADE, *SENSITIVE),
     clients=4,
+)
+
+MEDPAR = TaskSpec(
+    name="medpar",
+    about="1,495 patients of 54 hospitals, 1 to 92 each: did the patient die? Attribute white; one client per hospital",
+    load=_load_medpar,
+    models=("medpar-linear", "medpar-mlp"),
+    partitions=("natural", *MADE, *SENSITIVE),
+    clients=54,
+    test="matched",
 )
