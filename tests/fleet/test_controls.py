@@ -37,7 +37,7 @@ from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower.records import pack
+from fedmerit.flower.messages import pack
 from fedmerit.tasks.registry import make_task
 
 TWO = np.array([[0.0], [6.0]], np.float32)

@@ -19,7 +19,7 @@ from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
 from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
 from fedmerit.flower.clientapp import personal_model
-from fedmerit.flower.records import ARRAYS, METRICS, pack
+from fedmerit.flower.messages import ARRAYS, METRICS, pack
 from fedmerit.tasks.registry import ClientHalf
 
 BAD = 2
@@ -128,7 +128,7 @@ def pickled(content: RecordDict) -> None:
         (with_update(np.zeros(12, np.float64)), "float64"),
         (with_update(np.zeros(12, np.int32)), "int32"),
         (changed(unreadable), "cannot be read"),
-        (changed(pickled), "cannot be read"),
+        (changed(pickled), "dtype object"),
         (without(ARRAYS), "'update' is missing"),
         (without(METRICS), "fact samples is missing"),
         (with_facts(samples=float("nan")), "fact samples"),

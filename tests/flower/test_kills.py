@@ -14,7 +14,7 @@ import pytest
 from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import Loopback, loopback
-from fedmerit.flower.new import write_app
+from fedmerit.flower.start import write_app
 from fedmerit.store.ledger import Ledger
 
 pytestmark = pytest.mark.long

@@ -12,7 +12,7 @@ from fedmerit import Run
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.flower import InProcessGrid, make_client_app
 from fedmerit.flower.app import serve
-from fedmerit.flower.records import HELLO, TRAIN
+from fedmerit.flower.messages import HELLO, TRAIN
 from fedmerit.tasks.registry import make_task
 
 SLEEPER = 1002

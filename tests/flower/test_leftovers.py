@@ -1,4 +1,4 @@
-"""What a kill leaves behind: no process, no scratch after the next start; keys are never written over."""
+"""What a kill leaves behind: no process, no temporary folder after the next start; keys are never written over."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ import pytest
 from cryptography import x509
 
 from fedmerit.errors import FolderError
-from fedmerit.flower import keeper
+from fedmerit.flower import processes
 from fedmerit.flower.keys import make_certificates, make_node_key, renew_certificates, valid_until
-from fedmerit.flower.scratch import LOCK, PREFIX, scratch_folder
+from fedmerit.flower.start import LOCK, PREFIX, temp_folder
 
 STARTER = """
 import subprocess, sys, time
-keeper = subprocess.Popen([sys.executable, "-I", sys.argv[1]], stdin=subprocess.PIPE, start_new_session=True)
+command = [sys.executable, "-I", sys.argv[1], "supervise"]
+supervisor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 for _ in range(2):  # each with a child in a session of its own, as Flower's processes have
     code = "import subprocess, sys, time; subprocess.Popen(['sleep', '600'], start_new_session=True); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True)
-    keeper.stdin.write(f"+{child.pid}\\n".encode())
+    supervisor.stdin.write(f"+{child.pid}\\n".encode())
     print(child.pid, flush=True)
 ended = subprocess.Popen(["sleep", "600"], start_new_session=True)
-keeper.stdin.write(f"+{ended.pid}\\n-{ended.pid}\\n".encode())
+supervisor.stdin.write(f"+{ended.pid}\\n-{ended.pid}\\n".encode())
 print(ended.pid, flush=True)
-keeper.stdin.flush()
+supervisor.stdin.flush()
 time.sleep(600)
 """
 
@@ -53,13 +54,13 @@ def until(condition: object, seconds: float = 60.0) -> bool:
 
 def test_everything_ends_with_a_starter_that_is_killed():
     starter = subprocess.Popen(
-        [sys.executable, "-S", "-c", STARTER, keeper.__file__], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-S", "-c", STARTER, processes.__file__], stdout=subprocess.PIPE, text=True
     )
     assert starter.stdout is not None
     *begun, taken_back = (int(starter.stdout.readline()) for _ in range(3))
     try:
-        assert until(lambda: all(len(keeper.descendants(pid)) == 1 for pid in begun))
-        family = [pid for one in begun for pid in (one, *keeper.descendants(one))]
+        assert until(lambda: all(len(processes.descendants(pid)) == 1 for pid in begun))
+        family = [pid for one in begun for pid in (one, *processes.descendants(one))]
         starter.send_signal(signal.SIGKILL)
         starter.wait()
         assert until(lambda: not any(map(alive, family)))
@@ -69,7 +70,7 @@ def test_everything_ends_with_a_starter_that_is_killed():
         os.kill(taken_back, signal.SIGKILL)
 
 
-def test_scratch_of_dead_runs_goes_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_temporary_folders_of_dead_runs_go_at_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead, other, elsewhere = tmp_path / f"{PREFIX}dead", tmp_path / f"{PREFIX}not-ours", tmp_path / "elsewhere"
     for folder in (dead, other, elsewhere):
@@ -77,10 +78,10 @@ def test_scratch_of_dead_runs_goes_at_the_next_start(tmp_path: Path, monkeypatch
     (dead / LOCK).touch()
     (elsewhere / LOCK).touch()
     (tmp_path / f"{PREFIX}link").symlink_to(elsewhere)
-    with scratch_folder() as first:
+    with temp_folder() as first:
         assert not dead.exists()
         assert stat.S_IMODE(first.stat().st_mode) == 0o700
-        with scratch_folder() as second:
+        with temp_folder() as second:
             assert first.exists()
             assert second != first
     assert not first.exists()

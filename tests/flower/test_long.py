@@ -10,7 +10,7 @@ import pytest
 from fedmerit import Run, run_config
 from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import loopback
-from fedmerit.flower.new import write_app
+from fedmerit.flower.start import write_app
 from reproductions.experiments import flower as experiment
 
 pytestmark = pytest.mark.long

@@ -140,9 +140,9 @@ def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
     strategy = Merit(fedavg(), **SETTINGS)
     assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
     for told in strategy.records:
-        assert list(told.dropped) == [1003]
-        assert says in told.dropped[1003]
-        assert told.ids == (1000, 1001, 1002, 1004)
+        assert list(told.dropped) == [3]
+        assert says in told.dropped[3]
+        assert told.ids == (0, 1, 2, 4)
     try:
         finite = np.isfinite(run(FedAvg(**SETTINGS), make_app(fedavg(), samples, spoil))).all()
         theirs = "goes on" if finite else "spoils"
@@ -184,16 +184,16 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
         assert best == next(one.quality for one in told.search.results if one.chosen)
 
 
-def test_the_server_looks_at_models():
-    def look(models: Sequence[ArrayRecord]) -> Predictions:
+def test_the_server_evaluates_models():
+    def server_evaluate(models: Sequence[ArrayRecord]) -> Predictions:
         right = [[int(values(model)[0] > 2.0)] * 10 for model in models]
         return Predictions(np.ones(10, np.int64), 2, {}, np.array(right))
 
     recipe = fedval("accuracy", rho=1.0)
-    strategy = Merit(recipe, look=look, **SETTINGS)
+    strategy = Merit(recipe, server_evaluate=server_evaluate, **SETTINGS)
     run(strategy, make_app(recipe))
     assert "validated:accuracy" in strategy.records[0].facts
-    with pytest.raises(ConfigError, match="look"):
+    with pytest.raises(ConfigError, match="server_evaluate"):
         Merit(recipe)
 
 
@@ -223,7 +223,7 @@ def test_under_flowers_clipping_updates_are_weighed_as_they_were_clipped():
     strategy = Merit(recipe, **SETTINGS)
     start = values(record(np.arange(9.0)))
     moved = run(clipped(strategy, norm, 0.0), make_app(recipe), rounds=1) - start
-    assert [told.ids for told in strategy.records] == [(1000, 1001, 1002, 1003, 1004)]
+    assert [told.ids for told in strategy.records] == [(0, 1, 2, 3, 4)]
     assert 0 < np.linalg.norm(moved[:8]) <= norm * 1.0001
     assert np.linalg.norm(moved[:8]) < np.linalg.norm((run(Merit(recipe, **SETTINGS), make_app(recipe), 1) - start)[:8])
 
@@ -247,7 +247,7 @@ def test_explain():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, make_app(recipe), rounds=1)
     told = strategy.explain(1)
-    assert [one.id for one in told] == [1000, 1001, 1002, 1003, 1004]
+    assert [one.id for one in told] == [0, 1, 2, 3, 4]
     assert sum(one.weight for one in told) == pytest.approx(1)
     assert set(told[0].criteria) == {"LD", "DS"}
     assert strategy.explain(2) == []
@@ -274,4 +274,4 @@ def test_facts_of_a_clients_own_are_told_and_weighed():
     app = make_app(recipe, own=own)
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app, 1)
-    assert {one.id: one.weight for one in strategy.explain(1)} == {1000: 1.0, 1001: 0, 1002: 0, 1003: 0, 1004: 0}
+    assert {one.id: one.weight for one in strategy.explain(1)} == {0: 1.0, 1: 0, 2: 0, 3: 0, 4: 0}

@@ -22,12 +22,12 @@ from flwr.app import Context, Message, RecordDict
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.core.seeds import train_seed
 from fedmerit.errors import ConfigError
-from fedmerit.flower import app, channel, node
-from fedmerit.flower.inprocess import InProcessGrid
-from fedmerit.flower.records import HELLO, TRAIN, pack
+from fedmerit.flower import app, node, processes
+from fedmerit.flower.grid import InProcessGrid
+from fedmerit.flower.messages import HELLO, TRAIN, pack
 from fedmerit.tasks.registry import make_server
 
-pytestmark = pytest.mark.skipif(not channel.is_possible(), reason="the resident worker needs Linux")
+pytestmark = pytest.mark.skipif(not processes.is_supported(), reason="the worker needs Linux")
 CONFIG = make_config({"task": {"clients": 4, "model": "digits-linear"}, "train": {"epochs": 1}})
 
 
@@ -65,10 +65,10 @@ class Node:
         """Who listens."""
         with socket.socket(socket.AF_UNIX) as connection:
             try:
-                connection.connect(str(channel.socket_of(self.owner.pid, 7)))
+                connection.connect(str(processes.path_of(self.owner.pid, "7")))
             except OSError:
                 return None
-            return channel.peer(connection)
+            return processes.peer(connection)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def is_there(pid: int | None) -> bool:
 
 def test_a_worker_answers_with_the_bits_of_the_process_itself_and_ends_with_its_owner(made: Node):
     message, here, there = train_message(), context_of(), context_of()
-    expected, reply = app.client(message, here), node.ask(message, there, made.owner.pid)
+    expected, reply = app.client(message, here), node.ask_worker(message, there, made.owner.pid)
     assert reply is not None
     worker = made.worker()
     assert worker is not None
@@ -105,82 +105,82 @@ def test_a_worker_answers_with_the_bits_of_the_process_itself_and_ends_with_its_
     assert there.state
 
     greeting = Message(pack(config={}), dst_node_id=1, message_type=HELLO)
-    answered = node.ask(greeting, there, made.owner.pid)
+    answered = node.ask_worker(greeting, there, made.owner.pid)
     assert answered is not None
     assert dict(answered.content.config_records["config"])["client"] == 2
     assert made.worker() == worker  # the same process as before
 
     unknown = Message(pack(config={}), dst_node_id=1, message_type="query.nothing")
-    assert node.ask(unknown, context_of(), made.owner.pid) is None  # and who asked answers, that is, raises as ever
+    assert node.ask_worker(unknown, context_of(), made.owner.pid) is None  # the process that asked raises
     with pytest.raises(ValueError, match="nothing"):
-        node.client(unknown, context_of(resident=False))
+        node.client(unknown, context_of(worker=False))
 
     os.kill(worker, signal.SIGSTOP)  # it hangs
-    assert node.ask(greeting, context_of(), made.owner.pid, patience=0.5) is None
+    assert node.ask_worker(greeting, context_of(), made.owner.pid, patience=0.5) is None
     assert until(lambda: made.worker() is None)
     assert not is_there(worker)
-    assert node.ask(greeting, context_of(), made.owner.pid) is not None  # a killed worker's socket is no hindrance
+    assert node.ask_worker(greeting, context_of(), made.owner.pid) is not None  # in spite of the old socket
     another = made.worker()
     assert another not in (None, worker)
 
     made.owner.kill()
     made.owner.wait()
     assert until(lambda: not is_there(another))
-    assert list(channel.private_folder().iterdir()) == []
+    assert list(processes.private_folder().iterdir()) == []
 
 
 def test_a_worker_whose_owner_is_gone_never_listens(made: Node, monkeypatch: pytest.MonkeyPatch):
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
-    path = channel.private_folder() / f"{done.pid}-1-7"
-    with pytest.raises(channel.Broken, match="ended at once"):
-        node.reach(path, done.pid, 60.0)
+    path = processes.private_folder() / f"{done.pid}-1-7"
+    with pytest.raises(ConnectionError, match="ended at once"):
+        node.reach_worker(path, done.pid, 60.0)
     assert not path.exists()
 
 
 def test_only_our_own_user_may_be_at_the_other_end(monkeypatch: pytest.MonkeyPatch):
     one, two = socket.socketpair()
     with one, two:
-        assert channel.peer(one) == os.getpid()
+        assert processes.peer(one) == os.getpid()
         monkeypatch.setattr(os, "getuid", lambda: 4242)
-        with pytest.raises(channel.Broken, match="not of ours, 4242"):
-            channel.peer(one)
+        with pytest.raises(PermissionError, match="not of ours, 4242"):
+            processes.peer(one)
 
 
 def test_a_folder_that_others_could_enter_or_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder = channel.private_folder()
+    folder = processes.private_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(0o755)
-    with pytest.raises(channel.Broken, match="0700"):
-        channel.private_folder()
+    with pytest.raises(PermissionError, match="0700"):
+        processes.private_folder()
     folder.rmdir()
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(channel.Broken, match="0700"):
-        channel.private_folder()
-    assert node.ask(train_message(), context_of(), os.getpid()) is None
+    with pytest.raises(PermissionError, match="0700"):
+        processes.private_folder()
+    assert node.ask_worker(train_message(), context_of(), os.getpid()) is None
 
 
 def test_frames_are_whole_and_claim_no_more_than_they_may():
     one, two = socket.socketpair()
     with two:
         with one:
-            channel.send_frame(one, b"abc")
-            assert channel.read_frame(two) == b"abc"
-            one.sendall(channel.HEADER.pack(channel.MOST_BYTES + 1))
-            with pytest.raises(channel.Broken, match="claims"):
-                channel.read_frame(two)
-            one.sendall(channel.HEADER.pack(9) + b"short")
-        with pytest.raises(channel.Broken, match="went away"):
-            channel.read_frame(two)
+            processes.send_frame(one, b"abc")
+            assert processes.read_frame(two) == b"abc"
+            one.sendall(processes.HEADER.pack(processes.MAX_FRAME_BYTES + 1))
+            with pytest.raises(ConnectionError, match="claims"):
+                processes.read_frame(two)
+            one.sendall(processes.HEADER.pack(9) + b"short")
+        with pytest.raises(ConnectionError, match="went away"):
+            processes.read_frame(two)
 
 
 def test_it_is_switched_off_by_the_nodes_own_configuration():
-    assert node.wants_resident(context_of())
-    assert not node.wants_resident(context_of(resident=False))
-    with pytest.raises(ConfigError, match="true or false; got 'no'"):
-        node.wants_resident(context_of(resident="no"))
+    assert node.wants_worker(context_of())
+    assert not node.wants_worker(context_of(worker=False))
+    with pytest.raises(ConfigError, match=r"true or false \(got 'no'\)"):
+        node.wants_worker(context_of(worker="no"))
 
 
 def test_a_process_per_message_imports_neither_torch_nor_the_task():
@@ -189,4 +189,4 @@ def test_a_process_per_message_imports_neither_torch_nor_the_task():
     modules = done.stdout.split()
     assert not {"torch", "pandas", "sklearn", "scipy"} & set(modules)
     ours = {name for name in modules if name.startswith("fedmerit.")}
-    assert ours == {"fedmerit.errors", "fedmerit.flower", "fedmerit.flower.channel", "fedmerit.flower.node"}
+    assert ours == {"fedmerit.errors", "fedmerit.flower", "fedmerit.flower.processes", "fedmerit.flower.node"}

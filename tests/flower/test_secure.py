@@ -23,7 +23,14 @@ from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key
 from fedmerit.flower.loopback import loopback
-from fedmerit.flower.superlink import FILE, SILENCE, main, patient_superlink, plugin_for, read_operator_key
+from fedmerit.flower.superlink import (
+    HEARTBEAT_SECONDS,
+    KEY_OPTION,
+    main,
+    patient_superlink,
+    plugin_for,
+    read_operator_key,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -140,7 +147,7 @@ def test_keys_that_are_none_or_lie_open_are_refused(content: bytes, mode: int, w
 
 def test_a_superlink_that_would_ask_for_nothing_does_not_start(tmp_path: Path):
     make_operator_key(tmp_path / "operator.key")
-    for options in ([], [FILE, str(tmp_path / "operator.key")], ["--isolation", "process"]):
+    for options in ([], [KEY_OPTION, str(tmp_path / "operator.key")], ["--isolation", "process"]):
         with pytest.raises(ConfigError, match="--isolation process"):
             main(options)
 
@@ -159,7 +166,7 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
     with closing(sqlite3.connect(":memory:")) as connection:
         sql_mixin._set_sqlite_pragmas(connection, None)
         assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
-    assert vars(sql_corestate)["HEARTBEAT_DEFAULT_INTERVAL"] == SILENCE
+    assert vars(sql_corestate)["HEARTBEAT_DEFAULT_INTERVAL"] == HEARTBEAT_SECONDS
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path):

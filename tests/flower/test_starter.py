@@ -1,4 +1,4 @@
-"""The starter of a node: Flower's commands forked, with their words, streams and codes; it ends with its owner."""
+"""The fork server of a node: Flower's commands forked, with words, streams and codes; it ends with its owner."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from fedmerit.flower import channel, shim, starter
+from fedmerit.flower import processes, supernode
 
-pytestmark = pytest.mark.skipif(not channel.is_possible(), reason="the starter needs Linux")
+pytestmark = pytest.mark.skipif(not processes.is_supported(), reason="the fork server needs Linux")
 
 
 @dataclass
 class Made:
-    """A starter, the process that it lives for, and its folder."""
+    """A fork server, the process that it lives for, and its folder."""
 
     owner: subprocess.Popen[bytes]
     process: subprocess.Popen[bytes]
@@ -38,17 +38,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", name)
         with subprocess.Popen(["sleep", "600"]) as owner:
-            folder = starter.make_folder(owner.pid)
-            command = [sys.executable, "-P", "-m", "fedmerit.flower.starter", str(folder), str(owner.pid)]
+            folder = supernode.make_launchers(owner.pid)
+            command = [sys.executable, *supernode.server_words(folder, owner.pid)]
             with subprocess.Popen(command, env=os.environ | {"TMPDIR": name}) as process:
                 yield Made(owner, process, folder)
                 owner.kill()
 
 
-def test_a_fork_is_the_command_itself_and_the_starter_ends_with_its_owner(made: Made):
+def test_a_fork_is_the_command_itself_and_the_fork_server_ends_with_its_owner(made: Made):
     asked = made.call("--help", COLUMNS="60")
     itself = subprocess.run(
-        [str(starter.BIN / "flwr-clientapp"), "--help"],
+        [str(supernode.BIN / "flwr-clientapp"), "--help"],
         capture_output=True,
         text=True,
         check=False,
@@ -61,7 +61,7 @@ def test_a_fork_is_the_command_itself_and_the_starter_ends_with_its_owner(made: 
     assert threads(made.process.pid) == 1  # forking is safe
     assert stat.S_IMODE(made.folder.stat().st_mode) == 0o700
 
-    # a command that waits for a SuperNode which is not there; its shim is killed, as all of a node's processes are
+    # a command that waits for a SuperNode which is not there; its launcher is killed, as all of a node's processes are
     words = ("--insecure", "--runtime-api-address", "127.0.0.1:9", "--token", "none")
     with subprocess.Popen([str(made.folder / "flwr-clientapp"), *words], stdout=subprocess.DEVNULL) as waiting:
         assert until(lambda: any(threads(fork) > 1 for fork in children(made.process.pid)))
@@ -73,9 +73,9 @@ def test_a_fork_is_the_command_itself_and_the_starter_ends_with_its_owner(made: 
     assert not made.folder.exists()
 
 
-def test_without_a_starter_a_shim_becomes_the_command(tmp_path: Path):
+def test_without_a_fork_server_a_launcher_becomes_the_command(tmp_path: Path):
     with subprocess.Popen(
-        [sys.executable, "-IS", shim.__file__, str(tmp_path / "none"), "/bin/echo", "itself"], stdout=-1
+        [sys.executable, "-IS", processes.__file__, "launch", str(tmp_path / "none"), "/bin/echo", "itself"], stdout=-1
     ) as one:
         assert one.communicate()[0] == b"itself\n"
 
