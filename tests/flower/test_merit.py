@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
+from fedmerit.flower.grid import SafeGrid
 
-NODES = 5
+NODES, UNREADABLE = 5, 2
 SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
 
 
@@ -275,3 +276,44 @@ def test_facts_of_a_clients_own_are_told_and_weighed():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app, 1)
     assert {one.id: one.weight for one in strategy.explain(1)} == {0: 1.0, 1: 0, 2: 0, 3: 0, 4: 0}
+
+
+class Losing(InProcessGrid):
+    """A grid that reads replies as Flower does: one that makes no message raises, and takes those beside it along."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        if any(one.metadata.src_node_id == 1000 + UNREADABLE for one in replies):
+            raise ValueError("Unknown object \x1b[2J")
+        return replies
+
+    def deliver(self, message: Message) -> Message:
+        reply = super().deliver(message)
+        reply.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
+        return reply
+
+
+@pytest.mark.parametrize("recipe", [fedavg(), device_aware(DS, LD)], ids=["fedavg", "a search"])
+def test_under_merit_it_costs_its_node_alone_too(recipe: Recipe):
+    with pytest.raises(ValueError, match="Unknown object"):
+        FedAvg(**SETTINGS).start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=1)
+    strategy = Merit(recipe, **SETTINGS)
+    result = strategy.start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=2)
+    assert list(result.evaluate_metrics_clientapp) == [1, 2]
+    for one in strategy.records:
+        assert sorted(one.ids) == [place for place in range(NODES) if place != UNREADABLE]
+        (reason,) = one.dropped.values()
+        assert reason.endswith("its reply cannot be read: ValueError: Unknown object \\x1b[2J")
+
+
+def test_a_safe_grid_waits_no_longer_than_it_is_told():
+    class Mute(InProcessGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return super().pull_messages([name for name in message_ids if name != "1"])
+
+    grid = SafeGrid(Mute(make_app(fedavg()), NODES))
+    content = RecordDict({"arrays": record(np.arange(9.0))})
+    asked = [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.get_node_ids()]
+    answers = list(grid.send_and_receive(asked, timeout=0.1))
+    assert sorted(one.metadata.reply_to_message_id for one in answers) == ["2", "3", "4", "5"]
+    assert list(grid.send_and_receive([])) == []
