@@ -152,7 +152,7 @@ def test_a_vector_beside_the_update_is_checked_too():
 
     def lie(message: Message) -> Message:
         if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1001:
-            vectors = {"update": np.ones(1, np.float32), "extra:slope": np.full(1, np.nan, np.float32)}
+            vectors = {"update": np.ones(1, np.float32), "vector:slope": np.full(1, np.nan, np.float32)}
             return Message(pack(vectors, {"personal": 0}, {"samples": 1.0}), reply_to=message)
         return deliver(message)
 
