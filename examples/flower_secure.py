@@ -35,7 +35,7 @@ def without_the_key(made: Loopback) -> dict[str, str]:
     ours, home = made.folder, made.folder / "stranger"
     assert made.certificates is not None
     write_connection(home / "home", made.address, made.certificates.authority)
-    # no shims: what our starter forks has our home, and the operator's key in it
+    # no launchers: what our fork server forks has our home, and the operator's key in it
     stranger = Loopback(home, secure=True, port=made.port, certificates=made.certificates)
     key = make_node_key(ours / "keys", "stranger")
     asked = {
@@ -66,9 +66,9 @@ def _end(made: Loopback, name: str, seconds: float = 120.0) -> str:
 
 def main() -> None:
     """Start, be refused, run."""
-    with tempfile.TemporaryDirectory(prefix="fedmerit-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="fedmerit-") as folder:
         print(f"starting a SuperLink with TLS and {NODES} SuperNodes with registered keys", flush=True)
-        with loopback(Path(scratch), NODES, secure=True) as made:
+        with loopback(Path(folder), NODES, secure=True) as made:
             ends = strangers(made) | without_the_key(made)
             for name, how in ends.items():
                 print(f"  {name}: {how}", flush=True)

@@ -20,9 +20,9 @@ from statistics import median
 
 from fedmerit import Run
 from fedmerit.config.schema import Config, make_config
-from fedmerit.flower.keeper import descendants
 from fedmerit.flower.loopback import Loopback, loopback
-from fedmerit.flower.new import write_app
+from fedmerit.flower.processes import descendants
+from fedmerit.flower.start import write_app
 
 NODES, ROUNDS, TURNS = 4, 4, 3
 HERE = Path(__file__).parents[2] / "src"
@@ -73,12 +73,12 @@ def words(pid: int) -> str:
 
 
 def workers_of(node: int) -> list[int]:
-    """Resident workers in a node's process group; their parents are gone."""
+    """Workers in a node's process group; their parents are gone."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         pid = int(path.name)
         try:
-            if os.getpgid(pid) == os.getpgid(node) and "fedmerit.flower.resident" in words(pid):
+            if os.getpgid(pid) == os.getpgid(node) and "fedmerit.flower.node" in words(pid):
                 found.append(pid)
         except ProcessLookupError:
             continue

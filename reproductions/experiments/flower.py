@@ -16,7 +16,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -29,8 +28,9 @@ from fedmerit.config.schema import Config, dump_config, make_config
 from fedmerit.flower import InProcessGrid, Merit
 from fedmerit.flower.app import client
 from fedmerit.flower.app import main as serve
-from fedmerit.flower.loopback import BIN, loopback
-from fedmerit.flower.new import project, write_app
+from fedmerit.flower.loopback import loopback
+from fedmerit.flower.start import run_settings, write_app
+from fedmerit.flower.supernode import BIN
 
 ROOT = Path(__file__).parents[2]
 RUNS, RESULTS = ROOT / "runs" / "flower", ROOT / "docs" / "results"
@@ -99,7 +99,7 @@ def done(folder: Path) -> bool:
 
 def in_process(recipe: str, out: Path) -> None:
     """On Flower's messages without processes."""
-    settings = cast(Any, project(config_of(recipe), out))["tool"]["flwr"]["app"]["config"]
+    settings = run_settings(config_of(recipe), out)
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
     serve(InProcessGrid(client, NODES, settings), context)
 

@@ -5,7 +5,7 @@ python -m reproductions.experiments.scale runs/scale --nodes 20 --rounds 10
 
 All are real processes that talk over loopback: a SuperLink with a database, a SuperExec with the ServerApp, and for
 each node a SuperNode, its SuperExec and a ClientApp per message. So that memory and cores suffice, all are forked from
-one process that has imported Flower, torch and fedmerit, without resident workers. SIGKILL
+one process that has imported Flower, torch and fedmerit, without workers. SIGKILL
 falls on a random node, in two random rounds; each is started again two rounds later. The SuperLink is killed in the
 middle. A SuperNode that ends by itself, as it does when the SuperLink answers with an error, is started again at once.
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 from fedmerit import Run
 from fedmerit.config.schema import Config, make_config
 from fedmerit.flower.loopback import Loopback
-from fedmerit.flower.new import write_app
+from fedmerit.flower.start import write_app
 from fedmerit.store.ledger import Ledger
 
 SEED = 20
@@ -81,7 +81,7 @@ class Watch:
         lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         self.least = min(self.least, int(lines["MemAvailable"].split()[0]) / 2**20)
         listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
-        self.most = max(self.most, sum("fedmerit.flower.starter" in line for line in listed))
+        self.most = max(self.most, sum("fedmerit.flower.supernode" in line for line in listed))
 
 
 def plan(nodes: int, rounds: int) -> dict[str, list[int]]:

@@ -25,8 +25,8 @@ from scipy import stats
 
 from fedmerit import load_config, resume, run_config
 from fedmerit.core.state import Record
-from fedmerit.store.now import telling
 from fedmerit.store.run_folder import environment
+from fedmerit.store.status import status_file
 from reproductions.experiments.large_ledger import CLIENTS, DRAWN, ROUNDS, made_rounds, start_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "watch.md"
@@ -211,7 +211,7 @@ def large(browser: Browser, scratch: Path) -> str:
 
 def one_large(browser: Browser, folder: Path, drawn: int) -> str:
     """A row of the table."""
-    with start_run(folder) as ledger, telling(folder) as tell:
+    with start_run(folder) as ledger, status_file(folder) as tell:
         rounds = made_rounds(drawn)
         for _ in range(ROUNDS - LIVE):
             ledger.append(next(rounds))

@@ -22,8 +22,8 @@ from fedmerit.report.live import LiveRun
 from fedmerit.report.live_view import View, piece
 from fedmerit.report.run_detail import run_detail
 from fedmerit.report.watch import Watched, WatchServer
-from fedmerit.store.now import NOW, telling
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.store.status import STATUS, status_file
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -78,7 +78,7 @@ def opened(browser: Browser, address: str, said: list[str], **context: Any) -> P
 
 def test_rounds_appear_as_they_are_kept(chromium: Browser, runs: Path, tmp_path: Path) -> None:
     growing, said = Growing(runs / "searched", tmp_path / "run", 1), list[str]()
-    with served(growing.folder) as server, telling(growing.folder) as tell:
+    with served(growing.folder) as server, status_file(growing.folder) as tell:
         tell(2, "train", (0, 3))
         page = opened(chromium, server.address, said)
         page.locator("#now-stage", has_text="Round 2: clients train").wait_for()
@@ -102,7 +102,7 @@ def test_rounds_appear_as_they_are_kept(chromium: Browser, runs: Path, tmp_path:
         second.locator("#search-table caption", has_text="Round 4").wait_for()
         assert second.locator("#search-table tbody th").all_inner_texts() == tried
         growing.finish()
-        (growing.folder / NOW).unlink()
+        (growing.folder / STATUS).unlink()
         page.locator("#now-says", has_text="is finished").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         assert axe(second) == []
@@ -169,18 +169,18 @@ def test_states_are_told_rightly(runs: Path, tmp_path: Path) -> None:
     live = LiveRun(growing.folder)
     live.refresh()
     assert live.now()["state"] == "silent"
-    with telling(growing.folder) as tell:
+    with status_file(growing.folder) as tell:
         tell(3, "train", (1, 2))
         now = live.now()
         assert (now["state"], now["stage"], now["clients"], now["played"]) == ("running", "train", [1, 2], 2)
-        told = json.loads((growing.folder / NOW).read_text())
-    assert not (growing.folder / NOW).exists()
-    (growing.folder / NOW).write_text(json.dumps(told | {"started": "1"}))  # a later process of the same number
+        told = json.loads((growing.folder / STATUS).read_text())
+    assert not (growing.folder / STATUS).exists()
+    (growing.folder / STATUS).write_text(json.dumps(told | {"started": "1"}))  # a later process of the same number
     assert live.now()["state"] == "killed"
-    with pytest.raises(OSError, match="full"), telling(growing.folder) as tell:
+    with pytest.raises(OSError, match="full"), status_file(growing.folder) as tell:
         raise OSError("the disk is full")
     assert (live.now()["state"], live.now()["reason"]) == ("failed", "OSError: the disk is full")
-    (growing.folder / NOW).unlink()
+    (growing.folder / STATUS).unlink()
     for index in range(3, ROUNDS + 1):
         growing.play(index)
     growing.finish()

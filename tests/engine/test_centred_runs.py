@@ -21,7 +21,7 @@ from fedmerit.core.server.centring import centre_model, feature_sums, make_centr
 from fedmerit.core.state import State
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower.records import pack
+from fedmerit.flower.messages import pack
 from fedmerit.learn.models import two_convolutions
 from fedmerit.learn.sgd import TorchLearner
 from fedmerit.tasks.registry import make_task

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,12 @@ from helpers import CommandLine, one_line
 
 from fedmerit import Recipe, Run, load_config, run_config
 from fedmerit.config.recipe import make_recipe
-from fedmerit.config.schema import dump_config, make_config
+from fedmerit.config.schema import make_config
 from fedmerit.engine.run import resume
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import client, main
+from fedmerit.flower.start import run_settings
 from fedmerit.study.plan import make_plan
 from fedmerit.study.study import compare
 
@@ -258,11 +258,8 @@ def test_a_study_and_its_page_have_rows_of_ones_own(module: Path, tmp_path: Path
     assert len(weights) <= 2  # the same parts, named one by one or made by a function: the same weights for each seed
 
 
-def test_flower_weighs_by_the_same_own_parts(module: Path, tmp_path: Path, cli: CommandLine) -> None:
-    toml = tmp_path / "config.toml"
-    toml.write_text(dump_config(config()))
-    assert cli("flower", "new", tmp_path / "app", "--config", toml, "--out", tmp_path / "run").code == 0
-    settings = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+def test_flower_weighs_by_the_same_own_parts(module: Path, tmp_path: Path) -> None:
+    settings = run_settings(config(), tmp_path / "run")
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
     main(InProcessGrid(client, 4, settings), context)
     ours, theirs = run_config(config(), tmp_path / "local"), Run.load(tmp_path / "run")

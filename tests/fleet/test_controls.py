@@ -36,7 +36,7 @@ from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.flower.records import pack
+from fedmerit.flower.messages import pack
 from fedmerit.tasks.registry import make_task
 
 TWO = np.array([[0.0], [6.0]], np.float32)
@@ -149,7 +149,7 @@ def test_a_vector_beside_the_update_is_checked_too():
 
     def lie(message: Message) -> Message:
         if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1001:
-            vectors = {"update": np.ones(1, np.float32), "extra:slope": np.full(1, np.nan, np.float32)}
+            vectors = {"update": np.ones(1, np.float32), "vector:slope": np.full(1, np.nan, np.float32)}
             return Message(pack(vectors, {"personal": 0}, {"samples": 1.0}), reply_to=message)
         return deliver(message)
 

@@ -18,6 +18,7 @@ from fedmerit.errors import RunFailed
 from fedmerit.flower import InProcessGrid
 from fedmerit.flower.app import TEXT, client, main
 from fedmerit.flower.loopback import Loopback
+from fedmerit.flower.start import write_app
 from fedmerit.store.ledger import Ledger
 
 TOML = """
@@ -47,20 +48,14 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def context_of(app: Path) -> Context:
-    settings = tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+def app_context(config: Path, folder: Path) -> Context:
+    write_app(folder / "app", load_config(config), folder / "run")
+    settings = tomllib.loads((folder / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     return Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=settings)
 
 
-def start(cli: CommandLine, config: Path, folder: Path) -> Context:
-    answer = cli("flower", "new", folder / "app", "--config", config, "--out", folder / "run")
-    assert answer.code == 0
-    assert "flwr run" in answer.out
-    return context_of(folder / "app")
-
-
 def test_a_configuration_runs_as_a_flower_app(cli: CommandLine, config: Path, tmp_path: Path):
-    context = start(cli, config, tmp_path)
+    context = app_context(config, tmp_path)
     assert make_config(tomllib.loads(str(context.run_config[TEXT]))) == load_config(config)
     main(InProcessGrid(client, 4, context.run_config), context)
     ours, theirs = run_config(load_config(config), tmp_path / "local"), Run.load(tmp_path / "run")
@@ -85,10 +80,10 @@ def test_a_server_that_is_started_again_goes_on(
 ):
     """In a new run of Flower, in which nodes have lost all that they kept."""
     config.write_text(dump_config(load_config(config, changes)))
-    whole = start(cli, config, tmp_path)
+    whole = app_context(config, tmp_path)
     main(InProcessGrid(client, 4, whole.run_config), whole)
     (tmp_path / "second").mkdir()
-    context = start(cli, config, tmp_path / "second")
+    context = app_context(config, tmp_path / "second")
     with pytest.raises(ConnectionError):
         main(Dying(client, 4, context.run_config), context)
     assert 0 < Ledger.open(tmp_path / "second" / "run" / "ledger.db").last_round() < 3
@@ -116,27 +111,16 @@ class Dying(InProcessGrid):
         return super().push_messages(messages)
 
 
-def test_a_new_app_without_a_configuration_runs_the_embedded_digits(cli: CommandLine, tmp_path: Path):
-    answer = cli("flower", "new", tmp_path / "app", "--set", "task.clients=3", "--set", "run.rounds=1")
-    assert answer.code == 0
-    text = str(context_of(tmp_path / "app").run_config[TEXT])
-    assert make_config(tomllib.loads(text)) == load_config(None, ["task.clients=3", "run.rounds=1"])
-
-
 def test_run_may_be_named_or_left_out(cli: CommandLine, config: Path):
     for named in ((), ("run",)):
         assert "give one of" in one_line(cli("flower", *named, config))
         assert "goes with" in one_line(cli("flower", *named, "--simulation", "--secure", config))
-    assert "new" in cli("flower", "--help").out
+    assert "node" in cli("flower", "--help").out
 
 
 def test_mistakes_are_one_line(cli: CommandLine, config: Path, tmp_path: Path):
-    (tmp_path / "there").mkdir()
-    assert "exists" in one_line(cli("flower", "new", tmp_path / "there"))
-    absent = ("--config", tmp_path / "none.toml")
-    assert "no configuration file" in one_line(cli("flower", "new", tmp_path / "app", *absent))
     assert "no configuration file" in one_line(cli("flower", tmp_path / "none.toml", "--loopback"))
-    assert "train.lr" in one_line(cli("flower", "new", tmp_path / "app", "--set", "train.lr=-1"))
+    assert "train.lr" in one_line(cli("flower", config, "--loopback", "--set", "train.lr=-1"))
     for options in (["--loopback", "--insecure"], ["--simulation", "--secure"]):
         assert "goes with" in one_line(cli("flower", config, *options))
     assert "give one of" in one_line(cli("flower", config))
@@ -167,7 +151,7 @@ def test_a_table_is_found_from_any_folder_and_gives_the_same_run(
     )
     (tmp_path / "table.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    context = start(cli, tmp_path / "table.toml", tmp_path)
+    context = app_context(tmp_path / "table.toml", tmp_path)
     local = run_config(load_config(tmp_path / "table.toml"), tmp_path / "local")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -53,7 +53,7 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
 
     with loopback(tmp_path, 0, forked=True) as made, ThreadPoolExecutor(1) as thread:
         for place in range(NODES):
-            made.forked = place != ALONE  # that one as on a machine of its own, with a starter and a resident worker
+            made.forked = place != ALONE  # that one as on a machine of its own, with a fork server and a worker
             made.supernode(place, NODES)
         made.forked = True
         made.wait_for("node1", "SuperNode ID", 120)
@@ -109,7 +109,7 @@ def test_a_killed_parent_leaves_no_process_of_its_deployment(tmp_path: Path):
         try:
             assert parent.stdout.readline() == "all are there\n"
             there = left_behind(tmp_path)
-            assert len(there) >= 6, there  # a starter, a SuperLink with its SuperExec, two SuperNodes with theirs
+            assert len(there) >= 6, there  # a fork server, a SuperLink with its SuperExec, two SuperNodes with theirs
         finally:
             parent.kill()
     ends = time.monotonic() + 60

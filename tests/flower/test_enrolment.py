@@ -1,4 +1,4 @@
-"""Enrolment and the door: a node is who its key says, impostors are refused, a mute one costs one deadline."""
+"""Enrolment and admission: a node is who its key says, impostors are refused, a mute one costs one deadline."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fedmerit.core.seeds import derive
 from fedmerit.core.state import Record, State
 from fedmerit.errors import ConfigError
 from fedmerit.flower import GridFleet
-from fedmerit.flower.app import SEED, with_own_seed
-from fedmerit.flower.enrolment import EnrolledClient, Enrolment, fingerprint, read_enrolment
+from fedmerit.flower.admission import EnrolledClient, Enrolment, fingerprint, read_enrolment
+from fedmerit.flower.app import SEED, with_server_seed
 from fedmerit.flower.keys import make_node_key
 
 
@@ -67,7 +67,7 @@ def test_an_impostor_is_refused_and_told_and_changes_nothing(keys: list[bytes], 
         fleet.meet(4)
         record = one_round(fleet)
     assert fleet.nodes == {place: 1000 + place for place in range(4)}
-    assert fleet.door.refused == {900: "its key is not enrolled, or was revoked"}
+    assert fleet.admission.refused == {900: "its key is not enrolled, or was revoked"}
     assert caplog.text.count("node 900 is refused") == 1
     assert record.weights is not None
     assert plain.weights is not None
@@ -84,7 +84,7 @@ def test_an_enrolled_node_cannot_be_another_client(keys: list[bytes]):
     fleet = GridFleet(grid, grid_server(), timeout=0.3, enrolment=enrolled(keys))
     fleet.meet(4)
     assert fleet.nodes[BAD] == 1000 + BAD
-    assert "its key is enrolled for client 0" in fleet.door.refused[900]
+    assert "its key is enrolled for client 0" in fleet.admission.refused[900]
 
 
 def test_without_enrolment_a_second_claim_is_refused_as_long_as_the_first_answers():
@@ -94,7 +94,7 @@ def test_without_enrolment_a_second_claim_is_refused_as_long_as_the_first_answer
     grid.copy_node(BAD, to=900)
     one_round(fleet)
     assert fleet.nodes[BAD] == 1000 + BAD
-    assert "which node 1002 is" in fleet.door.refused[900]
+    assert "which node 1002 is" in fleet.admission.refused[900]
     del grid._contexts[1000 + BAD]
     assert one_round(fleet).ids == (0, 1, 2, 3)
     assert fleet.nodes[BAD] == 900
@@ -129,7 +129,7 @@ def test_the_command_enrolls_lists_and_revokes(tmp_path: Path, cli: CommandLine)
     assert "is client 0's" in one_line(cli("enroll", file, "--client", "1", "--key", pairs[0].public))
     assert "revoked" in cli("enroll", file, "--client", "0", "--revoke").out
     assert cli("enroll", file, "--client", "0", "--key", pairs[1].public).code == 0
-    assert [one.revoked for one in read_enrolment(file).clients] == [True, False]
+    assert [one.revoked for one in read_enrolment(file).client] == [True, False]
     assert len(cli("enroll", file).out.splitlines()) == 2
     assert "no public key" in one_line(cli("enroll", file, "--client", "5", "--key", pairs[0].private))
     assert "give --client N" in one_line(cli("enroll", file, "--client", "5"))
@@ -157,18 +157,17 @@ def test_the_server_may_draw_from_a_seed_of_its_own(monkeypatch: pytest.MonkeyPa
     from fedmerit import load_config
 
     config = load_config(None, ["run.seed=1"])
-    assert with_own_seed(config) is config
+    assert with_server_seed(config) is config
     monkeypatch.setenv(SEED, "77")
-    assert with_own_seed(config).run.seed == 77
+    assert with_server_seed(config).run.seed == 77
     monkeypatch.setenv(SEED, "secret")
     with pytest.raises(ConfigError, match="whole number") as refused:
-        with_own_seed(config)
+        with_server_seed(config)
     assert "secret" not in str(refused.value)
 
 
 def test_a_mute_node_of_8_costs_one_deadline_in_the_whole_run():
     made = small_task((5, 12, 20, 8, 6, 7, 8, 9), (6,) * 8, SoftmaxLearner())
-    waits: list[int] = []
 
     class Mute(Meddling):
         """From some time on one node answers nothing, greetings included."""
@@ -183,24 +182,18 @@ def test_a_mute_node_of_8_costs_one_deadline_in_the_whole_run():
                     self._replies.pop(name)
             return ids
 
-    class Timed(GridFleet):
-        def _send(self, *asked: Any, **settings: Any) -> Any:
-            exchange = super()._send(*asked, **settings)
-            waits.append(len(exchange.mute))
-            return exchange
-
     grid = Mute(made, lambda reply: [reply])
-    fleet = Timed(grid, made.server(), timeout=0.5)
+    fleet = GridFleet(grid, made.server(), timeout=0.5)
     fleet.meet(8)
     grid.silent = True
     state = State(fleet.server.first_model(0))
     for _ in range(5):
         state, record = next_round(fleet, fedavg(), state)
         assert record.ids == (0, 1, 3, 4, 5, 6, 7)
-    assert sum(waits) == 1
+    assert sum(fleet.admission.strikes.values()) == 1
     assert record.dropped == {BAD: "its node is not connected"}
     grid.silent = False
-    fleet.door.greeted.clear()  # what was lost on the way is not answered any more
+    fleet.admission.greeted.clear()  # what was lost on the way is not answered any more
     state, record = next_round(fleet, fedavg(), state)
     assert BAD in record.ids
 

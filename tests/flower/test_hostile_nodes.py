@@ -14,11 +14,11 @@ from flwr.app import Message
 from fedmerit import Run
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.flower import InProcessGrid, make_client_app
+from fedmerit.flower.admission import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
 from fedmerit.flower.app import serve
-from fedmerit.flower.enrolment import EnrolledClient, Enrolment, read_fingerprint, write_enrolment
 from fedmerit.flower.keys import make_node_key
 from fedmerit.flower.loopback import Loopback, loopback
-from fedmerit.flower.records import TRAIN
+from fedmerit.flower.messages import TRAIN
 from fedmerit.flower.start import on_superlink
 from fedmerit.tasks.registry import make_task
 
@@ -86,7 +86,7 @@ def test_the_run_ends_with_the_right_bits_for_the_others(tmp_path: Path):
         for name in [*(f"node{place}" for place in range(NODES)), "impostor"]:
             made.wait_for(name, "SuperNode ID", 180)
         keys = [read_fingerprint(made.keys[place].public) for place in range(NODES)]
-        enrolled = Enrolment(tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
+        enrolled = Enrolment(client=tuple(EnrolledClient(client=place, key=key) for place, key in enumerate(keys)))
         write_enrolment(tmp_path / "enrolled.toml", enrolled)
         authority = made.trust()[1]
         on_superlink(

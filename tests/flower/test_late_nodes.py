@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from flwr.app import Message
 
 from fedmerit import Run
 from fedmerit.config.schema import dump_config, make_config
 from fedmerit.flower import InProcessGrid, make_client_app
 from fedmerit.flower.app import serve
-from fedmerit.flower.records import HELLO, TRAIN
+from fedmerit.flower.messages import HELLO, TRAIN
 from fedmerit.tasks.registry import make_task
 
 SLEEPER = 1002
@@ -90,3 +92,21 @@ def test_only_training_asks_more_nodes_than_it_needs(tmp_path: Path):
     (unused,) = [event.text for event in done.events() if event.kind == "left-out"]
     assert unused.startswith("not needed: enough others had answered after")
     assert np.isfinite(done.local_accuracy[:, [0, 1, 3]]).all()  # who is not busy is waited for to test the model
+
+
+def test_a_node_that_scales_is_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = make_config(
+        {
+            "task": {"clients": 6, "model": "digits-linear", "attack": {"kind": "scale", "share": 0.17}},
+            "train": {"epochs": 1},
+            "run": {"rounds": 5, "fraction": 1.0, "seed": 2},
+        }
+    )
+    task = make_task(config)
+    grid = InProcessGrid(make_client_app(lambda context: task.client(int(context.node_config["partition-id"]))), 6)
+    with caplog.at_level(logging.INFO, logger="flwr"):
+        serve(grid, dump_config(config), tmp_path / "run")
+    (attacker,) = task.attackers.members
+    named = [record.getMessage() for record in caplog.records if "stands out" in record.getMessage()]
+    assert len(named) == 1
+    assert named[0].startswith(f"fedmerit: client {attacker} stands out in 3 of its 3 rounds: its update was ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, facts
+from fedmerit.flower.grid import SafeGrid
 
-NODES = 5
+NODES, UNREADABLE = 5, 2
 SETTINGS = {"min_train_nodes": NODES, "min_available_nodes": NODES, "min_evaluate_nodes": NODES}
 
 
@@ -140,9 +141,9 @@ def test_where_fedavg_ends_the_run_we_leave_the_node_out(name: str):
     strategy = Merit(fedavg(), **SETTINGS)
     assert np.isfinite(run(strategy, make_app(fedavg(), samples, spoil))).all()
     for told in strategy.records:
-        assert list(told.dropped) == [1003]
-        assert says in told.dropped[1003]
-        assert told.ids == (1000, 1001, 1002, 1004)
+        assert list(told.dropped) == [3]
+        assert says in told.dropped[3]
+        assert told.ids == (0, 1, 2, 4)
     try:
         finite = np.isfinite(run(FedAvg(**SETTINGS), make_app(fedavg(), samples, spoil))).all()
         theirs = "goes on" if finite else "spoils"
@@ -184,16 +185,16 @@ def test_a_search_asks_the_apps_own_evaluate_in_one_exchange():
         assert best == next(one.quality for one in told.search.results if one.chosen)
 
 
-def test_the_server_looks_at_models():
-    def look(models: Sequence[ArrayRecord]) -> Predictions:
+def test_the_server_evaluates_models():
+    def server_evaluate(models: Sequence[ArrayRecord]) -> Predictions:
         right = [[int(values(model)[0] > 2.0)] * 10 for model in models]
         return Predictions(np.ones(10, np.int64), 2, {}, np.array(right))
 
     recipe = fedval("accuracy", rho=1.0)
-    strategy = Merit(recipe, look=look, **SETTINGS)
+    strategy = Merit(recipe, server_evaluate=server_evaluate, **SETTINGS)
     run(strategy, make_app(recipe))
     assert "validated:accuracy" in strategy.records[0].facts
-    with pytest.raises(ConfigError, match="look"):
+    with pytest.raises(ConfigError, match="server_evaluate"):
         Merit(recipe)
 
 
@@ -223,7 +224,7 @@ def test_under_flowers_clipping_updates_are_weighed_as_they_were_clipped():
     strategy = Merit(recipe, **SETTINGS)
     start = values(record(np.arange(9.0)))
     moved = run(clipped(strategy, norm, 0.0), make_app(recipe), rounds=1) - start
-    assert [told.ids for told in strategy.records] == [(1000, 1001, 1002, 1003, 1004)]
+    assert [told.ids for told in strategy.records] == [(0, 1, 2, 3, 4)]
     assert 0 < np.linalg.norm(moved[:8]) <= norm * 1.0001
     assert np.linalg.norm(moved[:8]) < np.linalg.norm((run(Merit(recipe, **SETTINGS), make_app(recipe), 1) - start)[:8])
 
@@ -247,7 +248,7 @@ def test_explain():
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, make_app(recipe), rounds=1)
     told = strategy.explain(1)
-    assert [one.id for one in told] == [1000, 1001, 1002, 1003, 1004]
+    assert [one.id for one in told] == [0, 1, 2, 3, 4]
     assert sum(one.weight for one in told) == pytest.approx(1)
     assert set(told[0].criteria) == {"LD", "DS"}
     assert strategy.explain(2) == []
@@ -274,4 +275,45 @@ def test_facts_of_a_clients_own_are_told_and_weighed():
     app = make_app(recipe, own=own)
     strategy = Merit(recipe, **SETTINGS)
     run(strategy, app, 1)
-    assert {one.id: one.weight for one in strategy.explain(1)} == {1000: 1.0, 1001: 0, 1002: 0, 1003: 0, 1004: 0}
+    assert {one.id: one.weight for one in strategy.explain(1)} == {0: 1.0, 1: 0, 2: 0, 3: 0, 4: 0}
+
+
+class Losing(InProcessGrid):
+    """A grid that reads replies as Flower does: one that makes no message raises, and takes those beside it along."""
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        replies = list(super().pull_messages(message_ids))
+        if any(one.metadata.src_node_id == 1000 + UNREADABLE for one in replies):
+            raise ValueError("Unknown object \x1b[2J")
+        return replies
+
+    def deliver(self, message: Message) -> Message:
+        reply = super().deliver(message)
+        reply.metadata.__dict__["_src_node_id"] = message.metadata.dst_node_id
+        return reply
+
+
+@pytest.mark.parametrize("recipe", [fedavg(), device_aware(DS, LD)], ids=["fedavg", "a search"])
+def test_under_merit_it_costs_its_node_alone_too(recipe: Recipe):
+    with pytest.raises(ValueError, match="Unknown object"):
+        FedAvg(**SETTINGS).start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=1)
+    strategy = Merit(recipe, **SETTINGS)
+    result = strategy.start(Losing(make_app(recipe), NODES), record(np.arange(9.0)), num_rounds=2)
+    assert list(result.evaluate_metrics_clientapp) == [1, 2]
+    for one in strategy.records:
+        assert sorted(one.ids) == [place for place in range(NODES) if place != UNREADABLE]
+        (reason,) = one.dropped.values()
+        assert reason.endswith("its reply cannot be read: ValueError: Unknown object \\x1b[2J")
+
+
+def test_a_safe_grid_waits_no_longer_than_it_is_told():
+    class Mute(InProcessGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+            return super().pull_messages([name for name in message_ids if name != "1"])
+
+    grid = SafeGrid(Mute(make_app(fedavg()), NODES))
+    content = RecordDict({"arrays": record(np.arange(9.0))})
+    asked = [Message(content, dst_node_id=node, message_type="evaluate") for node in grid.get_node_ids()]
+    answers = list(grid.send_and_receive(asked, timeout=0.1))
+    assert sorted(one.metadata.reply_to_message_id for one in answers) == ["2", "3", "4", "5"]
+    assert list(grid.send_and_receive([])) == []

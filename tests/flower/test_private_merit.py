@@ -22,7 +22,7 @@ from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
-from fedmerit.flower.mods import shortened
+from fedmerit.flower.clientapp import clipped_model
 
 NODES, LENGTH, ROUNDS = 6, 5, 4
 SETTINGS = {"min_train_nodes": 1, "min_available_nodes": NODES, "fraction_evaluate": 0.0}
@@ -78,11 +78,11 @@ def test_a_clip_at_the_client_is_the_clip_at_the_server() -> None:
 def test_the_mod_cuts_all_arrays_together_and_leaves_short_ones() -> None:
     start = ArrayRecord({"a": Array(np.ones(1, np.float32)), "b": Array(np.ones((1, 1), np.float64))})
     long = ArrayRecord({"b": Array(np.array([[5.0]])), "a": Array(np.array([4.0], np.float32))})
-    cut = shortened(start, long, 1.0)  # the update is (3, 4)
+    cut = clipped_model(start, long, 1.0)  # the update is (3, 4)
     assert cut["a"].numpy() == pytest.approx([1.6])
     assert cut["b"].numpy() == pytest.approx(np.array([[1.8]]))
     assert cut["b"].numpy().dtype == np.float64
-    assert shortened(start, long, 5.0) is long
+    assert clipped_model(start, long, 5.0) is long
     with pytest.raises(ConfigError, match="above 0; got 0"):
         clip_mod(0)
 

@@ -10,10 +10,12 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from cryptography import x509
 from flwr.app import Context, RecordDict
 from flwr.common.constant import ACCESS_TOKEN_KEY
 from flwr.supercore import sql_mixin
@@ -21,9 +23,16 @@ from flwr.supercore.corestate import in_memory_corestate, sql_corestate
 
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.flower import InProcessGrid
-from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key
+from fedmerit.flower.keys import make_certificates, make_node_key, make_operator_key, renew_certificates, valid_until
 from fedmerit.flower.loopback import loopback
-from fedmerit.flower.superlink import FILE, SILENCE, main, patient_superlink, plugin_for, read_operator_key
+from fedmerit.flower.superlink import (
+    HEARTBEAT_SECONDS,
+    KEY_OPTION,
+    main,
+    patient_superlink,
+    plugin_for,
+    read_operator_key,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHANGED = re.compile(r"^[+-](?![+-])", re.MULTILINE)
@@ -140,7 +149,7 @@ def test_keys_that_are_none_or_lie_open_are_refused(content: bytes, mode: int, w
 
 def test_a_superlink_that_would_ask_for_nothing_does_not_start(tmp_path: Path):
     make_operator_key(tmp_path / "operator.key")
-    for options in ([], [FILE, str(tmp_path / "operator.key")], ["--isolation", "process"]):
+    for options in ([], [KEY_OPTION, str(tmp_path / "operator.key")], ["--isolation", "process"]):
         with pytest.raises(ConfigError, match="--isolation process"):
             main(options)
 
@@ -159,7 +168,7 @@ def test_our_superlink_waits_for_its_database_and_for_serverapps(monkeypatch: py
     with closing(sqlite3.connect(":memory:")) as connection:
         sql_mixin._set_sqlite_pragmas(connection, None)
         assert connection.execute("PRAGMA busy_timeout").fetchone() == (60_000,)
-    assert vars(sql_corestate)["HEARTBEAT_DEFAULT_INTERVAL"] == SILENCE
+    assert vars(sql_corestate)["HEARTBEAT_DEFAULT_INTERVAL"] == HEARTBEAT_SECONDS
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path):
@@ -168,3 +177,35 @@ def test_private_keys_are_their_owners_alone(tmp_path: Path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "PRIVATE" not in certificates.authority.read_text() + key.public.read_text()
     assert key.public.read_text().startswith("ecdsa-sha2-nistp384 ")
+
+
+def test_a_key_is_not_written_over_nor_through_a_link(tmp_path: Path):
+    key = make_node_key(tmp_path, "node")
+    before = key.private.read_bytes()
+    with pytest.raises(FolderError, match="keys are not written over"):
+        make_node_key(tmp_path, "node")
+    assert key.private.read_bytes() == before
+    target = tmp_path / "target"
+    (tmp_path / "linked").symlink_to(target)
+    with pytest.raises(FolderError, match="keys are not written over"):
+        make_node_key(tmp_path, "linked")
+    assert not target.exists()
+    with pytest.raises(FolderError):
+        make_certificates(make_certificates(tmp_path / "keys").authority.parent)
+
+
+def test_the_servers_certificate_is_renewed_and_nodes_keep_their_authority(tmp_path: Path):
+    made = make_certificates(tmp_path)
+    authority, old, old_key = (path.read_bytes() for path in (made.authority, made.server, made.server_key))
+    ends = renew_certificates(tmp_path)
+    assert made.authority.read_bytes() == authority
+    assert made.server.read_bytes() != old
+    assert made.server_key.read_bytes() != old_key
+    assert stat.S_IMODE(made.server_key.stat().st_mode) == stat.S_IMODE(made.authority_key.stat().st_mode) == 0o600
+    assert valid_until(made.server) == ends > datetime.now(UTC) + timedelta(days=80)
+    assert valid_until(made.authority) > datetime.now(UTC) + timedelta(days=1000)
+    issuer = x509.load_pem_x509_certificate(authority)
+    x509.load_pem_x509_certificate(made.server.read_bytes()).verify_directly_issued_by(issuer)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ca.crt", "ca.key", "server.key", "server.pem"]
+    with pytest.raises(FolderError, match="no authority"):
+        renew_certificates(tmp_path / "elsewhere")

@@ -11,7 +11,7 @@ import pytest
 
 from fedmerit import Run, run_config
 from fedmerit.config.schema import load_config
-from fedmerit.flower.loopback import BIN
+from fedmerit.flower.supernode import BIN
 
 NODES = 4
 TOML = f"""

@@ -11,7 +11,7 @@ import pytest
 from fedmerit import Run
 from fedmerit.config.schema import make_config
 from fedmerit.flower.loopback import loopback, node_config
-from fedmerit.flower.new import write_app
+from fedmerit.flower.start import write_app
 from fedmerit.store.ledger import Ledger
 
 pytestmark = pytest.mark.long

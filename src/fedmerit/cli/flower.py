@@ -1,4 +1,4 @@
-"""The commands that run a configuration on Flower, or make an app of it."""
+"""The commands that run a configuration on Flower, start nodes, and manage keys."""
 
 from __future__ import annotations
 
@@ -33,32 +33,12 @@ class _RunUnlessNamed(TyperGroup):
 
 flower = typer.Typer(
     cls=_RunUnlessNamed,
-    help="Run a configuration on Flower: fedmerit flower CONFIG.toml --loopback. Or make a Flower app of it.",
+    help="Run a configuration on Flower: fedmerit flower CONFIG.toml --loopback.",
     epilog="Example:  fedmerit flower examples/digits.toml --loopback --set task.clients=4 --out runs/flower",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 app.add_typer(flower, name="flower")
-
-
-@flower.command(
-    epilog="Example:  fedmerit flower new my-app --config examples/digits.toml && flwr run my-app SUPERLINK"
-)
-def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.", show_default=False)],
-    config: Annotated[
-        Path | None, typer.Option(metavar="CONFIG.toml", help="What it runs; without it, the embedded digits.")
-    ] = None,
-    out: Out = RUNS,
-    overrides: Overrides = None,
-) -> None:
-    """Make a Flower app in the new folder DIR, for `flwr run`."""
-    from fedmerit.config.schema import load_config
-
-    with _needing_flower():
-        from fedmerit.flower.new import write_app
-    write_app(folder, load_config(config, overrides or []), out)
-    out_console.print(f"Flower app: {folder}; next: flwr run {folder} SUPERLINK --stream", markup=False, soft_wrap=True)
 
 
 @flower.command(RUN, epilog="Example:  fedmerit flower examples/digits.toml --loopback --set task.clients=4")
@@ -117,34 +97,29 @@ def run(
         on_simulation(settings, out, logs)
 
 
-@flower.command("key", epilog="Example:  fedmerit flower key /etc/fedmerit/operator.key")
-def make_key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file; readable by its owner alone.")],
+@flower.command(epilog="Example:  fedmerit flower key operator.key --login server.example:9092")
+def key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; made if missing, for its owner only.")],
+    login: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Store the key for `flwr` and named connections.")
+    ] = None,
 ) -> None:
-    """Make a key of the operator's: who has it may start runs and register nodes.
+    """Make the operator's key, with which runs are started and nodes registered; or store it for a SuperLink.
 
-    The SuperLink asks for it when it is started by `python -m fedmerit.flower.superlink`. See docs/flower.md.
+    `python -m fedmerit.flower.superlink` requires this key. --login names the SuperLink's address as Flower's
+    config.toml has it. See docs/flower.md.
     """
-    with _needing_flower():
-        from fedmerit.flower.keys import make_operator_key
-    make_operator_key(file)
-    out_console.print(f"key: {file}", markup=False, soft_wrap=True)
-
-
-@flower.command(epilog="Example:  fedmerit flower login server.example:9092 --operator-key operator.key")
-def login(
-    address: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="As the connection in Flower's config.toml has it.")
-    ],
-    key: Annotated[Path, typer.Option("--operator-key", help="The operator's key.")],
-) -> None:
-    """Keep the operator's key where `flwr` finds it: for named connections, and for `flwr supernode register`."""
     with _needing_flower():
         from flwr.supercore.utils import get_flwr_home
 
+        from fedmerit.flower.keys import make_operator_key
         from fedmerit.flower.superlink import log_in, read_operator_key
-    log_in(get_flwr_home(), address, read_operator_key(key))
-    out_console.print(f"kept for {address} in {get_flwr_home()}", markup=False, soft_wrap=True)
+    if login is None or not file.exists():
+        make_operator_key(file)
+    if login is not None:
+        log_in(get_flwr_home(), login, read_operator_key(file))
+    stored = "" if login is None else f", stored for {login} in {get_flwr_home()}"
+    out_console.print(f"key: {file}{stored}", markup=False, soft_wrap=True)
 
 
 @flower.command(
@@ -152,7 +127,7 @@ def login(
     epilog="Example:  fedmerit flower node --superlink HOST:PORT --root-certificates ca.crt --node-config ...",
 )
 def node(context: typer.Context) -> None:
-    """Start a SuperNode that answers quickly: the words of `flower-supernode`, with a starter for its ClientApps."""
+    """Start a fast SuperNode: the options of `flower-supernode`, with a fork server for its ClientApps."""
     with _needing_flower():
         from fedmerit.flower.supernode import become_supernode
     become_supernode(context.args)
@@ -174,31 +149,23 @@ def enroll(
     for, and for no other. The SuperLink must ask for keys (--enable-supernode-auth).
     """
     with _needing_flower():
-        from fedmerit.flower.enrolment import (
-            EnrolledClient,
-            Enrolment,
-            read_enrolment,
-            read_fingerprint,
-            write_enrolment,
-        )
-    known = read_enrolment(file) if file.exists() else Enrolment()
-    if client is None or (key is None) == (not revoke):
-        if client is not None or key is not None or revoke:
-            raise ConfigError("give --client N with --key FILE to enroll, or --client N --revoke")
-    elif revoke:
-        known = known.without(client)
-        write_enrolment(file, known)
-    else:
-        assert key is not None  # asked above
-        new = EnrolledClient(client=client, key=read_fingerprint(key), name=name, samples=samples, labels=labels)
-        known = known.with_client(new)
-        write_enrolment(file, known)
-    for one in known.clients:
+        from fedmerit.flower import admission
+    enrolment = admission.read_enrolment(file) if file.exists() else admission.Enrolment()
+    if (client is None) != (key is None and not revoke) or (key is not None and revoke):
+        raise ConfigError("give --client N with --key FILE to enroll, or --client N --revoke")
+    if client is not None:
+        if key is None:
+            enrolment = enrolment.without(client)
+        else:
+            fingerprint = admission.read_fingerprint(key)
+            limits = {"samples": samples, "labels": labels}
+            new = admission.EnrolledClient(client=client, key=fingerprint, name=name, **limits)
+            enrolment = enrolment.with_client(new)
+        admission.write_enrolment(file, enrolment)
+    for one in enrolment.client:
         state = "revoked" if one.revoked else "enrolled"
-        facts = ", ".join(
-            f"{fact} <= {most:g}" for fact, most in known.limits_of(one.client).items() if not one.revoked
-        )
-        line = f"client {one.client} {one.name}: {state}, key {one.key[:16]}{', ' * bool(facts)}{facts}"
+        facts = "".join(f", {fact} <= {most:g}" for fact, most in one.limits.items())
+        line = f"client {one.client} {one.name}: {state}, key {one.key[:16]}{facts}"
         out_console.print(line, markup=False, soft_wrap=True)
 
 

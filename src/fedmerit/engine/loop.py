@@ -44,8 +44,8 @@ from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
-from fedmerit.store.now import telling
 from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, LEDGER, MODEL, PERSONAL
+from fedmerit.store.status import status_file
 from fedmerit.store.verify import write_sums
 from fedmerit.tasks.attackers import find_attackers
 
@@ -137,7 +137,7 @@ def run_into(
     recipe, privacy = with_control(recipe, fleet.server), privacy_of(recipe)
     with (
         Stopping() as stopping,
-        telling(folder) as tell,
+        status_file(folder) as tell,
         Ledger.open(folder / LEDGER, write=True) as ledger,
         Sinks(log, ledger, folder) as sinks,
     ):

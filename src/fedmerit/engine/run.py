@@ -40,8 +40,8 @@ from fedmerit.engine.trained import epochs_of, write_encoder
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import read_model, remove_checkpoints, write_model
-from fedmerit.store.now import telling
 from fedmerit.store.run_folder import MODEL, check_device, check_new, config_to_resume, held, make_folder, new_ledger
+from fedmerit.store.status import status_file
 from fedmerit.store.verify import SUMS, write_sums
 from fedmerit.tasks.registry import Task, make_task
 
@@ -113,7 +113,7 @@ def federate(
     with (
         LocalFleet(task, workers) as local,
         progress_bar(rounds, shown=progress) as advance,
-        telling(home) as tell,
+        status_file(home) as tell,
         Sinks(log, ledger, home) as sinks,
     ):
         fleet = attacked(local, task.attackers)

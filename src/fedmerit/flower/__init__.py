@@ -1,6 +1,6 @@
 """Flower: the same recipes on a real federation.
 
-Names are imported when they are first used: a node's process, of which each message starts one, needs none of them.
+Names are imported on first use: the process that Flower starts for each message needs none of them.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedmerit.flower.clientapp import clip_mod as clip_mod
+    from fedmerit.flower.clientapp import facts as facts
     from fedmerit.flower.clientapp import make_client_app as make_client_app
+    from fedmerit.flower.grid import InProcessGrid as InProcessGrid
     from fedmerit.flower.gridfleet import GridFleet as GridFleet
-    from fedmerit.flower.inprocess import InProcessGrid as InProcessGrid
     from fedmerit.flower.merit import Merit as Merit
-    from fedmerit.flower.merit import facts as facts
-    from fedmerit.flower.mods import clip_mod as clip_mod
 
 _MODULE_OF = {
     "GridFleet": "gridfleet",
-    "InProcessGrid": "inprocess",
+    "InProcessGrid": "grid",
     "Merit": "merit",
-    "clip_mod": "mods",
-    "facts": "merit",
+    "clip_mod": "clientapp",
+    "facts": "clientapp",
     "make_client_app": "clientapp",
 }
 __all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported from its file; afterwards it is found without asking again."""
+    """Import a public name from its file, once."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'fedmerit.flower' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"fedmerit.flower.{_MODULE_OF[name]}"), name)

@@ -1,9 +1,9 @@
 """The apps that Flower starts: a ServerApp and a ClientApp for any task and recipe, from one TOML text.
 
-The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` takes it, and `out`, the
-folder for the run on the server's machine. A run that was begun there is resumed. A node that is started with `data`
-and `name` has rows of its own, and the server never learns where. Others, which simulate, load the task that the
-configuration names and keep the rows of their partition alone; the server keeps those of none.
+The run's configuration has two keys: `fedmerit`, the text of a configuration as `fedmerit run` reads it, and `out`, the
+run folder on the server's machine. A run in an existing folder is resumed. A node that is started with `data` and
+`name` has its own rows, and the server never learns where. Other nodes simulate: they load the configuration's task and
+keep only the rows of their partition; the server keeps no client's rows.
 """
 
 from __future__ import annotations
@@ -28,44 +28,38 @@ from fedmerit.engine.loop import make_collect, with_control
 from fedmerit.engine.preflight import check_server
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
+from fedmerit.flower.admission import Enrolment, read_enrolment
 from fedmerit.flower.clientapp import make_client_app
-from fedmerit.flower.enrolment import Enrolment, read_enrolment
 from fedmerit.flower.gridfleet import GridFleet
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
 SEED = "FEDMERIT_SEED"
 TEXT, OUT, PATIENCE, TIMEOUT, ENROLLED, LOG = "fedmerit", "out", "patience", "timeout", "enrolled", "log"
 SOURCE, NAME = "data", "name"
-"""Of a node's own configuration: where its rows are, and which client it is."""
+"""Keys of a node's configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
 start_logs()
 CUTS = ("claim-cut", "claim-changed", "clipped")
-"""Notes on clients of whom less counted than they sent: told in the log, each once."""
+"""Kinds of notes on clients whose claim or update was reduced: logged once per client."""
 
 
 @lru_cache(maxsize=2)
-def _half(text: str, client: int) -> ClientHalf:
-    """Loaded once per process."""
-    return make_client(make_config(tomllib.loads(text)), client)
+def _load_half(text: str, partition: int | None, source: str, name: str) -> ClientHalf:
+    """The rows of a partition, or a node's own rows without one; loaded once per process."""
+    config = make_config(tomllib.loads(text))
+    return make_node(config, source, name) if partition is None else make_client(config, partition)
 
 
 @lru_cache(maxsize=2)
-def _task(text: str) -> Task:
+def _load_task(text: str) -> Task:
     """Loaded once per process."""
     return make_task(make_config(tomllib.loads(text)))
 
 
-@lru_cache(maxsize=2)
-def _own_half(text: str, source: str, name: str) -> ClientHalf:
-    """Loaded once per process."""
-    return make_node(make_config(tomllib.loads(text)), source, name)
-
-
 def _half_of(context: Context) -> ClientHalf:
-    text, node = str(context.run_config[TEXT]), context.node_config
-    if SOURCE in node:
-        return _own_half(text, str(node[SOURCE]), str(node.get(NAME, "")))
-    return _half(text, int(node["partition-id"]))
+    node = context.node_config
+    partition = None if SOURCE in node else int(node["partition-id"])
+    return _load_half(str(context.run_config[TEXT]), partition, str(node.get(SOURCE)), str(node.get(NAME, "")))
 
 
 client = make_client_app(_half_of)
@@ -74,28 +68,20 @@ server = ServerApp()
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Wait for the clients, then play the rounds."""
+    """Wait for the clients, then run the rounds."""
     settings = context.run_config
     timeout, patience = float(settings.get(TIMEOUT, 600.0)), float(settings.get(PATIENCE, 120.0))
-    enrolment, log_to = _enrolment(settings.get(ENROLLED)), str(settings.get(LOG, "")).splitlines()
+    enrolled, log_to = settings.get(ENROLLED), str(settings.get(LOG, "")).splitlines()
+    enrolment = read_enrolment(Path(str(enrolled))) if enrolled else None
     serve(grid, str(settings[TEXT]), Path(str(settings[OUT])), timeout, patience, enrolment, log_to)
 
 
-def apps_for(text: str, out: Path, log_to: Sequence[str] = ()) -> tuple[ServerApp, ClientApp]:
-    """Apps that know their configuration, for Flower's simulation: it gives none."""
-    own = ServerApp()
-
-    @own.main()
-    def play(grid: Grid, context: Context) -> None:
-        serve(grid, text, out, log_to=log_to)
-
+def simulation_apps(text: str, out: Path, log_to: Sequence[str] = ()) -> tuple[ServerApp, ClientApp]:
+    """Apps that contain their configuration, for Flower's simulation, which passes none."""
+    app = ServerApp()
+    app.main()(lambda grid, context: serve(grid, text, out, log_to=log_to))
     # all clients take turns in the same processes, so each of these loads the whole task once
-    return own, make_client_app(lambda context: _task(text).client(int(context.node_config["partition-id"])))
-
-
-def _enrolment(path: object) -> Enrolment | None:
-    """Whose key is which client, from a file on the server's machine; None where the run has no such file."""
-    return read_enrolment(Path(str(path))) if path else None
+    return app, make_client_app(lambda context: _load_task(text).client(int(context.node_config["partition-id"])))
 
 
 def serve(
@@ -113,49 +99,48 @@ def serve(
         raise ConfigError("run.device is for clients of one machine, and nodes of Flower train on CPUs; leave it out")
     half = make_server(config)
     recipe, wait = with_control(recipe_of(config), half), config.run.wait
-    own_rows = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
-    check_server(
-        half, recipe, make_collect(config.run, recipe), config.run.audit, own_rows if config.task.nodes else None
-    )
+    splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
+    collect = make_collect(config.run, recipe)
+    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else None)
     deadline = config.run.deadline or timeout
     fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
-    done = run_on(fleet, with_own_seed(config), out, Told(), log_to)
+    done = run_on(fleet, with_server_seed(config), out, RoundLog(), log_to)
     log.info("fedmerit: accuracy %.4f; kept in %s", done.accuracy, out)
 
 
-def with_own_seed(config: Config) -> Config:
-    """The server's draws from FEDMERIT_SEED, where its machine has one; data are dealt out by `run.seed` in any case.
+def with_server_seed(config: Config) -> Config:
+    """The configuration with FEDMERIT_SEED, where it is set, for the server's draws; data still use `run.seed`.
 
-    Nodes see the configuration, and with it `run.seed`: who knows the seed can foresee who is drawn and who judges.
+    Nodes can read the configuration, and with `run.seed` foresee which clients are drawn and which judge.
     """
-    own = os.environ.get(SEED)
-    if own is None:
+    seed = os.environ.get(SEED)
+    if seed is None:
         return config
     if config.task.attack:
         raise ConfigError(f"who attacks is drawn by run.seed, on nodes and server alike; unset {SEED}, or task.attack")
-    if not own.isdecimal():
+    if not seed.isdecimal():
         raise ConfigError(f"{SEED} is a whole number >= 0; it is not shown here")
-    return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(own)})})
+    return config.model_copy(update={"run": config.run.model_copy(update={"seed": int(seed)})})
 
 
-class Told:
-    """What the log says of each round: who came, how well the model does, who was left out, cut or stands out."""
+class RoundLog:
+    """Logs each round: clients, accuracy, dropped clients, reduced claims and updates, suspects."""
 
     def __init__(self) -> None:
         self._watch = Watch()
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def __call__(self, record: Record) -> None:
-        """One line per round, and one for each claim that was cut and each client that is suspected, when it begins."""
+        """One line per round, and one for each client that was cut or became a suspect, the first time."""
         tested = record.evaluation
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
-        left_out = f", left out: {dict(record.dropped)}" if record.dropped else ""
-        log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, left_out)
+        dropped = f", left out: {dict(record.dropped)}" if record.dropped else ""
+        log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, dropped)
         for suspect in self._watch(record):
             log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)
         for note in record.notes:
-            if note.kind in CUTS and (note.kind, note.subject) not in self._told:
-                self._told.add((note.kind, note.subject))
+            if note.kind in CUTS and (note.kind, note.subject) not in self._logged:
+                self._logged.add((note.kind, note.subject))
                 log.warning("fedmerit: %s%s", "" if note.client is None else f"client {note.client} ", note.text)

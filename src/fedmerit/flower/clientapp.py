@@ -1,127 +1,135 @@
-"""The client's side on Flower: a ClientApp that trains, tests and takes rewards; its state keeps a personal model."""
+"""The client's side on Flower: a ClientApp that trains, tests and accepts rewards.
+
+The state of the node's context keeps the client's personal model. `facts` and `clip_mod` are for apps of users.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable, Mod
 
+from fedmerit.core.facts import ATTRIBUTE, ENERGY, OF_TRAINING, SAMPLES, measure
 from fedmerit.core.host import predict_rows
-from fedmerit.core.learner import Learner
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.server.centring import feature_sums
+from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
+from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, deceive, train_clients
-from fedmerit.flower.arrays import Unfit
-from fedmerit.flower.records import (
+from fedmerit.fleet.device import energy_left
+from fedmerit.flower.messages import (
     ARRAYS,
-    EXTRA,
     REWARDED,
     TRAINED,
+    VECTOR,
+    InvalidRecord,
     array,
+    arrays_in,
     as_mixtures,
     as_reward,
-    has_array,
     pack,
-    pack_sums,
-    sent_extras,
     setting,
     tag_of,
+    to_arrays,
+    to_vector,
 )
 from fedmerit.tasks.registry import ClientHalf
 
 PERSONAL, TAG = "personal model", "personal tag"
-"""Where the client's personal model lies in its state, and which state of it that is."""
+"""Keys of the context's state: the client's personal model, and the tag of its version."""
+
+OF_LABELS = ("labels", "coverage", "balance")
 
 
 def make_client_app(half: Callable[[Context], ClientHalf]) -> ClientApp:
-    """A ClientApp; `half` finds what the node of a context holds, and should remember it."""
+    """A ClientApp; `half` loads the data and the learner of a context's node, and should cache them."""
     app = ClientApp()
 
-    @app.query("hello")
-    def hello(message: Message, context: Context) -> Message:
-        mine = half(context).data
-        config = {"client": mine.id, "name": mine.name, "personal": personal_tag(context)}
-        return Message(pack(config=config), reply_to=message)
+    def replying(answer: Callable[[ClientHalf, RecordDict, Context], RecordDict]) -> ClientAppCallable:
+        return lambda message, context: Message(answer(half(context), message.content, context), reply_to=message)
 
-    @app.query("sum")
-    def sum_features(message: Message, context: Context) -> Message:
-        return Message(pack_sums(feature_sums(half(context).data.train.x)), reply_to=message)
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return Message(train_client(half(context), message.content, context), reply_to=message)
-
-    @app.train("reward")
-    def reward(message: Message, context: Context) -> Message:
-        return Message(take_reward(half(context), message.content, context), reply_to=message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        return Message(test_models(half(context), message.content, context), reply_to=message)
-
-    @app.evaluate("audit")
-    def audit(message: Message, context: Context) -> Message:
-        return Message(audit_model(half(context), message.content, context), reply_to=message)
-
+    app.query("hello")(replying(hello))
+    app.query("sum")(replying(sum_features))
+    app.train()(replying(train_client))
+    app.train("reward")(replying(accept_reward))
+    app.evaluate()(replying(test_models))
+    app.evaluate("audit")(replying(audit_model))
     return app
 
 
+def hello(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
+    """Which client the node is, and the version of its personal model."""
+    return pack(config={"client": half.data.id, "name": half.data.name, "personal": personal_tag(context)})
+
+
+def sum_features(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
+    """Sums and sums of squares of the client's training inputs."""
+    sums = feature_sums(half.data.train.x)
+    return pack({"sums": sums.sums, "squares": sums.squares}, metrics={"rows": [sums.rows]})
+
+
 def personal_model(context: Context) -> Model | None:
-    """The client's personal model, where it has one."""
+    """The client's personal model, if it has one."""
     record = context.state.get(PERSONAL)
     return np.asarray(record["model"].numpy(), dtype=np.float32) if isinstance(record, ArrayRecord) else None
 
 
 def personal_tag(context: Context) -> int:
-    """Which state of its personal model the client has; 0 where it has none."""
+    """The version of the client's personal model; 0 without one."""
     record = context.state.get(TAG)
     return int(cast(int, record["tag"])) if isinstance(record, ConfigRecord) else 0
 
 
 def _keep_personal(context: Context, model: Model, tag: int) -> None:
-    """From now on; unless training ran away: then the client stays with what it has."""
+    """Replace the personal model, unless training diverged."""
     if np.isfinite(model).all():
         context.state[PERSONAL], context.state[TAG] = pack({"model": model})[ARRAYS], ConfigRecord({"tag": tag})
 
 
-def _asked(content: RecordDict, context: Context, name: str = "model") -> Model:
-    """The model that came along; where none did, the client's own."""
-    own = None if has_array(content, name) else personal_model(context)
-    return np.asarray(array(content, name), dtype=np.float32) if own is None else own
+def _model_in(content: RecordDict, context: Context, name: str = "model") -> Model:
+    """The model in the message; without one, the client's personal model."""
+    personal = None if name in arrays_in(content) else personal_model(context)
+    return np.asarray(array(content, name), dtype=np.float32) if personal is None else personal
 
 
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Train, and answer with the update and the facts asked for."""
+    """Train; reply with the update and the facts that the server asked for."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
-    facts, own, lr = setting(content, "facts", list), setting(content, "personal", str), setting(content, "lr", float)
-    start, sent = _asked(content, context), has_array(content, "model")
-    extras = {name: np.asarray(array(content, EXTRA + name), dtype=np.float32) for name in sent_extras(content)}
-    budget = setting(content, "budget", float)
-    job = Job(start, half.data.train, seed, epochs or None, extras, lr or None, budget or None)
-    (answer,) = train_clients(half.learner, [job], facts)
+    lr, budget = (setting(content, name, float) for name in ("lr", "budget"))
+    asked, personal = setting(content, "facts", list), setting(content, "personal", str)
+    start = _model_in(content, context)
+    vectors = {
+        name.removeprefix(VECTOR): np.asarray(array(content, name), dtype=np.float32)
+        for name in arrays_in(content)
+        if name.startswith(VECTOR)
+    }
+    job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None, budget or None)
+    (answer,) = train_clients(half.learner, [job], asked)
     answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
-    if own == "keep":
+    if personal == "keep":
         _keep_personal(context, start + answer.update, tag_of(index, TRAINED))
-    elif own == "reset" and sent:
+    elif personal == "reset" and "model" in arrays_in(content):
         _keep_personal(context, start, tag_of(index, TRAINED))
-    vectors = {EXTRA + name: vector for name, vector in answer.extras.items()}
-    return pack({"update": answer.update, **vectors}, {"personal": personal_tag(context)}, answer.facts)
+    arrays = {"update": answer.update} | {VECTOR + name: vector for name, vector in answer.extras.items()}
+    return pack(arrays, {"personal": personal_tag(context)}, answer.facts)
 
 
-def take_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """Test the personal model without and with the reward, and take it or leave it."""
-    own, reward = personal_model(context), as_reward(content)
-    reason = "it has no personal model to add a reward to" if own is None else wrong_reward(reward, len(own))
-    if own is None or reason:
+def accept_reward(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
+    """Test the personal model without and with the reward; accept or reject it."""
+    personal, reward = personal_model(context), as_reward(content)
+    reason = "it has no personal model to add a reward to" if personal is None else wrong_reward(reward, len(personal))
+    if personal is None or reason:
         return pack(config={"reason": reason}, metrics={"accepted": 0})
-    offered = reward.added_to(own)
-    before, after = (_accuracy(half, model) for model in (own, offered))
+    offered = reward.added_to(personal)
+    before, after = (_accuracy(half, model) for model in (personal, offered))
     accepted = Acceptance(setting(content, "sigma", float))(before, after)
     if accepted:
         _keep_personal(context, offered, tag_of(setting(content, "round", int), REWARDED))
@@ -133,39 +141,90 @@ def _accuracy(half: ClientHalf, model: Model) -> float:
     return float(right_rows(half.learner, model, rows.x, rows.y).mean()) if len(rows) else float("nan")
 
 
-def _rows(half: ClientHalf, on: str) -> Samples:
-    """The rows that a server asks about."""
-    rows = {"training": half.data.train, "validation": half.data.validation}
-    return rows.get(on, half.data.test)
-
-
 def test_models(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
-    """How many rows the client gets right with each model, or with its personal one; and the losses, if asked."""
-    rows, number = _rows(half, setting(content, "on", str)), setting(content, "models", int)
-    models: Iterable[Model] = as_mixtures(content) or [_asked(content, context, str(i)) for i in range(number)]
-    if setting(content, "losses", bool):
-        return pack(metrics=_losses(half.learner, rows, models) | {"size": [len(rows)]})
-    right = [int(right_rows(half.learner, model, rows.x, rows.y).sum()) if len(rows) else 0 for model in models]
-    return pack(metrics={"correct": right, "size": [len(rows)]})
+    """Count the rows that each model, or the personal model, gets right; and sum the losses, if asked."""
+    splits = {"training": half.data.train, "validation": half.data.validation}
+    rows, number = splits.get(setting(content, "on", str), half.data.test), setting(content, "models", int)
+    models: Iterable[Model] = as_mixtures(content) or [_model_in(content, context, str(i)) for i in range(number)]
+    with_losses = setting(content, "losses", bool)
+    if with_losses and not has_losses(half.learner):
+        raise InvalidRecord("losses need a learner with a method `predict_proba`")
+    counted = [_count(half, model, rows, with_losses) for model in models]
+    losses = {"losses": [loss for _, loss in counted]} if with_losses else {}
+    return pack(metrics={"correct": [right for right, _ in counted], "size": [len(rows)], **losses})
 
 
-def _losses(learner: Learner, rows: Samples, models: Iterable[Model]) -> dict[str, list[int]]:
-    """Right rows and the sum of the losses, for each model."""
-    if not has_losses(learner):
-        raise Unfit("losses need a learner with a method `predict_proba`")
+def _count(half: ClientHalf, model: Model, rows: Samples, with_losses: bool) -> tuple[int, int]:
+    """Correct rows and the summed loss of a model."""
     if not len(rows):
-        nothing = [0 for _ in models]
-        return {"correct": nothing, "losses": nothing}
-    counted = [count_losses(learner, model, rows.x, rows.y) for model in models]
-    return {
-        "correct": [int(right.sum()) for right, _ in counted],
-        "losses": [int(losses.sum(dtype=np.int64)) for _, losses in counted],
-    }
+        return 0, 0
+    if not with_losses:
+        return int(right_rows(half.learner, model, rows.x, rows.y).sum()), 0
+    right, losses = count_losses(half.learner, model, rows.x, rows.y)
+    return int(right.sum()), int(losses.sum(dtype=np.int64))
 
 
 def audit_model(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Objectives of a model on the client's test rows; only these numbers leave the client."""
-    model, rows = _asked(content, context), half.data.test
+    model, rows = _model_in(content, context), half.data.test
     predictions = predict_rows(half.learner, rows, [model])
     names = setting(content, "objectives", list)
     return pack(metrics={name: float(find_objective(name)(predictions)[0]) for name in names} if len(rows) else {})
+
+
+def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, **attributes: Any) -> dict[str, float]:
+    """Facts of a client for the MetricRecord of an app with Merit: those of a recipe, or all that labels give.
+
+    Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. A single number, word or
+    boolean is a fact of the client itself, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`; the remaining
+    energy is read from the device, or given. An app that trains by the clock adds `seconds` itself, and `loss` where a
+    recipe needs it.
+
+    metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
+    """
+    labels = np.asarray(y, dtype=np.int64).reshape(-1)
+    rows = np.empty((len(labels), 0)) if x is None else np.asarray(x)
+    values = {name: np.asarray(value) for name, value in attributes.items()}
+    columns = {name: value for name, value in values.items() if value.ndim}
+    own = {name: _client_fact(value.item()) for name, value in values.items() if not value.ndim}
+    asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
+    names = [name for name in asked if name == ENERGY or name not in (SAMPLES, *OF_TRAINING)]
+    energy = {ENERGY: energy_left(own)} if ENERGY in names else {}
+    return measure(Samples(rows, labels, classes, columns, own), names, energy)
+
+
+def _client_fact(value: float | str) -> float | str:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def clip_mod(clip: float) -> Mod:
+    """A mod that clips the norm of a client's update to `clip` before it is sent: ClientApp(mods=[clip_mod(1.0)]).
+
+    The server's own clip of the same norm then changes nothing. Use it for a fixed clip: an adaptive one needs the
+    norms as they were.
+    """
+    if not 0 < clip < np.inf:
+        raise ConfigError(f"a clip is the largest norm of an update, above 0; got {clip}")
+
+    def clipped(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """The reply to a training message with its update clipped; any other reply unchanged."""
+        sent = list(message.content.array_records.values())
+        start = to_arrays(to_vector(sent[0]), sent[0]) if len(sent) == 1 else None  # a copy: apps may train in place
+        reply = call_next(message, context)
+        if message.metadata.message_type != MessageType.TRAIN or reply.has_error():
+            return reply
+        trained = list(reply.content.array_records.items())
+        if start is None or len(trained) != 1:
+            raise ValueError(f"the clip needs one ArrayRecord each way; got {len(sent)} and {len(trained)}")
+        reply.content[trained[0][0]] = clipped_model(start, trained[0][1], clip)
+        return reply
+
+    return clipped
+
+
+def clipped_model(start: ArrayRecord, trained: ArrayRecord, clip: float) -> ArrayRecord:
+    """start + update * min(1, clip / |update|), update = trained - start, over all arrays together."""
+    before = to_vector(start)
+    update = to_vector(trained, start) - before
+    factor = clip_factors(np.array([np.linalg.norm(update.astype(np.float64))]), clip)[0]
+    return trained if factor == 1 else to_arrays(before + np.float32(factor) * update, start)

@@ -1,7 +1,6 @@
-"""Keys and certificates for a federation on one machine: an authority, a server that it vouches for, keys of nodes and
-of the operator.
+"""Keys and certificates of a federation: an authority, a server that it vouches for, keys of nodes and the operator.
 
-Good for a first secure deployment and for tests. For real machines, take certificates from your own authority.
+Good for a first secure deployment and for tests. For real machines, use certificates of your own authority.
 """
 
 from __future__ import annotations
@@ -14,19 +13,26 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from fedmerit.errors import FolderError
 
-DAYS, AUTHORITY_DAYS = 90, 1825
-"""How long the server's certificate holds, and the authority's, which nodes keep: a renewal changes only the first."""
+SERVER_DAYS, AUTHORITY_DAYS = 90, 1825
+"""Validity of the server's certificate, and of the authority's, which nodes keep: a renewal changes only the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the files lie that a SuperLink is started with; nodes need the authority's alone.
+    """The files with which a SuperLink is started; nodes need only the authority's certificate.
 
     `authority_key` makes certificates that nodes trust: keep it where the SuperLink does not run, or renew elsewhere.
     """
@@ -41,6 +47,11 @@ class Certificates:
         """By their names in a folder."""
         return cls(folder / "ca.crt", folder / "server.pem", folder / "server.key", folder / "ca.key")
 
+    def superlink_options(self) -> list[str]:
+        """The options with which a SuperLink uses TLS."""
+        files = {"ca-certfile": self.authority, "certfile": self.server, "keyfile": self.server_key}
+        return [f"--ssl-{name}={path}" for name, path in files.items()]
+
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
@@ -51,102 +62,74 @@ class NodeKey:
 
 
 def make_certificates(folder: Path, host: str = "127.0.0.1") -> Certificates:
-    """An authority of our own and a certificate of it for the server at `host`; nothing that exists is replaced."""
+    """Make an authority, and its certificate for the server at `host`; no existing file is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
-    certificates, key = Certificates.within(folder), ec.generate_private_key(ec.SECP384R1())
+    files, key = Certificates.within(folder), ec.generate_private_key(ec.SECP384R1())
     issuer = _name("fedmerit loopback authority")
-    authority = (
-        _certificate(issuer, issuer, key.public_key(), AUTHORITY_DAYS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA384())
-    )
-    _write_private(certificates.authority_key, key, serialization.PrivateFormat.PKCS8)
-    _write_new(certificates.authority, authority.public_bytes(serialization.Encoding.PEM))
-    _sign_server(certificates, key, issuer, host)
-    return certificates
+    authority = _certificate(issuer, issuer, key, key.public_key(), AUTHORITY_DAYS, is_authority=True)
+    _write_new(files.authority_key, _private_bytes(key), 0o600)
+    _write_new(files.authority, authority.public_bytes(Encoding.PEM))
+    server_key, certificate = _server_certificate(key, issuer, host)
+    _write_new(files.server_key, _private_bytes(server_key), 0o600)
+    _write_new(files.server, certificate.public_bytes(Encoding.PEM))
+    return files
 
 
 def renew_certificates(folder: Path, host: str = "127.0.0.1") -> datetime:
-    """A new key and certificate for the server, by the same authority: nodes go on as they are; until when it holds.
+    """Make a new key and certificate for the server, by the same authority; return until when it is valid.
 
-    A SuperLink reads it when it is started again.
+    Nodes go on as they are. A SuperLink reads the new files when it is started again.
     """
-    certificates = Certificates.within(folder)
+    files = Certificates.within(folder)
     try:
-        key = serialization.load_pem_private_key(certificates.authority_key.read_bytes(), None)
-        authority = x509.load_pem_x509_certificate(certificates.authority.read_bytes())
+        key = load_pem_private_key(files.authority_key.read_bytes(), None)
+        authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
     except (OSError, ValueError) as error:
         raise FolderError(f"no authority in {folder}: it needs ca.key and ca.crt ({error})") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
-        raise FolderError(f"{certificates.authority_key} is not the key of {certificates.authority}")
-    renewed = Certificates(
-        *(certificates.authority, folder / "server.pem.new", folder / "server.key.new", certificates.authority_key)
-    )
-    for path in (renewed.server, renewed.server_key):
-        path.unlink(missing_ok=True)  # of a renewal that was interrupted
-    until = _sign_server(renewed, key, authority.subject, host)
-    renewed.server_key.replace(certificates.server_key)
-    renewed.server.replace(certificates.server)
-    return until
+        raise FolderError(f"{files.authority_key} is not the key of {files.authority}")
+    server_key, certificate = _server_certificate(key, authority.subject, host)
+    contents = {files.server_key: _private_bytes(server_key), files.server: certificate.public_bytes(Encoding.PEM)}
+    for path, content in contents.items():
+        part = path.with_name(f"{path.name}.new")
+        part.unlink(missing_ok=True)  # of an interrupted renewal
+        _write_new(part, content, 0o600 if path == files.server_key else 0o644)
+        part.replace(path)
+    return certificate.not_valid_after_utc
 
 
 def valid_until(certificate: Path) -> datetime:
-    """When a certificate ends."""
+    """The last day of a certificate."""
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
 
 
 def is_key_of(key: Path, certificate: Path) -> bool:
-    """Whether a private key is the one that a certificate vouches for."""
-    private = serialization.load_pem_private_key(key.read_bytes(), None)
-    form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    known = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
-    return private.public_key().public_bytes(*form) == known.public_bytes(*form)
-
-
-def _sign_server(
-    certificates: Certificates, authority_key: ec.EllipticCurvePrivateKey, issuer: x509.Name, host: str
-) -> datetime:
-    """Write a key of the server's and the authority's certificate for it."""
-    server_key = ec.generate_private_key(ec.SECP384R1())
-    names = [x509.DNSName("localhost"), _host_name(host)]
-    server = (
-        _certificate(_name(host), issuer, server_key.public_key(), DAYS)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA384())
-    )
-    _write_private(certificates.server_key, server_key, serialization.PrivateFormat.PKCS8)
-    _write_new(certificates.server, server.public_bytes(serialization.Encoding.PEM))
-    return server.not_valid_after_utc
+    """Whether a private key belongs to a certificate."""
+    private = load_pem_private_key(key.read_bytes(), None)
+    return private.public_key() == x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
 
 
 def make_node_key(folder: Path, name: str) -> NodeKey:
-    """A key on the curve P-384 in OpenSSH's format, as flower-supernode takes it; one that exists is not replaced."""
+    """A key on the curve P-384 in OpenSSH's format, as flower-supernode reads it; an existing one is not replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     pair, key = NodeKey(folder / name, folder / f"{name}.pub"), ec.generate_private_key(ec.SECP384R1())
-    _write_private(pair.private, key, serialization.PrivateFormat.OpenSSH)
-    _write_new(
-        pair.public, key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    )
+    _write_new(pair.private, _private_bytes(key, PrivateFormat.OpenSSH), 0o600)
+    _write_new(pair.public, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
     return pair
 
 
 def make_operator_key(path: Path) -> None:
-    """A new key of the operator's, 256 bits as letters and digits; one that exists is not replaced."""
+    """A new operator key, 256 bits as letters and digits; an existing one is not replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_new(path, secrets.token_hex(32).encode(), 0o600)
 
 
-def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> None:
-    """Readable by its owner alone, from the first byte on."""
-    _write_new(path, key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()), 0o600)
+def _private_bytes(key: ec.EllipticCurvePrivateKey, form: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
+    return key.private_bytes(Encoding.PEM, form, NoEncryption())
 
 
 def _write_new(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """A file that was not there before: a key is never written over, nor through a link that somebody laid."""
+    """Write a file that did not exist: a key is never overwritten, nor written through a link."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     except FileExistsError:
@@ -155,23 +138,47 @@ def _write_new(path: Path, content: bytes, mode: int = 0o644) -> None:
         file.write(content)
 
 
-def _host_name(host: str) -> x509.GeneralName:
-    """An address, or a name that nodes look up."""
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
+def _server_certificate(
+    authority_key: ec.EllipticCurvePrivateKey, issuer: x509.Name, host: str
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    """A new key of the server at `host`, an address or a name, and the authority's certificate for it."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    try:
+        name: x509.GeneralName = x509.IPAddress(ip_address(host))
+    except ValueError:
+        name = x509.DNSName(host)
+    names = [x509.DNSName("localhost"), name]
+    return key, _certificate(_name(host), issuer, authority_key, key.public_key(), SERVER_DAYS, names)
+
+
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
-) -> x509.CertificateBuilder:
+    subject: x509.Name,
+    issuer: x509.Name,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
+    days: int,
+    hosts: list[x509.GeneralName] | None = None,
+    *,
+    is_authority: bool = False,
+) -> x509.Certificate:
+    """A certificate for a public key, signed by the issuer; `hosts` are the names of a server."""
     now = datetime.now(UTC)
-    return (
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
@@ -180,18 +187,11 @@ def _certificate(
         .not_valid_before(now - timedelta(minutes=5))  # clocks differ a little
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None), critical=True)
+        .add_extension(usage, critical=True)
     )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    if hosts is not None:
+        issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+        names = x509.SubjectAlternativeName(hosts)
+        builder = builder.add_extension(names, critical=False).add_extension(issued_by, critical=False)
+    return builder.sign(issuer_key, hashes.SHA384())

@@ -1,36 +1,42 @@
-"""Runs on Flower started from here: on a SuperLink that is there, on processes of this machine, or simulated."""
+"""Start runs on Flower: on an existing SuperLink, on processes of this machine, or in Flower's simulation."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
+from fedmerit.config.own import is_own
 from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
+from fedmerit.config.task import TABLE
 from fedmerit.engine.loop import make_collect, with_control
 from fedmerit.engine.preflight import check_task
 from fedmerit.engine.stopping import check_stop, make_stop
-from fedmerit.errors import ConfigError, RunFailed
-from fedmerit.flower.app import apps_for
+from fedmerit.errors import ConfigError, FolderError, RunFailed
+from fedmerit.flower.app import simulation_apps
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
-from fedmerit.flower.new import located, write_app
-from fedmerit.flower.scratch import scratch_folder
-from fedmerit.flower.superlink import log_in, read_operator_key
-from fedmerit.store.run_folder import MODEL
+from fedmerit.store.run_folder import MODEL, held
 from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
 FLWR = Path(sys.executable).parent / "flwr"
 FINISHED = "finished:completed"
-"""What Flower says of a run whose ServerApp came to its end."""
+"""The status that Flower gives a run whose ServerApp ended normally."""
 NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
+PREFIX, LOCK = "fedmerit-", "in-use"
 
 
 def on_superlink(
@@ -45,7 +51,7 @@ def on_superlink(
     key: Path | None = None,
     log: Sequence[str] = (),
 ) -> None:
-    """Submit the run and follow it; `superlink` is the name of a connection that Flower knows, or host:port.
+    """Submit the run and follow it; `superlink` is the name of a connection in Flower's config.toml, or host:port.
 
     `key` is the operator's, where the SuperLink asks for it.
     """
@@ -57,29 +63,21 @@ def on_superlink(
     if not address and (authority or plain or key):
         raise ConfigError(
             f"{superlink} is the name of a connection, whose certificates Flower's config.toml names, and whose key is "
-            "kept by `fedmerit flower login`"
+            "kept by `fedmerit flower key FILE --login HOST:PORT`"
         )
-    with scratch_folder() as scratch:
-        write_app(scratch / "app", config, out, enrolled, log)
-        environment = os.environ | QUIET
+    with temp_folder() as folder:
+        write_app(folder / "app", config, out, enrolled, log)
+        environment, name = os.environ | QUIET, superlink
         if address:
-            write_connection(scratch / "home", superlink, authority)
-            environment["FLWR_HOME"] = str(scratch / "home")
-        if key is not None:
-            log_in(scratch / "home", superlink, read_operator_key(key))
-        name = NAME if address else superlink
-        started = _flwr(["run", str(scratch / "app"), name, "--format", "json"], environment)
+            write_connection(folder / "home", superlink, authority, key)
+            environment["FLWR_HOME"], name = str(folder / "home"), NAME
+        started = _flwr(["run", str(folder / "app"), name, "--format", "json"], environment)
         if not started.get("success"):
             raise RunFailed(f"Flower did not start the run: {started.get('error-message', 'no reason given')}")
         number = str(started["run-id"])
         say(f"run {number} is on {superlink}")
-        with subprocess.Popen(
-            [str(FLWR), "log", number, name, "--stream"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as process:
+        command, pipe = [str(FLWR), "log", number, name, "--stream"], subprocess.PIPE
+        with subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
             assert process.stdout is not None
             _follow(process.stdout, say)
         status = _flwr(["list", name, "--run-id", number, "--format", "json"], environment)["runs"][0]["status"]
@@ -92,15 +90,15 @@ def on_loopback(
 ) -> None:
     """Start a SuperLink and a SuperNode for each client on this machine, run, and end them.
 
-    `nodes` are NAME=FILE, for nodes with rows of their own.
+    `nodes` are NAME=FILE, for nodes with their own rows.
     """
-    own = _own_rows(config, nodes)
-    clients = len(own) or _checked_clients(config)
-    with scratch_folder() as folder:
+    configs = _node_configs(config, nodes)
+    clients = len(configs) or _count_clients(config)
+    with temp_folder() as folder:
         write_app(folder / "app", config, out, log=log)
         kind = "with TLS and a key for each node" if secure else "in plain text"
         say(f"starting a SuperLink and {clients} SuperNodes on loopback, {kind}")
-        with loopback(folder, clients, secure=secure, configs=own) as federation:
+        with loopback(folder, clients, secure=secure, configs=configs) as federation:
             federation.run(folder / "app")
             _follow(_tail(folder / "run.log", federation.processes["run"]), say)
     if not (out / MODEL).exists():
@@ -112,16 +110,78 @@ def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
     from flwr.simulation import run_simulation
 
     os.environ |= QUIET
-    clients = _checked_clients(config)
-    server, client = apps_for(dump_config(located(config)), out.absolute(), log)
+    clients = _count_clients(config)
+    server, client = simulation_apps(dump_config(located(config)), out.absolute(), log)
     resources: dict[str, Any] = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server, client, num_supernodes=clients, backend_config=resources)
     if not (out / MODEL).exists():
         raise RunFailed(NOT_ENDED)
 
 
-def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
-    """A configuration for each node that [task.nodes] names; none where the task is simulated."""
+def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> None:
+    """A new folder that `flwr run` accepts: the configuration as a Flower app."""
+    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.node:client"}
+    app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled, log)}
+    project = {
+        "name": "fedmerit-app",
+        "version": "1.0.0",
+        "description": "a federation of fedmerit",
+        "license": "Apache-2.0",
+        "dependencies": [f"fedmerit[torch,data,flower]=={version('fedmerit')}"],
+    }
+    build = {"requires": ["hatchling"], "build-backend": "hatchling.build"}
+    tables = {"build-system": build, "project": project, "tool": {"flwr": {"app": app}}}
+    folder.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(tomli_w.dumps(tables, multiline_strings=True), encoding="utf-8")
+
+
+def run_settings(config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> dict[str, Any]:
+    """The run configuration of the app, see app.py; `enrolled` is a file on the server's machine."""
+    settings = {
+        "out": str(out.absolute()),
+        "timeout": 600.0,
+        "patience": 120.0,
+        "fedmerit": dump_config(located(config)),
+        "log": "\n".join(log),
+        "enrolled": "" if enrolled is None else str(enrolled.absolute()),
+    }
+    return {name: value for name, value in settings.items() if value != ""}
+
+
+def located(config: Config) -> Config:
+    """The configuration with absolute paths: Flower's processes run in other folders."""
+    nodes, update = config.task.nodes, dict[str, object]()
+    if config.task.data.startswith(TABLE):
+        update["data"] = f"{TABLE}{_absolute(config.task.data.removeprefix(TABLE))}"
+    if nodes is not None and nodes.server and not is_own(nodes.server):
+        update["nodes"] = nodes.model_copy(update={"server": _absolute(nodes.server)})
+    return config.model_copy(update={"task": config.task.model_copy(update=update)})
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
+
+
+@contextmanager
+def temp_folder() -> Iterator[Path]:
+    """A new folder that only we may read, removed at the end.
+
+    First it removes our own folders whose process was killed; never through a link, never another user's.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError, FolderError):  # it is gone meanwhile, or in use
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK).is_file():
+                continue
+            with held(folder, LOCK):
+                shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        (Path(name) / LOCK).touch()
+        with held(Path(name), LOCK):
+            yield Path(name)
+
+
+def _node_configs(config: Config, nodes: Sequence[str]) -> list[str]:
+    """A node configuration for each name of [task.nodes]; empty where the task is simulated."""
     layout = config.task.nodes
     if layout is None:
         if nodes:
@@ -133,11 +193,11 @@ def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
             f"each node of [task.nodes] needs its file on loopback: --node 'NAME=FILE' for {', '.join(layout.names)}; "
             f"got {', '.join(nodes) or 'none'}"
         )
-    return [node_config(str(Path(files[name]).expanduser().absolute()), name) for name in layout.names]
+    return [node_config(_absolute(files[name]), name) for name in layout.names]
 
 
-def _checked_clients(config: Config) -> int:
-    """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
+def _count_clients(config: Config) -> int:
+    """The number of clients of the task, after checking that it has what the recipe needs."""
     task = make_task(config)
     recipe = with_control(recipe_of(config), task.server())
     collect, budget = make_collect(config.run, recipe), config.run.budget_seconds
@@ -147,7 +207,7 @@ def _checked_clients(config: Config) -> int:
 
 
 def _follow(lines: Iterable[str], say: Say) -> None:
-    """Tell what is said, without its colours."""
+    """Pass on log lines, without colours."""
     for line in lines:
         text = re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip()
         if text and text != "INFO :":
@@ -155,7 +215,7 @@ def _follow(lines: Iterable[str], say: Say) -> None:
 
 
 def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """What one of Flower's commands answers in JSON."""
+    """The JSON answer of one of Flower's commands."""
     done = subprocess.run([str(FLWR), *words], env=environment, capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
@@ -165,7 +225,7 @@ def _flwr(words: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _tail(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """The lines of a log as they come, until its process ends."""
+    """The lines of a log as they are written, until its process ends."""
     with path.open(encoding="utf-8", errors="replace") as log:
         while True:
             ended = process.poll() is not None

@@ -1,13 +1,13 @@
-"""A SuperLink that asks for the operator's key: without it nobody starts a run, registers a node or runs a ServerApp.
+"""A SuperLink that requires the operator's key: without it nobody starts a run, registers a node or runs a ServerApp.
 
     python -m fedmerit.flower.superlink --superexec-auth-secret-file operator.key --isolation process ...
 
-takes the options of `flower-superlink`. Flower's own lets whoever reaches its port start runs, which is code on every
-SuperNode, and register keys of nodes; it leaves room for accounts, and this fills it with one account that has one key.
-The same file is the secret of `flower-superexec`.
+accepts the options of `flower-superlink`. With Flower's own SuperLink, everybody who reaches its port can start runs,
+which are code on every SuperNode, and register keys of nodes. It has a plugin for accounts; ours is one account with
+one key. The same file is the secret of `flower-superexec`.
 
-It is patient, too: where many nodes write to its database at once, a request waits for its turn instead of failing, and
-a ServerApp that cannot make itself heard meanwhile is not given up.
+It is also patient: where many nodes write to its database at once, a request waits instead of failing, and a ServerApp
+without a heartbeat during that time is not given up.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from flwr.superlink.auth_plugin import ControlAuthnPlugin
 from fedmerit.config.reading import read_file
 from fedmerit.errors import ConfigError, UserError
 
-FILE, ISOLATION = "--superexec-auth-secret-file", "--isolation"
-SHORTEST, LONGEST = 32, 512
-"""Characters of a key: fewer could be guessed, more fit into no header."""
-BUSY = ("busy_timeout", "60000")
-"""Milliseconds that a request waits for the database; Flower's own 5000 end in "database is locked", and in nodes that
-give up on that answer, where fifty share one SuperLink with few cores."""
-SILENCE = 150
-"""Seconds within which a ServerApp has to begin; twice as long may it be silent. Flower's own 30 end runs there."""
+KEY_OPTION, ISOLATION = "--superexec-auth-secret-file", "--isolation"
+MIN_CHARACTERS, MAX_CHARACTERS = 32, 512
+"""Of a key: a shorter one could be guessed, a longer one does not fit into a header."""
+BUSY_TIMEOUT = ("busy_timeout", "60000")
+"""Milliseconds that a request waits for the database. With Flower's own 5000 and fifty nodes on few cores, requests end
+in "database is locked", and nodes give up."""
+HEARTBEAT_SECONDS = 150
+"""A ServerApp must begin within this time, and is given up after twice as long; Flower's own 30 end runs there."""
 
 
 def read_operator_key(path: Path) -> str:
-    """The key in a file, as `fedmerit flower key` makes it: letters and digits, nothing else, for its owner alone."""
+    """The key in a file, as `fedmerit flower key` makes it: letters and digits only, readable by its owner only."""
     try:
         mode = path.stat().st_mode & 0o077
-        text = read_file(path, LONGEST, ConfigError).decode("ascii", "replace")
+        text = read_file(path, MAX_CHARACTERS, ConfigError).decode("ascii", "replace")
     except OSError as error:
         raise ConfigError(f"cannot read the operator's key {path}: {error.strerror}") from None
-    if not (text.isascii() and text.isalnum() and len(text) >= SHORTEST):
+    if not (text.isascii() and text.isalnum() and len(text) >= MIN_CHARACTERS):
         raise ConfigError(
-            f"an operator's key is at least {SHORTEST} letters and digits without a line's end; {path} holds no such "
-            "key: `fedmerit flower key FILE` makes one"
+            f"an operator's key is at least {MIN_CHARACTERS} letters and digits without a line's end; {path} holds no "
+            "such key: `fedmerit flower key FILE` makes one"
         )
     if mode:
         raise ConfigError(f"{path} can be read or written by others; chmod 600 {path}")
@@ -57,7 +57,7 @@ def read_operator_key(path: Path) -> str:
 
 
 def log_in(home: Path, address: str, key: str) -> None:
-    """Keep the key where `flwr` looks for it, in Flower's home, for the SuperLink at this address."""
+    """Store the key for the SuperLink at this address in Flower's home, where `flwr` reads it."""
     home.mkdir(parents=True, exist_ok=True)
     store = FileCredentialStore(home / "credentials.yaml")
     store.set(AUTHN_TYPE_STORE_KEY % address, AuthnType.OIDC.encode())
@@ -69,19 +69,19 @@ def plugin_for(key: str) -> type[ControlAuthnPlugin]:
     """Flower's account authentication with one account, whose token is the key."""
 
     class OperatorAuthn(ControlAuthnPlugin):
-        """Admits whoever has the key."""
+        """Admits everybody who has the key."""
 
         def __init__(self) -> None:
             pass
 
         def get_login_details(self) -> AccountAuthLoginDetails | None:
-            """There is no login: the key is handed over by people."""
+            """None: people hand over the key, there is no login."""
             return None
 
         def validate_tokens_in_metadata(
             self, metadata: Sequence[tuple[str, str | bytes]]
         ) -> tuple[bool, AccountInfo | None]:
-            """Whether the token is the key, in a time that does not depend on where they differ."""
+            """Whether the token is the key, compared in constant time."""
             given = dict(metadata).get(ACCESS_TOKEN_KEY, "")
             given = given if isinstance(given, bytes) else given.encode()
             if not hmac.compare_digest(given, key.encode()):
@@ -102,14 +102,14 @@ def plugin_for(key: str) -> type[ControlAuthnPlugin]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Flower's own SuperLink, which asks for the key in the file that its options name."""
+    """Flower's own SuperLink, which requires the key in the file that its options name."""
     options = [word for one in arguments for word in one.split("=", 1)]
-    named = {name: value for name, value in pairwise(options) if name in (FILE, ISOLATION)}
-    if FILE not in named or named.get(ISOLATION) != "process":
+    named = {name: value for name, value in pairwise(options) if name in (KEY_OPTION, ISOLATION)}
+    if KEY_OPTION not in named or named.get(ISOLATION) != "process":
         raise ConfigError(
-            f"give {FILE} FILE and {ISOLATION} process: of subprocesses of the SuperLink's own Flower asks no secret"
+            f"give {KEY_OPTION} FILE and {ISOLATION} process: Flower asks no secret of the SuperLink's own subprocesses"
         )
-    plugin = plugin_for(read_operator_key(Path(named[FILE])))
+    plugin = plugin_for(read_operator_key(Path(named[KEY_OPTION])))
     os.environ["FLWR_OIDC_ENABLED"] = "1"  # Flower's switch for accounts
     config_loader.get_control_authn_plugins = lambda: {AuthnType.OIDC: plugin}
     sys.argv = ["flower-superlink", *arguments]
@@ -117,15 +117,15 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def patient_superlink() -> None:
-    """Flower's own SuperLink by the words of the command line, patient with its database and with ServerApps."""
+    """Flower's own SuperLink with the options of the command line, patient with its database and with ServerApps."""
     from flwr.supercore import sql_mixin
     from flwr.supercore.constant import SQLITE_PRAGMAS
     from flwr.supercore.corestate import in_memory_corestate, sql_corestate
     from flwr.superlink import cli
 
-    vars(sql_mixin)["SQLITE_PRAGMAS"] = (*SQLITE_PRAGMAS, BUSY)  # the last that is set counts
-    for tasks in (sql_corestate, in_memory_corestate):  # nodes are counted elsewhere, and are missed as soon as ever
-        vars(tasks)["HEARTBEAT_DEFAULT_INTERVAL"] = SILENCE
+    vars(sql_mixin)["SQLITE_PRAGMAS"] = (*SQLITE_PRAGMAS, BUSY_TIMEOUT)  # the last that is set counts
+    for tasks in (sql_corestate, in_memory_corestate):  # heartbeats of nodes are elsewhere
+        vars(tasks)["HEARTBEAT_DEFAULT_INTERVAL"] = HEARTBEAT_SECONDS
     cli.flower_superlink()
 
 

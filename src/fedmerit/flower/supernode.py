@@ -1,43 +1,182 @@
-"""A SuperNode that answers quickly: Flower's own, with a starter for its ClientApps at its side.
+"""A fast SuperNode: Flower's own, with a fork server for its ClientApps.
 
-    python -m fedmerit.flower.supernode --superlink HOST:PORT ...      # the words of flower-supernode
+    python -m fedmerit.flower.supernode --superlink HOST:PORT ...            # the options of flower-supernode
+    python -m fedmerit.flower.supernode fork-server FOLDER OWNER MODULE ...
 
-The process puts the starter's folder on its PATH and becomes `flower-supernode`; the starter ends with it.
+Flower starts `flwr-clientapp` for each message, and most of that process's seconds go into imports of Flower's own. A
+fork server pays for them once. What it forks is Flower's own command, unchanged, in the environment of the launcher
+that asked (processes.py), and it ends when that launcher is killed. The fork server ends with the process OWNER, which
+is the SuperNode. Where it leads a group of its own, for a whole federation, it ends all of it. It has one thread, so
+that forking is safe.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
+import json
 import logging
 import os
+import select
+import shlex
+import shutil
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from fedmerit.flower.channel import Broken, is_possible
-from fedmerit.flower.starter import BIN, make_folder
+from fedmerit.flower import processes
 
-POLLING = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
-"""Seconds after which a SuperExec asks again whether there is something to start: 1 by itself."""
-OFTEN = "0.2"
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "flwr-clientapp": ("flwr.supernode.cli", "flwr_clientapp"),
+    "flwr-serverapp": ("flwr.superlink.cli", "flwr_serverapp"),
+    "flower-superexec": ("flwr.supercore.cli", "flower_superexec"),
+    "flower-supernode": ("flwr.supernode.cli", "flower_supernode"),
+    "flower-superlink": ("fedmerit.flower.superlink", "patient_superlink"),
+    "flwr": ("flwr.cli.app", "app"),
+}
+"""The function that each of Flower's scripts calls; the SuperLink is ours, which waits for its database."""
+BIN = Path(sys.executable).parent
+SOCKET = "socket"
+FORK_SERVER = "fork-server"
+LIGHT = ("flwr.supernode.cli.flwr_clientapp", "fedmerit.flower.node")
+"""What every message needs: torch and the task stay with the node's worker."""
+WHOLE = (
+    *LIGHT,
+    *("flwr.cli.app", "flwr.superlink.main", "flwr.superlink.cli", "flwr.supernode.main", "flwr.supercore.cli"),
+    *("flwr.supernode.start_client_internal", "flwr.superlink.runtime.run_serverapp"),
+    *("torch", "sklearn.datasets", "fedmerit.flower.app"),
+)
+"""What all processes of a federation on one machine need, torch included: its nodes need no workers."""
+REAP_SECONDS = 5.0
+POLL_INTERVAL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
+"""Seconds after which a SuperExec asks again for something to start; Flower's default is 1."""
 log = logging.getLogger("flwr")
 
 
 def become_supernode(words: Sequence[str]) -> None:
-    """Start a starter that lives as long as we, and become `flower-supernode`; plainly so where no starter can be."""
-    os.environ.setdefault(POLLING, OFTEN)
+    """Start a fork server that lives as long as this process, and become `flower-supernode`.
+
+    Where no fork server is possible, Flower starts each ClientApp itself.
+    """
+    os.environ.setdefault(POLL_INTERVAL, "0.2")
     command, owner = str(BIN / "flower-supernode"), os.getpid()
-    if is_possible():
-        try:
-            folder = make_folder(owner)
-        except (Broken, OSError) as error:
-            log.warning("fedmerit: no starter for ClientApps, they are started one by one: %s", error)
-        else:
-            os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
-            start = [sys.executable, "-P", "-m", "fedmerit.flower.starter", str(folder), str(owner)]
-            subprocess.Popen(start, stdin=subprocess.DEVNULL)
+    try:
+        folder = make_launchers(owner) if processes.is_supported() else None
+    except OSError as error:
+        log.warning("fedmerit: no fork server for ClientApps, they are started one by one: %s", error)
+        folder = None
+    if folder is not None:
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        subprocess.Popen([sys.executable, *server_words(folder, owner)], stdin=subprocess.DEVNULL)
     sys.stdout.flush()
     os.execv(command, [command, *words])
 
 
+def make_launchers(owner: int, names: Iterable[str] = ("flwr-clientapp",), number: int = 0) -> Path:
+    """A new folder for the PATH of what the process `owner` starts, with a launcher for each of these commands."""
+    processes.remove_dead_paths()
+    folder = processes.path_of(owner, f"bin{number}")
+    folder.mkdir(mode=0o700)
+    for name in names:
+        words = [sys.executable, "-IS", processes.__file__, "launch", str(folder / SOCKET), str(BIN / name)]
+        path = folder / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        path.chmod(0o700)
+    return folder
+
+
+def server_words(folder: Path, owner: int, modules: Sequence[str] = LIGHT) -> list[str]:
+    """The words by which Python starts a fork server."""
+    return ["-P", "-m", "fedmerit.flower.supernode", FORK_SERVER, str(folder), str(owner), *modules]
+
+
+def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | None:
+    """Fork what launchers ask for until the process `owner` ends; in each fork, return its connection."""
+    watched = os.pidfd_open(owner)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(folder / SOCKET))
+        listener.listen(128)
+        for module in modules:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # forks share what we imported as long as nobody writes to it, the collector included
+        while True:
+            ready, _, _ = select.select([listener.fileno(), watched], [], [], REAP_SECONDS)
+            with suppress(ChildProcessError):  # collect forks that have ended
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if watched in ready:
+                break
+            if not ready:
+                continue
+            connection, _ = listener.accept()
+            with suppress(OSError):
+                processes.peer(connection)
+                if os.fork() == 0:
+                    os.close(watched)
+                    return connection
+            connection.close()
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.getpgrp() == os.getpid():  # of a whole federation: only what we forked is in this group
+        os.killpg(0, signal.SIGKILL)
+    return None
+
+
+def become(connection: socket.socket) -> None:
+    """In a fork: take the launcher's place, run its command, and report the exit code."""
+    request = _take_place(connection)
+    module, function = COMMANDS[request["name"]]
+    connection.sendall(processes.BEGUN)
+    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    sys.argv = [request["name"], *request["words"]]
+    code = 1
+    try:
+        code = _code(getattr(importlib.import_module(module), function)())
+    except SystemExit as error:
+        code = _code(error.code)
+        raise
+    finally:
+        with suppress(OSError):  # left open: the launcher waits until we have ended
+            connection.sendall(bytes([code & 0xFF]))
+
+
+def _take_place(connection: socket.socket) -> dict[str, Any]:
+    """A launcher's request; its standard streams, folder and environment become ours."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    if len(streams) != 3:
+        raise ConnectionError(f"a request has three streams; got {len(streams)}")
+    request: dict[str, Any] = json.loads(processes.read_frame(connection))
+    for target, stream in enumerate(streams):
+        os.dup2(stream, target)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    return request
+
+
+def _code(value: object) -> int:
+    """The exit code that Python makes of what a script returns."""
+    return value if isinstance(value, int) else int(value is not None)
+
+
+def _end_with(connection: socket.socket) -> None:
+    """A launcher sends nothing more: when its end closes it was killed, and so are we, as the command would be."""
+    with suppress(OSError):
+        connection.recv(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
-    become_supernode(sys.argv[1:])
+    if sys.argv[1:2] == [FORK_SERVER]:
+        launcher = serve(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+        if launcher is not None:
+            become(launcher)
+    else:
+        become_supernode(sys.argv[1:])

@@ -232,7 +232,7 @@ def check_exchange() -> Finding:
     from fedmerit.engine.finished import Run
     from fedmerit.flower.app import serve
     from fedmerit.flower.clientapp import make_client_app
-    from fedmerit.flower.inprocess import InProcessGrid
+    from fedmerit.flower.grid import InProcessGrid
     from fedmerit.tasks.registry import make_task
 
     task = {"clients": 2, "model": "digits-linear"}

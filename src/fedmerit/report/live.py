@@ -24,8 +24,8 @@ from fedmerit.report.packing import shorten
 from fedmerit.report.rows import AuditRow, make_metrics
 from fedmerit.report.run_detail import groups_of, has_groups, lineages, rounds_detail, run_head, run_sums
 from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.now import FAILED, STOPPED, read_now
 from fedmerit.store.run_folder import LEDGER, MODEL
+from fedmerit.store.status import FAILED, STOPPED, read_status
 
 RECENT = 10
 """Rounds whose mean time tells when a run will end."""
@@ -152,7 +152,7 @@ class LiveRun:
 
     def now(self) -> dict[str, Any]:
         """What it does right now, as the page tells it."""
-        told, played = read_now(self.folder), self.rounds[-1]["round"] if self.rounds else 0
+        told, played = read_status(self.folder), self.rounds[-1]["round"] if self.rounds else 0
         stopped = any(event.kind == "stopped" for event in self.events)
         planned = played if stopped else (config_of(self.meta).get("run") or {}).get("rounds")
         state = "silent"

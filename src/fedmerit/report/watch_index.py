@@ -13,8 +13,8 @@ from typing import Any
 from fedmerit.errors import UserError
 from fedmerit.report.data import config_of, criteria_of
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.now import FAILED, STOPPED, read_now
 from fedmerit.store.run_folder import LEDGER, MODEL
+from fedmerit.store.status import FAILED, STOPPED, read_status
 from fedmerit.study.study_folder import RUNS, STUDY, TUNE
 
 DEEPEST = 5
@@ -62,7 +62,7 @@ def _about(entry: Entry) -> dict[str, Any]:
     if entry.kind != "run":
         runs = [path for path in (entry.folder / RUNS).glob("*") if (path / LEDGER).is_file()]
         done = sum((path / MODEL).is_file() for path in runs)
-        alive = any(now is not None and now.alive for now in map(read_now, runs))
+        alive = any(now is not None and now.alive for now in map(read_status, runs))
         state = "running" if alive else "finished" if runs and done == len(runs) else "begun"
         return {"state": state, "rounds": f"{done} of {len(runs)} runs", "accuracy": None, "about": ""}
     try:
@@ -78,7 +78,7 @@ def _about(entry: Entry) -> dict[str, Any]:
         str(recipe.get("name") or ""),
         " > ".join(criteria_of(recipe)),
     ]
-    now = read_now(entry.folder)
+    now = read_status(entry.folder)
     ended = "finished" if (entry.folder / MODEL).is_file() else "not running"
     state = (
         ended if now is None else "running" if now.alive else now.stage if now.stage in (STOPPED, FAILED) else "killed"

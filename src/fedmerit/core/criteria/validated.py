@@ -56,7 +56,7 @@ class Validated:
     phase: ClassVar[Phase] = "measure"
     needs: ClassVar[Words] = frozenset({"server rows", "shared model"})
     why: ClassVar[Mapping[str, str]] = {
-        "server rows": "set task.server = 1000, or give Merit a function `look`",
+        "server rows": "set task.server = 1000, or give Merit a function `server_evaluate`",
         "accounted": 'rho = "1/K" depends on how many clients came; set a number, rho = 0.5',
     }
 

@@ -1,0 +1,290 @@
+"""Exchanges on a Grid: send messages, collect replies until all are there or time is up.
+
+An unreadable reply drops its node, not the round. Late answers, a grid that is safe for Flower's own strategies, and
+an in-process grid for tests are here, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, cast
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from fedmerit.core.collect.late import Wait
+from fedmerit.core.showing import printable
+from fedmerit.core.types import ClientId
+from fedmerit.flower.messages import reason_of
+
+POLL_SECONDS, POLL_RATIO, MAX_POLL_SECONDS = 0.2, 4.0, 3.0
+"""Pause between polls: at least the first, `POLL_RATIO` times the duration of the last poll, at most the last.
+
+A poll is a request for each awaited reply, and each request writes to the SuperLink's database. With many nodes a
+longer pause leaves the SuperLink time for them; the maximum is Flower's own pause.
+"""
+UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
+    *(RecursionError, MemoryError, DecodeError),
+)
+"""What Flower raises where a node's bytes do not make a message; a lost connection raises other errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The result of one exchange: contents by client, reasons of failures, seconds until each answer."""
+
+    contents: Mapping[ClientId, RecordDict]
+    failed: Mapping[ClientId, str]
+    seconds: Mapping[ClientId, float]
+    gone: Sequence[ClientId] = ()
+    """Clients among the failed whose node is gone, according to the grid."""
+    mute: Sequence[ClientId] = ()
+    """Clients among the failed that did not answer before the timeout."""
+    unanswered: Mapping[ClientId, str] = field(default_factory=dict)
+    """Message ids of late clients, which the exchange no longer waits for."""
+
+
+def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
+    """The replies that have arrived, and for each unreadable one the reason.
+
+    Replies are pulled one at a time: Flower confirms all before it reads them, so that one unreadable reply would lose
+    the rest.
+    """
+    replies: list[Message] = []
+    unreadable: dict[str, str] = {}
+    for message_id in message_ids:
+        try:
+            replies += grid.pull_messages([message_id])
+        except UNREADABLE as error:
+            unreadable[message_id] = reason_of(error)
+    return replies, unreadable
+
+
+def poll(grid: Grid, waiting: Collection[str]) -> Iterator[tuple[list[Message], dict[str, str]]]:
+    """Pull again and again while `waiting` has message ids, which the caller removes; pause when nothing came."""
+    while waiting:
+        begun = time.monotonic()
+        replies, unreadable = pull(grid, list(waiting))
+        seconds = time.monotonic() - begun
+        yield replies, unreadable
+        if waiting and not replies:
+            time.sleep(min(max(POLL_SECONDS, POLL_RATIO * seconds), MAX_POLL_SECONDS))
+
+
+def exchange(
+    grid: Grid, contents: Mapping[int, tuple[int, RecordDict]], kind: str, timeout: float, wait: Wait | None = None
+) -> Exchange:
+    """Push to (node, content) by client, then pull until all have answered or time is up.
+
+    A reply belongs to the message whose id it carries. With `wait` the exchange ends when enough clients have
+    answered; the remaining ones are late, not mute.
+    """
+    messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
+    begun = time.monotonic()
+    ids = list(grid.push_messages(messages)) if messages else []
+    waiting = {message_id: client for message_id, client in zip(ids, contents, strict=False) if message_id}
+    answers: dict[int, RecordDict] = {}
+    failed = {client: "its message could not be sent" for client in contents if client not in waiting.values()}
+    seconds: dict[int, float] = {}
+    gone: list[int] = []
+    over = False
+    for replies, unreadable in poll(grid, waiting):
+        for message_id, reason in unreadable.items():
+            failed[waiting.pop(message_id)] = reason
+        for reply in replies:
+            client = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if client is None:
+                continue  # late, repeated or made up
+            seconds[client] = time.monotonic() - begun
+            if reply.has_error():
+                failed[client] = printable(error_text(reply))
+                gone += [client] if reply.error.code == ErrorCode.NODE_UNAVAILABLE else []
+            else:
+                answers[client] = reply.content
+        passed = time.monotonic() - begun
+        over = wait is not None and wait.is_over(len(answers), len(messages), passed)
+        if not replies and (over or passed > timeout):
+            break
+    unanswered = {client: message_id for message_id, client in waiting.items()}
+    if over:
+        enough = wait is not None and wait.overselect > 1 and len(answers) >= wait.needed(len(messages))
+        text = "not needed: enough others had answered after" if enough else "late: no answer within"
+        failed |= dict.fromkeys(unanswered, f"{text} {time.monotonic() - begun:.0f} s")
+        return Exchange(answers, failed, seconds, gone, unanswered=unanswered)
+    failed |= dict.fromkeys(unanswered, f"no answer within {timeout:g} s")
+    return Exchange(answers, failed, seconds, gone, list(unanswered))
+
+
+def error_text(reply: Message) -> str:
+    """The reason of a reply that is an error."""
+    return f"its node answered with an error: {reply.error.reason or reply.error.code}"
+
+
+@dataclass(frozen=True, slots=True)
+class LateMessage:
+    """A message without an answer yet: its node, its id, and the round for which the answer is still of use."""
+
+    node: int
+    message_id: str
+    index: int | None = None
+    since: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True)
+class StaleAnswer:
+    """A client's answer to an earlier round, and the seconds that it took."""
+
+    index: int
+    content: RecordDict
+    seconds: float
+
+
+@dataclass
+class LateAnswers:
+    """Late clients and the answers that arrived since; with `used`, answers to training are kept for a later round."""
+
+    used: bool = False
+    waiting: dict[ClientId, LateMessage] = field(default_factory=dict)
+    arrived: dict[ClientId, StaleAnswer] = field(default_factory=dict)
+
+    def __contains__(self, client: ClientId) -> bool:
+        return client in self.waiting
+
+    def pull(self, grid: Grid, nodes: Mapping[ClientId, int]) -> list[ClientId]:
+        """Pull late answers; return the clients that have answered, or have a new node, and can be asked again."""
+        replies, unreadable = pull(grid, [late.message_id for late in self.waiting.values()])
+        answers = {reply.metadata.reply_to_message_id: reply for reply in replies}
+        back = []
+        for client, late in list(self.waiting.items()):
+            reply = answers.get(late.message_id)
+            if reply is None and late.message_id not in unreadable and nodes.get(client) == late.node:
+                continue
+            del self.waiting[client]
+            back.append(client)
+            if self.used and late.index is not None and reply is not None and not reply.has_error():
+                self.arrived[client] = StaleAnswer(late.index, reply.content, time.monotonic() - late.since)
+        return back
+
+    def take(self, index: int) -> dict[ClientId, StaleAnswer]:
+        """Remove and return the answers to rounds before this one."""
+        taken = {client: answer for client, answer in self.arrived.items() if answer.index < index}
+        self.arrived = {client: answer for client, answer in self.arrived.items() if client not in taken}
+        return taken
+
+
+class SafeGrid:
+    """A Grid on which an unreadable reply is an error of its node.
+
+    Flower's own `send_and_receive` pulls all replies at once and raises what the first unreadable one raises: the rest
+    are lost by then, and so is the run. Everything else is the wrapped grid's.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Push, then pull until all have answered or time is up; an unreadable reply becomes an error."""
+        sent, begun = list(messages), time.monotonic()
+        ids = self._grid.push_messages(sent) if sent else ()
+        waiting = {message_id: message for message_id, message in zip(ids, sent, strict=False) if message_id}
+        answers: list[Message] = []
+        for replies, unreadable in poll(self._grid, waiting):
+            for message_id, reason in unreadable.items():
+                error = Error(code=ErrorCode.MESSAGE_UNAVAILABLE, reason=reason)
+                answers.append(Message(error=error, reply_to=waiting.pop(message_id)))
+            answers += [one for one in replies if waiting.pop(one.metadata.reply_to_message_id, None) is not None]
+            if not replies and timeout is not None and time.monotonic() - begun > timeout:
+                break
+        return answers
+
+
+class InProcessGrid(Grid):
+    """A Grid without processes or network, for tests and for a debugger: it calls the ClientApp directly.
+
+    Nodes 1000, 1001, ... have the partitions 0, 1, ..., or the node configurations `configs`, as `--node-config` gives
+    them. Each node keeps its state between messages.
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        nodes: int,
+        run_config: Mapping[str, Any] | None = None,
+        configs: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        for name in ("_task_id", "_run_id", "_node_id"):
+            if getattr(TaskIdentity, name) is None:  # messages carry it; where Flower did not start us, it is 1
+                setattr(TaskIdentity, name, 1)
+        self._app, self._replies, self._run = app, dict[str, Message](), Run.create_empty(run_id=1)
+        self._numbers = count(1)  # of messages: a reply may stay here while others are sent
+        self._contexts = {
+            1000 + place: Context(
+                run_id=1,
+                node_id=1000 + place,
+                node_config=dict(configs[place]) if configs else {"partition-id": place, "num-partitions": nodes},
+                state=RecordDict(),
+                run_config=cast(Any, dict(run_config or {})),
+            )
+            for place in range(nodes)
+        }
+
+    def set_run(self, run: Run) -> None:
+        """Set the run that messages belong to."""
+        self._run = run
+
+    @property
+    def run(self) -> Run:
+        """The run that messages belong to."""
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message to a node."""
+        return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver each message and keep its reply; return the message ids."""
+        ids = []
+        for message in messages:
+            message_id = str(next(self._numbers))
+            message.metadata.__dict__["_message_id"] = message_id
+            self._replies[message_id] = self.deliver(message)
+            ids.append(message_id)
+        return ids
+
+    def deliver(self, message: Message) -> Message:
+        """The node's reply, or an error with what its app raised."""
+        context = self._contexts.get(message.metadata.dst_node_id)
+        if context is None:
+            return Message(error=Error(code=ErrorCode.NODE_UNAVAILABLE, reason="node unavailable"), reply_to=message)
+        try:
+            return self._app(message, context)
+        except Exception as error:  # a ClientApp may raise anything; Flower's nodes answer with an error, too
+            cause = error.__cause__ or error
+            reason = f"{type(cause).__name__}: {cause}"
+            return Message(error=Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=reason), reply_to=message)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies to these messages, each once."""
+        return [self._replies.pop(message_id) for message_id in list(message_ids) if message_id in self._replies]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Push, then pull."""
+        return self.pull_messages(self.push_messages(messages))
