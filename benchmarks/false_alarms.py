@@ -12,7 +12,7 @@ from typing import Any
 from fedmerit import Run, federate, load_task
 from fedmerit.config.recipe import make_recipe
 from fedmerit.config.schema import make_config
-from fedmerit.store.suspects import suspects_of
+from fedmerit.study.suspects import suspects_of
 
 SPREADS: tuple[dict[str, Any], ...] = (
     {"partition": "iid"},

@@ -14,12 +14,11 @@ from fedmerit.errors import ConfigError
 from fedmerit.store.files import check_new_file
 from fedmerit.store.strict_json import dump_json
 from fedmerit.study.output import progress
-from fedmerit.study.tune import Tuned
 from reproductions.errata import ERRATA, find_erratum
 from reproductions.errata import output as errata_output
 from reproductions.reproduce import find_reproduction
 from reproductions.reproduce.output import as_dict, ending, list_screen, listing, opening, write_page
-from reproductions.reproduce.rates import RATE, rate_folder, rate_tuning, search_rate
+from reproductions.reproduce.rates import RATE, rate_folder, rate_plan, read_rate, search_rate
 from reproductions.reproduce.reproduction import expected
 from reproductions.reproduce.runner import reproduce as run_reproduction
 from reproductions.reproduce.runner import so_far
@@ -86,12 +85,12 @@ def reproduce(
     command = f"{PROGRAM} {name} {' '.join(options)} --out {out}"
     lr, rate = None, ""
     if tune_rate:
-        tuning = rate_tuning(reproduction, scale)
+        tuning = rate_plan(reproduction, scale)
         with stoppable(command):
-            tuned = Tuned.load(rate_folder(out)) if report_only else search_rate(tuning, out, jobs=jobs)
+            tuned = read_rate(out) if report_only else search_rate(tuning, out, jobs=jobs)
         lr = None if tuned.best is None else tuned.best[RATE]
         if lr is not None:
-            rate = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.about}"
+            rate = f"learning rate {lr:g}: the best of the search in {rate_folder(out)}, by {tuning.tune.about}"
     plans = reproduction.plans(scale, seeds, rows or [], lr, or_equal=or_equal, null=null)
     if not as_json and not report_only:
         runs = sum(len(plan.rows) * len(plan.seeds) for plan in plans.values())

@@ -37,8 +37,7 @@ from fedmerit.core.objectives import Overall
 from fedmerit.core.recipes import RECIPES
 from fedmerit.core.suspects import EVIDENCE
 from fedmerit.core.types import Family
-from fedmerit.study.plan import Plan, Row
-from fedmerit.study.tuning import TuneConfig
+from fedmerit.study.plan import Plan, Row, TuneConfig
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

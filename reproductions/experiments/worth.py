@@ -34,7 +34,7 @@ from fedmerit.core.system import instruction_set, processor
 from fedmerit.core.types import Personal, Vector
 from fedmerit.core.weights.scores import Product
 from fedmerit.errors import NoteWarning
-from fedmerit.study.gains import Gains
+from fedmerit.study.fairness import Gains
 from fedmerit.tasks.federation import Split
 
 ROOT = Path(__file__).parents[2]

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.errors import ConfigError, RunFailed
+from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.scheduler import OnStep
-from fedmerit.study.tune import Tuned, tune
-from fedmerit.study.tuning import Tuning
+from fedmerit.study.study import Study, compare
+from fedmerit.study.tuning import Tuned
 from reproductions.reproduce.reproduction import WHOLE, Reproduction
 
 RATE = "train.lr"
+ROW = "rate"
 SEEDS = 3
 LONGEST = 100
 """Rounds after which a run of the search ends, as in the authors' scripts."""
 
 
-def rate_tuning(reproduction: Reproduction, scale: str) -> Tuning:
+def rate_plan(reproduction: Reproduction, scale: str) -> Plan:
     """The grid on the baseline; what brings half of the devices above the last target first wins [PMCFL, sec. 5.3]."""
     setting = reproduction.setting(scale)
     if not setting.rates:
@@ -28,7 +30,8 @@ def rate_tuning(reproduction: Reproduction, scale: str) -> Tuning:
     del base["train"]["lr"]
     base["run"]["rounds"] = min(setting.rounds, LONGEST)
     base["recipe"] = reproduction.rows[0]["recipe"]
-    return Tuning(base=base, grid={RATE: setting.rates}, seeds=SEEDS, target=setting.targets[-1])
+    row = {"name": ROW, "tune": {RATE: list(setting.rates)}}
+    return make_plan({"seeds": 1, "base": base, "row": [row], "tune": {"seeds": SEEDS, "target": setting.targets[-1]}})
 
 
 def rate_folder(out: Path) -> Path:
@@ -36,10 +39,14 @@ def rate_folder(out: Path) -> Path:
     return out.with_name(f"{out.name}-rate")
 
 
-def search_rate(tuning: Tuning, out: Path, *, jobs: int | None = None, on_step: OnStep | None = None) -> Tuned:
+def read_rate(out: Path) -> Tuned:
+    """The search beside the folder of a reproduction, as far as it got."""
+    return Study.load(rate_folder(out)).tunings[ROW]
+
+
+def search_rate(plan: Plan, out: Path, *, jobs: int | None = None, on_step: OnStep | None = None) -> Tuned:
     """Run what the search still lacks; it ends with a best rate, or says which run failed."""
-    tuned = tune(tuning, rate_folder(out), jobs=jobs, on_step=on_step)
-    if tuned.best is None:
-        run, reason = next(iter(tuned.failed.items()))
+    study = compare(plan, rate_folder(out), jobs=jobs, on_step=on_step)
+    for run, reason in study.failed.items():
         raise RunFailed(f"the search for a learning rate is not decided: {run} failed: {reason}")
-    return tuned
+    return study.tunings[ROW]

@@ -30,7 +30,7 @@ from fedmerit.study.worker import Played
 from reproductions.reproduce import find_reproduction
 from reproductions.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
 from reproductions.reproduce.output import row_settings, write_page
-from reproductions.reproduce.rates import rate_folder, rate_tuning, search_rate
+from reproductions.reproduce.rates import rate_folder, rate_plan, search_rate
 from reproductions.reproduce.runner import Reproduced, reproduce, so_far
 
 LATE = np.array([False, True])
@@ -131,15 +131,15 @@ def test_the_learning_rate_is_searched_on_the_baseline_alone(tmp_path: Path):
     one = tiny("pmcfl-table2", (0.2, 0.8))
     setting = replace(one.setting("small"), rates=(1e-9, 0.5))
     one = replace(one, settings={"small": setting})
-    tuning = rate_tuning(one, "small")
-    assert tuning.about == "rounds until 50% of the devices are above 80%"
+    tuning = rate_plan(one, "small")
+    assert tuning.tune.about == "rounds until 50% of the devices are above 80%"
     assert tuning.base["recipe"] == one.rows[0]["recipe"]
     tuned = search_rate(tuning, tmp_path / "a", jobs=1)
     assert tuned.best == {"train.lr": 0.5}
     assert rate_folder(tmp_path / "a") == tmp_path / "a-rate"
     assert one.plans("small", 1, lr=0.25)[""].config(one.plans("small", 1)[""].rows[3], 1).train.lr == 0.25
     with pytest.raises(ConfigError, match="dafl-table1 has no search for a learning rate"):
-        rate_tuning(find_reproduction("dafl-table1"), "small")
+        rate_plan(find_reproduction("dafl-table1"), "small")
 
 
 def test_table_6_marks_averages_doubtful_labels_and_impossible_cells(tmp_path: Path):

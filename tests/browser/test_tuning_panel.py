@@ -10,29 +10,29 @@ from opened_report import Opened
 
 from fedmerit import run_config
 from fedmerit.report.html import write_report
-from fedmerit.study.study_folder import make_folder, tuning_member, write_tuning
-from fedmerit.study.tuning import Tuning
+from fedmerit.study.plan import make_plan
+from fedmerit.study.study_folder import make_folder, members, tuning_folder, write_plan
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 def test_what_was_tuned_is_told(browse: Callable[..., Opened], runs: Path, tmp_path: Path) -> None:
     base = {"task": TASK, "train": TRAIN, "run": {"rounds": 2, "fraction": 0.75, "workers": 1}}
-    tuning = Tuning(name=HOSTILE[4], base=base, grid={"train.lr": [1e-9, 0.3]}, seeds=[11])
-    make_folder(tmp_path / "tuned")
-    write_tuning(tuning, tmp_path / "tuned")
-    for point in range(2):
-        run = tuning_member(tuning, tmp_path / "tuned", point, 11)
+    row = {"name": HOSTILE[4], "tune": {"train.lr": [1e-9, 0.3]}}
+    plan = make_plan({"seeds": [3], "base": base, "row": [row], "tune": {"seeds": [11]}})
+    points, place = plan.tuning(plan.rows[0]), tuning_folder(tmp_path / "tuned", plan.rows[0])
+    make_folder(place)
+    write_plan(points, place)
+    write_plan(plan, tmp_path / "tuned")
+    for run in (*members(points, place), *members(plan, tmp_path / "tuned")):
         run_config(run.config, run.folder).ledger.close()
     write_report([tmp_path / "tuned"], tmp_path / "report.html")
     opened = browse(tmp_path / "report.html", **PHONE)
     assert opened.page.locator('nav a[href="#tuning"]').is_visible()
     panel = opened.page.locator("#tuning")
-    assert panel.locator("tbody tr").first.locator("td").all_inner_texts()[:2] == ["train.lr", "1e-09, 0.3"]
-    assert panel.locator(".badge").inner_text() == "largest of its grid"
-    assert "the best train.lr, 0.3, is the largest of its grid: extend it upwards." in opened.text("tuning")
-    panel.locator("summary").click()
-    assert "chosen" in panel.locator("details table").inner_text()
+    assert panel.locator("tbody th").all_inner_texts() == ["lr=0.3", "lr=1e-09"]
+    assert "chosen" in panel.locator("tbody tr").first.inner_text()
+    assert "the best train.lr, 0.3, is the largest of its grid: extend it upwards" in opened.text("tuning")
     assert opened.page.evaluate("window.harmed") is None
     assert opened.page.locator("main img").count() == 0
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 390

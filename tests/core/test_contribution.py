@@ -33,9 +33,9 @@ from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.types import Cohort, Note
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.report.contributions import contributions_dict
 from fedmerit.report.run_detail import run_detail
 from fedmerit.store.run_folder import open_ledger
+from fedmerit.study.contributions import contributions_dict
 from fedmerit.tasks.attackers import find_attackers
 
 Game = tuple[int, np.ndarray]
@@ -159,7 +159,7 @@ def test_a_run_keeps_an_account_that_does_not_touch_its_weights(measured: Path) 
 
 def test_the_page_has_the_same_account_beside_the_weights(measured: Path) -> None:
     with open_ledger(measured) as ledger:
-        found, detail = contributions_dict(ledger), run_detail(ledger, ledger.rounds())["worth"]
+        found, detail = contributions_dict(ledger), run_detail(ledger)["worth"]
     assert detail["methods"] == found["methods"]
     for (client, weight, totals), one in zip(detail["rows"], found["clients"], strict=True):
         assert (client, weight) == (one["client"], one["weight"])

@@ -11,7 +11,7 @@ from fedmerit import Run, Task, cgsv, fedavg, federate, load_task, standalone
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.models.personal import PersonalModels
 from fedmerit.errors import ConfigError, UserError
-from fedmerit.study.gains import Gains, gains_of
+from fedmerit.study.fairness import Gains, gains_of
 
 CLIENTS, ROUNDS = 5, 4
 

@@ -14,7 +14,7 @@ from helpers import CommandLine, one_line
 from report_runs import HOSTILE, Page, inflated, make_run
 
 from fedmerit.errors import ConfigError, FolderError
-from fedmerit.report import html, watch
+from fedmerit.report import html
 from fedmerit.report.html import DETAIL_BUDGET, PAGE, SCRIPTS, STYLES, called_at_once, read_plotly, write_report
 
 SECTIONS = (
@@ -99,7 +99,6 @@ def test_our_scripts_write_text_never_markup() -> None:
 
 def test_every_page_file_is_used() -> None:
     used = {PAGE, *STYLES, *(f"{name}.js" for name in SCRIPTS)}
-    used |= {watch.INDEX, watch.WAITING, "index.js", *watch.INDEX_STYLES}
     assert {path.name for path in PAGE_FILES.iterdir()} == used
 
 

@@ -37,7 +37,7 @@ def test_attackers_are_named_with_what_was_seen(
     assert "2 of 8 clients are suspected" in shown
     assert "no proof" in shown
     with open_ledger(folder) as ledger:
-        detail = run_detail(ledger, ledger.rounds())["suspects"]
+        detail = run_detail(ledger)["suspects"]
     assert [one["odd"] for one in detail["suspects"]] == [4, 4]
 
 

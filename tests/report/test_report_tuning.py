@@ -1,4 +1,4 @@
-"""Tuning in a report: the grid of each row, the seeds it was chosen on, the best value, the edge."""
+"""Tuning in a report: the points of each row that has a grid, the seeds they ran on, the best, the edge."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from report_runs import collected
 
 from fedmerit import run_config
 from fedmerit.study.plan import Plan, make_plan
-from fedmerit.study.study_folder import make_folder, members, tuning_folder, tuning_member, write_plan, write_tuning
-from fedmerit.study.tune import Tuned, write_best
+from fedmerit.study.study import read_tuned
+from fedmerit.study.study_folder import make_folder, members, tuning_folder, write_plan
 
 BASE = {"task": {"clients": 4}, "train": {"epochs": 1}, "run": {"rounds": 1, "fraction": 1.0, "workers": 1}}
 ROWS = [{"name": "FedAvg", "tune": {"train.lr": [1e-9, 0.5]}}, {"name": "as it is"}]
@@ -18,12 +18,10 @@ ROWS = [{"name": "FedAvg", "tune": {"train.lr": [1e-9, 0.5]}}, {"name": "as it i
 def make_tuned(folder: Path) -> Plan:
     """A study whose runs are played here, one after the other."""
     plan = make_plan({"seeds": [3], "base": BASE, "row": ROWS, "tune": {"seeds": [11]}})
-    (row, _), tuning = plan.rows, plan.tuning(plan.rows[0])
-    place = tuning_folder(folder, row)
+    place, points = tuning_folder(folder, plan.rows[0]), plan.tuning(plan.rows[0])
     make_folder(place)
-    write_tuning(tuning, place)
-    for point in range(2):
-        run = tuning_member(tuning, place, point, 11)
+    write_plan(points, place)
+    for run in members(points, place):
         run_config(run.config, run.folder).ledger.close()
     write_plan(plan, folder)
     return plan
@@ -31,29 +29,23 @@ def make_tuned(folder: Path) -> Plan:
 
 def test_a_study_tells_how_each_row_was_tuned(tmp_path: Path) -> None:
     plan = make_tuned(tmp_path / "study")
-    place = tuning_folder(tmp_path / "study", plan.rows[0])
-    write_best(Tuned.load(place))
+    read_tuned(plan, plan.rows[0], tmp_path / "study").write_best()
     for run in members(plan, tmp_path / "study"):
         run_config(run.config, run.folder).ledger.close()
     page, _ = collected(tmp_path / "study")
     (told,) = page["tuned"]
-    assert (told["reported"], told["untuned"]) == ([3], ["as it is"])
-    (row,) = told["rows"]
-    assert (row["row"], row["seeds"], row["about"]) == ("FedAvg", [11], "accuracy")
-    assert row["keys"] == [{"key": "train.lr", "grid": ["1e-09", "0.5"], "chosen": "0.5", "edge": "largest"}]
-    assert row["edges"] == ["the best train.lr, 0.5, is the largest of its grid: extend it upwards"]
-    assert [point["verdict"] for point in row["points"]] == ["chosen", "too few seeds"]
+    assert told["title"] == "FedAvg: tuned by accuracy on seeds 11"
+    assert "the best train.lr, 0.5, is the largest of its grid: extend it upwards" in told["below"]
+    assert [(row[0], row[-1]) for row in told["rows"]] == [("lr=0.5", "chosen"), ("lr=1e-09", "too few seeds")]
     assert [row["seeds"] for row in page["rows"]] == [[3], [3]]
-    alone, _ = collected(place)
-    assert [row["label"] for row in alone["rows"]] == ["FedAvg: lr=0.5", "FedAvg: lr=1e-09"]
-    assert alone["tuned"][0]["rows"][0]["keys"] == row["keys"]
+    alone, _ = collected(tuning_folder(tmp_path / "study", plan.rows[0]))
+    assert [row["label"] for row in alone["rows"]] == ["FedAvg: lr=1e-09", "FedAvg: lr=0.5"]
 
 
 def test_a_tuning_under_way_is_not_decided(tmp_path: Path) -> None:
     plan = make_tuned(tmp_path / "study")
-    place = tuning_folder(tmp_path / "study", plan.rows[0])
-    tuning_member(plan.tuning(plan.rows[0]), place, 0, 11).folder.rename(tmp_path / "gone")
-    page, _ = collected(place)
-    (row,) = page["tuned"][0]["rows"]
-    assert row["keys"][0]["chosen"] is None
-    assert "not decided: 1 runs of this heat are missing" in row["notes"]
+    place, points = tuning_folder(tmp_path / "study", plan.rows[0]), plan.tuning(plan.rows[0])
+    members(points, place)[0].folder.rename(tmp_path / "gone")
+    table = read_tuned(plan, plan.rows[0], tmp_path / "study").table()
+    assert "not decided: 1 runs are missing" in table.below
+    assert "chosen" not in [row[-1] for row in table.rows]

@@ -33,7 +33,7 @@ def test_means_come_with_their_deviation_and_the_best_is_bold(cli: CommandLine, 
     bold = [line for line in lines if "\\textbf" in line]
     assert len(bold) == (means == means.max()).sum()
     assert f"\\textbf{{{means[best]:.4f} $\\pm$ {deviations[best]:.4f}}}" in bold[0]
-    assert "mean $\\pm$ deviation over" in text
+    assert "$\\pm$: standard deviation over" in text
     assert not re.search(r"[^\w.$]-\d", text)
     markdown = exported(cli, study, tmp_path / "t.md", "--format", "markdown")
     assert f"**{means[best]:.4f} ± {deviations[best]:.4f}**" in markdown

@@ -194,11 +194,3 @@ def test_a_damaged_file_of_correct_rows_is_named_and_can_be_made_again(study: St
     (folder / "correct/ld-ds-seed3.npz").unlink()
     again = compare(small_plan(), folder, jobs=1)
     assert again.metrics.equals(study.metrics.assign(seconds=again.metrics["seconds"]))
-
-
-def test_a_study_that_keeps_its_correct_rows_in_the_folder_right_is_read(study: Study, tmp_path: Path):
-    folder = tmp_path / "old"
-    shutil.copytree(study.folder, folder)
-    (folder / "correct").rename(folder / "right")
-    again = compare(small_plan(), folder, on_step=lambda step: pytest.fail("nothing was left to do"))
-    assert again.metrics.equals(study.metrics)

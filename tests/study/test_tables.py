@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import Study
-from fedmerit.study.tables import study_tables
+from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
 
 TABLE = TextTable("50 % of A_B", ("row", "a|b"), (("<i> & [x]", "1\n2"), ("~^\\", "{$#}")), ("below",))
@@ -34,5 +34,5 @@ def test_no_text_breaks_out_of_its_cell(rows: list[tuple[str, str]]):
 
 
 def test_every_table_is_as_wide_as_its_header(study: Study):
-    for table in study_tables(study):
+    for table in (table for make_tables in TABLES.values() for table in make_tables(study)):
         assert {len(row) for row in table.rows} == {len(table.header)}

@@ -1,99 +1,198 @@
-"""Successive halving: who goes on, by which rule, and what a tuning refuses."""
+"""Rows with a grid: every point on the tuning seeds, the best by one measure, resuming, growing, tables, mistakes."""
 
 from __future__ import annotations
 
 import math
+import shutil
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import CommandLine, one_line
+from small_study import BASE, small_plan
+from study_task import FAILS
 
-from fedmerit import UserError
+from fedmerit import Study, UserError, compare, load_config
 from fedmerit.config.schema import validate
-from fedmerit.study.tuning import Outcome, Tuning, halve
+from fedmerit.errors import FolderError
+from fedmerit.store.frames import make_frame
+from fedmerit.study.plan import Plan, TuneConfig, dump_plan, make_plan
+from fedmerit.study.scheduler import Step
+from fedmerit.study.tuning import Tuned
+from fedmerit.study.worker import Ended
 
-LRS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+LRS = [1e-9, 0.001, 0.1]
+FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}, "tune": {"train.lr": LRS}}
+MOMENTUM = {
+    "name": "FedAvgM",
+    "recipe": {"name": "fedavg", "server": {"optimizer": "momentum"}},
+    "tune": {"train": {"lr": [0.02, 0.1]}, "recipe": {"server": {"optimizer": {"momentum": [0.5, 0.9]}}}},
+}
+PLAIN = {"name": "LD", "recipe": {"name": "prioritized", "criteria": "LD"}}
 
 
-def tuning(**settings: Any) -> Tuning:
-    return validate(Tuning, {"grid": {"train.lr": LRS}} | settings)
+def tuned_plan(**changes: Any) -> Plan:
+    return small_plan(**({"row": [FEDAVG, MOMENTUM, PLAIN], "tune": {"seeds": [11, 12]}, "targets": [0.5]} | changes))
 
 
-def outcomes(means: list[float], seeds: tuple[int, ...] = (101, 102, 103, 104, 105), **more: Any) -> Any:
-    return {(point, seed): Outcome(mean, 0.5) for point, mean in enumerate(means) for seed in seeds} | more.get(
-        "but", {}
+@pytest.fixture(scope="module")
+def tuned_study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return compare(tuned_plan(), tmp_path_factory.mktemp("studies") / "tuned", jobs=2)
+
+
+def done(steps: list[Step]) -> set[str]:
+    return {str(step.member) for step in steps if isinstance(step.answer, Ended)}
+
+
+def test_a_study_tunes_its_rows_on_other_seeds_and_reports_their_best(tuned_study: Study):
+    assert not tuned_study.unfinished
+    assert set(tuned_study.tunings) == {"FedAvg", "FedAvgM"}
+    for row, found in tuned_study.tunings.items():
+        assert found.best is not None
+        for seed in (3, 4):
+            run = next(run for run in tuned_study.runs if (run.row, run.seed) == (row, seed))
+            assert run.config.train.lr == found.best["train.lr"]
+            assert run.config.run.seed == seed
+    chosen = next(run.config for run in tuned_study.runs if run.row == "FedAvgM").recipe.values
+    best = tuned_study.tunings["FedAvgM"].best["recipe.server.optimizer.momentum"]
+    assert chosen["server"] == {"optimizer": {"name": "momentum", "momentum": best}}
+    assert set(tuned_study.tuning["row"]) == {"FedAvg", "FedAvgM"}
+    assert len(tuned_study.tuning) == 3 + 4
+    assert set(tuned_study.metrics["seed"]) == {3, 4}
+
+
+def test_every_point_ran_on_every_tuning_seed_and_the_best_is_a_configuration(tuned_study: Study):
+    tuned = tuned_study.tunings["FedAvg"]
+    assert len(list((tuned_study.folder / "tuning/fedavg/runs").iterdir())) == 3 * 2
+    assert tuned.best == {"train.lr": 0.1}
+    assert tuned.edges == {"train.lr": "largest"}
+    config = load_config(tuned_study.folder / "tuning/fedavg/best.toml")
+    assert config == tuned.config
+    assert (config.train.lr, config.run.seed) == (0.1, 0)
+    assert "# Tuned on seeds 11, 12: report on others." in (tuned.study.folder / "best.toml").read_text()
+    points = tuned.points.set_index("point")
+    assert points.loc["lr=0.1", "verdict"] == "chosen"
+    assert list(points["seeds"]) == [2, 2, 2]
+    alone = Study.load(tuned_study.folder / "tuning/fedavg")  # a tuning is a study of its points
+    assert alone.rows == ["FedAvg: lr=1e-09", "FedAvg: lr=0.001", "FedAvg: lr=0.1"]
+    assert points.loc["lr=0.1", "mean"] == pytest.approx(
+        alone.metrics[alone.metrics["row"] == "FedAvg: lr=0.1"]["accuracy"].mean()
     )
 
 
-def test_half_goes_on_with_twice_the_seeds_and_two_points_to_the_last():
-    halving = halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4]))
-    assert [heat.points for heat in halving.heats] == [(1, 3, 5, 2, 4, 0), (1, 3, 5), (1, 3), (1, 3)]
-    assert [len(heat.seeds) for heat in halving.heats] == [1, 2, 4, 5]
-    assert halving.best == 1
-    assert len(halving.asked) == tuning().runs == 6 + 3 + 2 * 2 + 2
+def test_ties_go_to_the_higher_accuracy_then_to_the_earlier_point_and_unknown_is_last():
+    plan = tuned_plan(row=[{"name": "a", "tune": {"train.lr": [0.1, 0.2, 0.3]}}], tune={"seeds": [11], "by": "best"})
+    points = plan.tuning(plan.rows[0])
+    names = [row.name for row in points.rows]
+
+    def ranked(*values: tuple[float, float]) -> list[int]:
+        lines = [
+            {"row": name, "seed": 11, "finished": True, "best": best, "accuracy": accuracy}
+            for name, (best, accuracy) in zip(names, values, strict=True)
+        ]
+        metrics = make_frame(lines, ("row", "seed", "finished", "best", "accuracy"))
+        study: Any = SimpleNamespace(plan=points, rows=names, metrics=metrics)
+        return Tuned(plan.rows[0], plan.tune, study).ranked
+
+    assert ranked((0.5, 0.1), (0.5, 0.2), (0.4, 0.9)) == [1, 0, 2]
+    assert ranked((0.5, 0.1), (0.5, 0.1), (0.6, 0.1)) == [2, 0, 1]
+    assert ranked((math.nan, 0.9), (0.1, 0.1), (0.1, 0.1)) == [1, 2, 0]
 
 
-def test_a_later_seed_can_turn_the_order_among_those_that_are_left():
-    but = {(3, seed): Outcome(0.9, 0.5) for seed in (102, 103, 104, 105)}
-    assert halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=but)).best == 3
-    dropped = {(0, seed): Outcome(0.9, 0.5) for seed in (102, 103, 104, 105)}
-    assert halve(tuning(), outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], but=dropped)).best == 1
+def test_by_rounds_a_target_that_was_missed_is_said(tmp_path: Path):
+    row = FEDAVG | {"tune": {"train.lr": [1e-9, 0.1]}}
+    plan = tuned_plan(row=[row], seeds=[3], tune={"seeds": [11, 12], "target": 0.6})
+    tuned = compare(plan, tmp_path / "s", jobs=1).tunings["FedAvg"]
+    points = tuned.points.set_index("point")
+    assert tuned.best == {"train.lr": 0.1}
+    assert (points.loc["lr=1e-09", "mean"], points.loc["lr=1e-09", "censored"]) == (6.0, 2)
+    assert points.loc["lr=0.1", "censored"] == 0
+    assert ">6.00" in [row[1] for row in tuned.table().rows]
 
 
-def test_with_as_many_first_seeds_as_there_are_no_point_drops_out():
-    whole = tuning(first=5)
-    assert whole.heat_sizes == [(6, 5)]
-    assert whole.runs == 30
-    assert halve(whole, outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4])).best == 1
+def test_a_tuned_study_is_resumed_and_grows(tuned_study: Study, tmp_path: Path):
+    folder = tmp_path / "grown"
+    shutil.copytree(tuned_study.folder, folder)
+    steps: list[Step] = []
+    compare(tuned_plan(seeds=[3, 4, 5]), folder, jobs=1, on_step=steps.append)
+    assert done(steps) == {"FedAvg, seed 5", "FedAvgM, seed 5", "LD, seed 5"}
+    wider = FEDAVG | {"tune": {"train.lr": [*LRS, 0.5]}}
+    with pytest.raises(FolderError, match="runs of row 'FedAvg' have begun, and were tuned in another way"):
+        compare(tuned_plan(seeds=[3, 4, 5], row=[wider, MOMENTUM, PLAIN]), folder)
 
 
-def test_ties_go_to_the_higher_accuracy_and_then_to_the_earlier_point():
-    by_rounds = tuning(target=0.5)
-    same = {(point, seed): Outcome(9.0, 0.4) for point in range(6) for seed in by_rounds.seeds}
-    assert halve(by_rounds, same).best == 0
-    higher = same | {(4, seed): Outcome(9.0, 0.6) for seed in by_rounds.seeds}
-    assert halve(by_rounds, higher).best == 4
-    fewer = higher | {(2, seed): Outcome(8.0, 0.1) for seed in by_rounds.seeds}
-    assert halve(by_rounds, fewer).best == 2
-
-
-def test_what_is_not_known_is_the_worst():
-    known = outcomes([0.1] * 6) | {(0, seed): Outcome(math.nan, math.nan) for seed in tuning().seeds}
-    halving = halve(tuning(), known)
-    assert halving.heats[0].points[-1] == 0
-    assert halving.best == 1
-
-
-def test_a_halving_asks_for_what_its_heat_lacks_and_no_more():
-    halving = halve(tuning(), {})
-    assert halving.missing == tuple((point, 101) for point in range(6))
-    assert halving.best is None
-    first = outcomes([0.1, 0.6, 0.3, 0.5, 0.2, 0.4], seeds=(101,))
-    assert halve(tuning(), first).missing == ((1, 102), (3, 102), (5, 102))
-
-
-@given(
-    st.integers(2, 12),
-    st.integers(1, 9),
-    st.data(),
-)
-def test_step_by_step_or_at_once_the_halving_is_the_same(number: int, seeds: int, data: st.DataObject):
-    """So a tuning that was stopped after any run goes on to the same end."""
-    grid = {"train.lr": [(i + 1) / 10 for i in range(number)]}
-    plan = tuning(grid=grid, seeds=seeds, first=data.draw(st.integers(1, seeds)))
-    values = st.sampled_from([0.1, 0.2, 0.3, math.nan])
-    everything = {
-        (p, seed): Outcome(data.draw(values), data.draw(values)) for p in range(number) for seed in plan.seeds
+def test_a_grid_is_extended_before_the_runs_of_its_row_begin(tuned_study: Study, tmp_path: Path):
+    folder = tmp_path / "grown"
+    shutil.copytree(tuned_study.folder, folder)
+    for run in (folder / "runs").glob("fedavg-seed*"):
+        shutil.rmtree(run)
+    steps: list[Step] = []
+    wider = FEDAVG | {"tune": {"train.lr": [*LRS, 0.5]}}
+    grown = compare(tuned_plan(row=[wider, MOMENTUM, PLAIN]), folder, jobs=1, on_step=steps.append)
+    assert done(steps) == {
+        f"FedAvg{of}, seed {seed}" for of, seed in [(": lr=0.5", 11), (": lr=0.5", 12), ("", 3), ("", 4)]
     }
-    known: dict[tuple[int, int], Outcome] = {}
-    while missing := halve(plan, known).missing:
-        known[missing[0]] = everything[missing[0]]
-    assert len(known) == plan.runs
-    assert halve(plan, known) == halve(plan, everything)
-    last = halve(plan, known).heats[-1]
-    assert last.seeds == plan.seeds
-    assert len(last.points) >= 2
+    assert len(grown.tunings["FedAvg"].points) == 4
+
+
+def test_a_study_that_was_killed_while_tuning_goes_on(tuned_study: Study, tmp_path: Path):
+    def stop(step: Step) -> None:
+        if step.member.row.startswith("FedAvgM: ") and isinstance(step.answer, Ended):
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        compare(tuned_plan(), tmp_path / "s", jobs=1, on_step=stop)
+    begun = Study.load(tmp_path / "s")
+    assert len(begun.unfinished) == 6
+    assert begun.tunings["FedAvg"].best is None
+    assert "not decided" in repr(begun.tunings["FedAvg"])
+    again = compare(tuned_plan(), tmp_path / "s", jobs=2)
+    best = "tuning/fedavgm/best.toml"
+    assert (again.folder / best).read_text() == (tuned_study.folder / best).read_text()
+    for run in tuned_study.runs:
+        assert again.run(run.row, run.seed).model.tobytes() == tuned_study.run(run.row, run.seed).model.tobytes()
+
+
+def test_a_row_that_cannot_be_tuned_leaves_the_others_alone(tmp_path: Path):
+    fails = {"name": "fails", "tune": {"train.momentum": [0.0, FAILS["momentum"]]}}
+    study = compare(small_plan(row=[PLAIN, fails], seeds=[3], tune={"seeds": [11]}), tmp_path / "s", jobs=1)
+    assert study.failed == {"fails: momentum=0.5, seed 11": "RuntimeError: no [disk] left"}
+    assert set(study.unfinished) == {"fails, seed 3"}
+    assert not (tmp_path / "s/tuning/fails/best.toml").exists()
+    assert "not decided: 1 runs are missing" in study.tunings["fails"].table().below
+
+
+def test_a_point_that_the_data_cannot_serve_is_refused_before_anything_starts(tmp_path: Path):
+    row = {"name": "LD", "recipe": {"name": "prioritized"}, "tune": {"recipe.criteria": ["LD", "attribute:region"]}}
+    with pytest.raises(UserError, match=r"criteria=attribute:region.*region"):
+        compare(tuned_plan(row=[row]), tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tune": {"seeds": [4, 11]}}, "tuning seeds and reporting seeds must differ"),
+        ({"seeds": [3, 101], "tune": {}}, "got 101 in both; set other seeds in [tune]"),
+        ({"row": [PLAIN]}, "[tune] has no effect: no [[row]] names a grid"),
+        ({"row": [FEDAVG | {"tune": {}}]}, "row 'FedAvg': a grid has at least two points"),
+        ({"row": [FEDAVG | {"tune": {"train.lr": []}}]}, "row 'FedAvg': the grid of train.lr has at least one value"),
+        ({"row": [FEDAVG | {"tune": {"train.lr": 0.1}}]}, "the grid of train.lr is a list of values to try"),
+        ({"row": [FEDAVG | {"tune": {"run.seed": [1, 2]}}]}, "row 'FedAvg': run.seed cannot be tuned"),
+        ({"row": [FEDAVG | {"tune": {"train.lrr": [1, 2]}}]}, "row 'FedAvg': unknown key 'train.lrr'"),
+        ({"row": [FEDAVG | {"tune": {"train.lr": [1, -1]}}]}, "row names, as parts of file names, must differ"),
+        ({"row": [FEDAVG | {"train": {"lr": 0.3}}]}, "row 'FedAvg': train.lr is set and tuned; leave 0.3 to the grid"),
+        ({"tune": {"grid": {}}}, "unknown key 'tune.grid'; valid here: by, seeds, share, target"),
+        ({"tune": {"by": "rounds"}}, "needs a target accuracy"),
+        ({"tune": {"seeds": [11], "by": "audit f1"}}, "needs that objective in run.audit; it can go by audit accuracy"),
+    ],
+)
+def test_a_mistake_in_a_study_is_named(changes: dict[str, Any], message: str):
+    with pytest.raises(UserError) as caught:
+        tuned_plan(**changes)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +203,6 @@ def test_step_by_step_or_at_once_the_halving_is_the_same(number: int, seeds: int
         ({"seeds": [7, 7]}, "tuning seeds must differ from each other; got more than once: 7"),
         ({"seeds": [-1]}, "greater than or equal to 0"),
         ({"seeds": 10**9}, "at most 10,000 seeds"),
-        ({"first": 0}, "first"),
-        ({"first": 6}, "first is at most the number of tuning seeds, 5; got 6"),
         ({"by": "acuracy"}, "unknown measure to tune by 'acuracy' (did you mean 'accuracy'?)"),
         ({"by": "rounds"}, "needs a target accuracy, such as target = 0.75"),
         ({"by": "best", "target": 0.5}, "target and share have no effect in tuning by best"),
@@ -113,27 +210,49 @@ def test_step_by_step_or_at_once_the_halving_is_the_same(number: int, seeds: int
         ({"target": 1.5}, "target"),
         ({"target": math.nan}, "target"),
         ({"target": 0.5, "share": 0.0}, "share"),
-        ({"by": "audit accuracy"}, "tuning by audit accuracy needs run.audit = ['accuracy']; got []"),
-        (
-            {"by": "gap accuracy", "base": {"run": {"audit": ["accuracy"]}}},
-            "runs write accuracy down as 'audit accuracy'",
-        ),
-        ({"grid": []}, "a grid is a table of keys and values"),
-        ({"grid": {}}, "got no key"),
-        ({"grid": {"train.lr": 0.1}}, "the grid of train.lr is a list of values to try"),
-        ({"base": {"tsk": {}}}, "unknown key 'tsk' (did you mean 'task'?)"),
-        ({"grids": {}}, "unknown key 'grids' (did you mean 'grid'?)"),
     ],
 )
-def test_a_mistake_is_named(settings: dict[str, Any], message: str):
+def test_a_mistake_in_tune_is_named(settings: dict[str, Any], message: str):
     with pytest.raises(UserError) as caught:
-        tuning(**settings)
+        validate(TuneConfig, settings)
     assert message in str(caught.value)
 
 
 def test_the_measure_is_rounds_where_a_target_is_set():
-    assert (tuning().measure, tuning().better) == ("accuracy", "higher")
-    assert (tuning(target=0.75).measure, tuning(target=0.75).better) == ("rounds", "lower")
-    assert tuning(target=0.75).about == "rounds until 50% of the devices are above 75%"
-    audited = tuning(by="gap parity:sex", base={"run": {"audit": ["parity:sex"]}})
-    assert audited.better == "lower"
+    assert (TuneConfig().measure, TuneConfig().better) == ("accuracy", "higher")
+    by_rounds = TuneConfig(target=0.75)
+    assert (by_rounds.measure, by_rounds.better) == ("rounds", "lower")
+    assert by_rounds.about == "rounds until 50% of the devices are above 75%"
+    assert TuneConfig(by="gap parity:sex").better == "lower"
+
+
+def test_what_is_kept_in_the_folder_is_the_same_study():
+    assert make_plan(tomllib.loads(dump_plan(tuned_plan()))) == tuned_plan()
+
+
+def test_tables_and_exports_say_how_each_row_was_tuned(cli: CommandLine, tuned_study: Study, tmp_path: Path):
+    folder = tuned_study.folder
+    for form in ("latex", "markdown", "csv"):
+        assert cli("export", folder, "--format", form, "--table", "tuning", "--out", tmp_path / form).code == 0
+    text = (tmp_path / "markdown").read_text()
+    assert "FedAvg: tuned by accuracy on seeds 11, 12" in text
+    assert "the best train.lr, 0.1, is the largest of its grid: extend it upwards" in text.replace("\\", "")
+    assert (tmp_path / "csv").read_text().count("chosen") == 2
+    (tmp_path / "study.toml").write_text(dump_plan(tuned_plan()))
+    answer = cli("compare", tmp_path / "study.toml", "--out", folder, "--json").json
+    assert (answer["seeds"], answer["tuning_seeds"]) == ([3, 4], [11, 12])
+    assert answer["tuned"]["FedAvg"]["best"] == tuned_study.tunings["FedAvg"].best
+    screen = cli("compare", tmp_path / "study.toml", "--out", folder).out
+    assert "FedAvgM: tuned by accuracy on seeds 11, 12" in " ".join(screen.split())
+
+
+def test_a_study_without_grids_has_no_table_of_tuning(cli: CommandLine, study: Study, tmp_path: Path):
+    assert len(study.tuning) == 0
+    refused = cli("export", study.folder, "--format", "latex", "--table", "tuning", "--out", tmp_path / "t")
+    assert "nothing to write in tuning: no row names a grid" in one_line(refused)
+
+
+def test_another_tuning_in_the_folder_is_refused(tuned_study: Study):
+    other = BASE | {"run": BASE["run"] | {"rounds": 7}}
+    with pytest.raises(FolderError, match="holds another study"):
+        compare(tuned_plan(base=other), tuned_study.folder)

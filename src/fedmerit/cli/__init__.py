@@ -11,9 +11,6 @@ from fedmerit.cli import (
     privacy,
     runs,
     studies,
-    suspects,
-    tuning,
-    watch,
     weigh,
 )
 from fedmerit.cli.app import app, main
@@ -31,8 +28,5 @@ __all__ = [
     "privacy",
     "runs",
     "studies",
-    "suspects",
-    "tuning",
-    "watch",
     "weigh",
 ]

@@ -26,10 +26,10 @@ from fedmerit.errors import NoteWarning, RunStopped, UserError
 PANELS = {
     "Run": ("init", "run", "weigh", "flower", "enroll", "doctor", "renew", "demo"),
     "Look": (
-        *("watch", "explain", "show", "report", "suspects", "contribution", "fairness", "what-if", "facts", "privacy"),
+        *("explain", "show", "report", "suspects", "contribution", "fairness", "what-if", "facts", "privacy"),
         *("predict", "export", "metrics", "verify"),
     ),
-    "Compare": ("compare", "tune", "attack"),
+    "Compare": ("compare", "attack"),
     "Parts": ("tasks", "recipes", "criteria", "scores", "objectives"),
 }
 """The commands as `--help` groups them, in its order."""

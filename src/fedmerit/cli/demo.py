@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-import numpy as np
 from rich.console import Console
 
 from fedmerit.report.html import write_report
-from fedmerit.store.run_folder import check_new, open_ledger
-from fedmerit.study.attack_metrics import weight_held
+from fedmerit.store.run_folder import check_new
 from fedmerit.study.output import progress
 from fedmerit.study.plan import Plan, make_plan
 from fedmerit.study.study import Study, compare
 from fedmerit.study.study_folder import members
 from fedmerit.study.tables import saved_table, summary_table
 from fedmerit.study.text_table import TextTable
-from fedmerit.tasks.registry import make_task
 
 SEEDS = 7
 ATTACKERS = 0.4
@@ -70,13 +66,7 @@ def run_demo(console: Console, out: Path, rounds: int, seed: int) -> None:
 
 def held_table(study: Study) -> TextTable:
     """What attackers hold of the weight in each row: means over rounds and seeds."""
-    rows = [(row, *(f"{share:.1%}" for share in np.mean(list(_held(study, row)), axis=0))) for row in study.rows]
+    means = study.metrics.groupby("row")[["attack weight", "attack clients"]].mean()
+    rows = [(row, *(f"{share:.1%}" for share in means.loc[row])) for row in study.rows]
     below = ("the server does not know the attackers; FedVal uses the server's 200 rows, robust the clients' updates",)
     return TextTable("attackers' share", ("row", "of the weight", "of the clients"), tuple(rows), below)
-
-
-def _held(study: Study, row: str) -> Iterator[tuple[float, float]]:
-    for run in study.runs:
-        if run.row == row:
-            with open_ledger(run.folder) as ledger:
-                yield weight_held(ledger, make_task(run.config).attackers)

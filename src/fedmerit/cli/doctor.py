@@ -23,18 +23,15 @@ def doctor(
     certificates: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder with ca.crt, server.pem and server.key.")
     ] = None,
-    superlink: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Also connect to this SuperLink, instead of a test round.")
-    ] = None,
+    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Also connect to this SuperLink.")] = None,
     authority: Annotated[
         Path | None, typer.Option("--root-certificates", help="With --superlink: the authority's certificate.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Examine this machine before a run: versions, processor, memory, disk, clock, data, ports, certificates.
+    """Examine this machine before a run: versions, processor, memory, disk, data, ports, certificates.
 
-    Without --superlink, a round on two nodes within this process shows that Flower's messages go back and forth. Ends
-    with 1 where a check failed.
+    Ends with 1 where a check failed.
     """
     from fedmerit.config.schema import load_config
     from fedmerit.report.doctor import examine

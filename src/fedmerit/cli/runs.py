@@ -202,10 +202,15 @@ def fairness(
 
     DIR is a folder made by `fedmerit run`, or a run of a study.
     """
-    from fedmerit.report.fairness import fairness_dict, fairness_tables
-    from fedmerit.report.gains import gains_dict, gains_tables, read_gains
     from fedmerit.store.run_folder import open_ledger
-    from fedmerit.study.fairness import fairness_of
+    from fedmerit.study.fairness import (
+        fairness_dict,
+        fairness_of,
+        fairness_tables,
+        gains_dict,
+        gains_tables,
+        read_gains,
+    )
 
     with open_ledger(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()

@@ -16,15 +16,17 @@ from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
-from fedmerit.report.rows import RunMetrics, RunResult, measure_run, row_data
+from fedmerit.report.rows import RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
-from fedmerit.report.tuning import tuning_data
-from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.run_folder import FREE_KEYS, open_ledger
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.run_folder import FREE_KEYS, LEDGER
 from fedmerit.store.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 
 UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
 """Settings of [run] in which rows may differ and still be compared in pairs."""
+
+TABLE = ("title", "header", "rows", "below")
+"""What the page needs of a `TextTable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,27 @@ def collect(
 
     The first seeds of all rows come first, then the second ones; the first run is included whatever its size.
     """
-    selection = select_runs(folders)
-    runs = [_read_run(run.folder, selection) for run in selection.runs]
-    rows = make_rows(selection.runs, [run.config for run in runs])
+    selection, rows, runs = read_runs(folders)
     details: dict[int, str] = {}
-    for place in _first_seeds_first(rows):
-        with _reading(runs[place].folder) as ledger:
-            encoded = encode(run_detail(ledger, ledger.rounds()))
+    for place in (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None):
+        encoded = encode(read_detail(runs[place].folder))
         if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
         details[place] = encoded
     return page_data(selection, rows, runs, details), details
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[Selection, list[Row], list[PageRun]]:
+    """The runs in the folders, and the rows that they make up."""
+    selection = select_runs(folders)
+    runs = [_read_run(run.folder, selection) for run in selection.runs]
+    return selection, make_rows(selection.runs, [run.config for run in runs]), runs
+
+
+def read_detail(folder: Path) -> dict[str, Any]:
+    """Everything that the page shows of one run when a reader selects it."""
+    with _reading(folder) as ledger:
+        return run_detail(ledger)
 
 
 def page_data(
@@ -69,7 +81,7 @@ def page_data(
 ) -> dict[str, Any]:
     """What the page shows of all runs; `details` are the places of those whose detail can be had."""
     about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
-    about |= {"tuned": tuning_data(selection.tuned)}
+    about |= {"tuned": [{key: getattr(table, key) for key in TABLE} for table in selection.tuned]}
     page = _page(rows, runs, details)
     verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline)
     return about | page | {"verdict": verdict, "criteria": _criteria(runs)}
@@ -89,10 +101,6 @@ def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
     """Every criterion of the page: its name, the name spelt out, and what it is; pairs, as a name may be any text."""
     names = dict.fromkeys(name for run in runs for order in run.orders for name in order)
     return [[name, display_name(name), about_criterion(name)] for name in names]
-
-
-def _first_seeds_first(rows: Sequence[Row]) -> Iterator[int]:
-    return (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None)
 
 
 def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int]) -> dict[str, Any]:
@@ -130,9 +138,9 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int])
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Ledger]:
-    """A ledger to read from; a damaged one is the folder's fault, so it becomes a user error that names the folder."""
+    """A ledger to read from without a trace, also while its run goes on; a damaged one is the folder's fault."""
     try:
-        with open_ledger(folder) as ledger:
+        with Ledger.open(folder / LEDGER, watch=True) as ledger:
             yield ledger
     except UserError:
         raise
@@ -145,31 +153,25 @@ def _reading(folder: Path) -> Iterator[Ledger]:
 
 def _read_run(folder: Path, selection: Selection) -> PageRun:
     with _reading(folder) as ledger:
-        rounds = ledger.rounds()
-        metrics = measure_run(ledger, rounds, selection.targets, selection.shares)
+        meta, rounds, events = ledger.meta(), ledger.rounds(), ledger.events()
+        config = config_of(meta)
+        settings = config.get("run") or {}
+        stopped = any(event.kind == "stopped" for event in events)
+        result = RunResult(
+            settings.get("seed"),
+            len(ledger.names()),
+            len(rounds) if stopped else settings.get("rounds"),
+            _costs(rounds),
+            measure_run(ledger, rounds, selection.targets, selection.shares),
+            group_events(events),
+        )
+        orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
+        scores, normalises = (
+            [*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise")
+        )
         searched = any(ledger.candidates(row["round"]) for row in rounds)
-        return make_page_run(folder, ledger.meta(), len(ledger.names()), rounds, ledger.events(), metrics, searched)
-
-
-def make_page_run(
-    folder: Path,
-    meta: Mapping[str, str],
-    clients: int,
-    rounds: Sequence[Mapping[str, Any]],
-    events: Sequence[Event],
-    metrics: RunMetrics,
-    searched: bool,
-) -> PageRun:
-    """A run of the page from what its ledger holds; `searched`: whether some round had a search."""
-    config = config_of(meta)
-    settings = config.get("run") or {}
-    stopped = any(event.kind == "stopped" for event in events)
-    planned = len(rounds) if stopped else settings.get("rounds")
-    result = RunResult(settings.get("seed"), clients, planned, _costs(rounds), metrics, group_events(events))
-    orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
-    scores, normalises = ([*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise"))
-    panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
-    return PageRun(folder, config, meta, orders, scores, normalises, result, panels)
+        panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
+        return PageRun(folder, config, meta, orders, scores, normalises, result, panels)
 
 
 def config_of(meta: Mapping[str, str]) -> Settings:

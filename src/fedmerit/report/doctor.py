@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from fedmerit.config.schema import Config, dump_config, make_config
+from fedmerit.config.schema import Config
 from fedmerit.core.system import cores, instruction_set, processor
 from fedmerit.errors import UserError
 
@@ -30,7 +27,6 @@ LEAST_MEMORY, LEAST_DISK, SOON = 2 * GIB, 2 * GIB, 14
 MEMORY = Path("/proc/meminfo")
 PATIENCE = 10.0
 """Seconds that a SuperLink has to answer."""
-SYNCHRONISED = Path("/run/systemd/timesync/synchronized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,12 @@ def examine(
     certificates: Path | None = None,
     superlink: str | None = None,
     authority: Path | None = None,
-    *,
-    exchange: bool = True,
 ) -> Iterator[Finding]:
     """One finding after the other; a check that cannot be done is a finding, too."""
     yield from check_versions()
     yield Finding("processor", "ok", f"{processor()}, {cores()} cores, {instruction_set()}")
     yield check_memory()
     yield check_disk(out)
-    yield check_clock()
     if config is not None:
         yield _tried("data", lambda: check_data(config))
     for port, process in PORTS.items():
@@ -65,8 +58,6 @@ def examine(
         yield from check_certificates(certificates)
     if superlink is not None:
         yield _tried("superlink", lambda: check_superlink(superlink, authority))
-    elif exchange:
-        yield _tried("exchange", check_exchange)
 
 
 def _tried(name: str, check: Callable[[], Finding]) -> Finding:
@@ -132,16 +123,6 @@ def check_disk(folder: Path) -> Finding:
     if not os.access(there, os.W_OK):
         return Finding("disk", "failed", f"{there} cannot be written to; choose another folder for runs")
     return Finding("disk", "ok" if free >= LEAST_DISK else "warning", f"{free / GIB:.1f} GiB free in {there}")
-
-
-def check_clock() -> Finding:
-    """The clock, by which certificates end, is not behind this package's files."""
-    now, newest = time.time(), max(path.stat().st_mtime for path in Path(__file__).parent.glob("*.py"))
-    text = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    if now < newest - 60:
-        return Finding("clock", "failed", f"{text} is before this package was installed; set the clock")
-    kept = "kept by systemd-timesyncd" if SYNCHRONISED.exists() else "whether it is synchronised is not known here"
-    return Finding("clock", "ok", f"{text}; {kept}")
 
 
 def check_data(config: Config) -> Finding:
@@ -225,36 +206,3 @@ def check_superlink(address: str, authority: Path | None) -> Finding:
             text = f"{address} does not answer {way} within {PATIENCE:g} s; check address, firewall and certificate"
             return Finding("superlink", "failed", text)
     return Finding("superlink", "ok", f"{address} answers {way} after {1000 * (time.monotonic() - begun):.0f} ms")
-
-
-def check_exchange() -> Finding:
-    """One round of the embedded digits over Flower's messages, on two nodes within this process."""
-    from fedmerit.engine.finished import Run
-    from fedmerit.flower.app import serve
-    from fedmerit.flower.clientapp import make_client_app
-    from fedmerit.flower.grid import InProcessGrid
-    from fedmerit.tasks.registry import make_task
-
-    task = {"clients": 2, "model": "digits-linear"}
-    run = {"rounds": 1, "fraction": 1.0}
-    config = make_config({"task": task, "train": {"epochs": 1}, "run": run})
-    data, begun = make_task(config), time.monotonic()
-    app = make_client_app(lambda context: data.client(int(context.node_config["partition-id"])))
-    with tempfile.TemporaryDirectory() as folder, _quiet("flwr"):
-        serve(InProcessGrid(app, 2), dump_config(config), Path(folder) / "run", timeout=60, patience=10)
-        weighed = len(Run.load(Path(folder) / "run").explain(1))
-    seconds = time.monotonic() - begun
-    status: Status = "ok" if weighed == 2 else "failed"
-    return Finding("exchange", status, f"a round with {weighed} of 2 nodes within this process, {seconds:.1f} s")
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Only warnings of a logger, for a while."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
-from fedmerit.report.tuning import TunedRows, tuned_rows
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
 from fedmerit.store.settings import SEED, Line, Settings, toml_lines
-from fedmerit.study.study_folder import RUNS, STUDY, TUNE, Member, members, read_plan
-from fedmerit.study.tune import Tuned
+from fedmerit.study.study import read_tuned
+from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
+from fedmerit.study.text_table import TextTable
 
 SEEDED = re.compile(r"(?P<row>.+)-seed\d+")
 """A run folder named after its row: fedavg-seed3."""
@@ -45,51 +45,40 @@ class Row:
 class Selection:
     """The runs to report on; how many more their studies plan; the targets and shares that these studies set.
 
-    `baseline` is the row that the study compares with, where there is one study. `tuned` are the tunings of these
-    studies' rows, or those that were given themselves.
+    `baseline` is the row that the study compares with, where there is one study. `tuned` are the tables of points of
+    these studies' rows that have a grid.
     """
 
     runs: Sequence[RunFolder]
     waiting: int
     targets: Sequence[float]
     shares: Sequence[float]
-    tuned: Sequence[TunedRows] = ()
+    tuned: Sequence[TextTable] = ()
     baseline: str | None = None
 
 
 def select_runs(folders: Sequence[Path]) -> Selection:
-    """A study's or a tuning's folder stands for the runs that it has started, any other folder for one run."""
+    """A study's folder stands for the runs that it has started, any other folder for one run."""
     runs: list[RunFolder] = []
-    tuned: list[TunedRows] = []
+    tuned: list[TextTable] = []
     waiting, targets, shares, baselines = 0, set[float](), set[float](), list[str]()
     for folder in folders:
-        if (folder / TUNE).is_file():
-            tuning = Tuned.load(folder)
-            runs += _begun(tuning.runs, folder)
-            tuned.append(TunedRows({tuning.tuning.name or folder.resolve().name: tuning}))
-            continue
         if not (folder / STUDY).is_file():
             runs.append(_single_run(folder))
             continue
         plan = read_plan(folder)
         planned = members(plan, folder)
-        begun = _begun(planned, folder)
+        begun = [RunFolder(member.folder, member.row, folder.resolve()) for member in planned if member.begun]
+        if not begun:
+            raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; run it first")
         runs += begun
-        tuned.append(tuned_rows(plan, folder))
+        tuned += [read_tuned(plan, row, folder).table() for row in plan.tuned]
         waiting += len(planned) - len(begun)
         targets |= {*plan.targets}
         shares |= {*plan.shares}
         baselines.append(plan.against)
     baseline = baselines[0] if len(baselines) == 1 else None
     return Selection(runs, waiting, sorted(targets or TARGETS), sorted(shares or SHARES), tuned, baseline)
-
-
-def _begun(planned: Sequence[Member], folder: Path) -> list[RunFolder]:
-    """The runs of a study or a tuning that have begun."""
-    begun = [RunFolder(member.folder, member.row, folder.resolve()) for member in planned if member.begun]
-    if not begun:
-        raise FolderError(f"the study in {folder} has no run yet: {folder / RUNS} holds none; run it first")
-    return begun
 
 
 def _single_run(folder: Path) -> RunFolder:

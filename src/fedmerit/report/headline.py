@@ -39,28 +39,18 @@ def headline(rows: Sequence[Row], results: Sequence[RunResult], baseline: int) -
     Differences are in points: hundredths of accuracy.
     """
     final = [_by_seed([results[place] for place in row.runs]) for row in rows]
-    seeds = {i: sorted(final[i].keys() & final[baseline].keys()) for i in range(len(rows)) if i != baseline}
-    seeds = {i: shared for i, shared in seeds.items() if len(shared) > 1}
-    if not seeds:
+    shared = {i: sorted(final[i].keys() & final[baseline].keys()) for i in range(len(rows)) if i != baseline}
+    points = {i: [100 * (final[i][seed] - final[baseline][seed]) for seed in shared[i]] for i in shared}
+    tests = {i: paired(values) for i, values in points.items() if len(values) > 1}
+    if not tests:
         return None
-    points = {i: [100 * (final[i][seed] - final[baseline][seed]) for seed in shared] for i, shared in seeds.items()}
-    tests = {i: paired(values) for i, values in points.items()}
-    corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-    lines = [
-        {
-            "row": i,
-            "seeds": seeds[i],
-            "points": [shorten(value, DIGITS) for value in points[i]],
-            "difference": shorten(test.difference, DIGITS),
-            "low": shorten(test.low, DIGITS),
-            "high": shorten(test.high, DIGITS),
-            "verdict": judge(test, float(corrected[i]), "higher"),
-        }
-        for i, test in tests.items()
-    ]
-    names = [row.label for row in rows]
-    told = [line | {"text": _sentence(line, names, names[baseline])} for line in lines]
-    return {"baseline": baseline, "level": LEVEL, "rows": told, "text": _headline(told, names[baseline])}
+    names, lines = [row.label for row in rows], list[dict[str, Any]]()
+    for (i, test), p_holm in zip(tests.items(), holm([test.p for test in tests.values()]), strict=True):
+        effect = {key: shorten(getattr(test, key), DIGITS) for key in ("difference", "low", "high")}
+        about = {"row": i, "seeds": shared[i], "points": [shorten(value, DIGITS) for value in points[i]]}
+        line = about | effect | {"verdict": judge(test, float(p_holm), "higher")}
+        lines.append(line | {"text": _sentence(line, names, names[baseline])})
+    return {"baseline": baseline, "level": LEVEL, "rows": lines, "text": _headline(lines, names[baseline])}
 
 
 def _by_seed(runs: Sequence[RunResult]) -> dict[int, float]:

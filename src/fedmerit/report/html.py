@@ -26,7 +26,7 @@ STYLES = (
 SCRIPTS = (
     *("text", "inflate", "data", "theme", "charts", "overview", "verdict", "curves", "accuracy", "targets", "fairness"),
     *("cells", "weights", "bars", "terms", "reasons", "glossary", "explain", "links", "search", "groups", "rewards"),
-    *("worth", "notes", "suspects", "settings", "tuning", "report", "growing", "now", "live"),
+    *("worth", "notes", "suspects", "settings", "tuning", "report", "now", "live"),
 )
 """Joined in this order into one script: later files use what earlier ones define."""
 
@@ -51,7 +51,7 @@ def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str, *, 
     A page in a file has all data in it; a live one gets the details of runs, and what changes, from its server.
     """
     script = _join(SCRIPTS)
-    hashes = script_policy(plotly, script)
+    hashes = " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in (plotly, script))
     return Template(read_part(PAGE)).substitute(
         policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
         f"style-src 'unsafe-inline'; script-src {hashes}" + "; connect-src 'self'" * live,
@@ -62,11 +62,6 @@ def render(data: Mapping[str, Any], details: Mapping[int, str], plotly: str, *, 
         plotly=_packed(plotly),
         script=script,
     )
-
-
-def script_policy(*scripts: str) -> str:
-    """What lets these scripts run, and no others."""
-    return " ".join(f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in scripts)
 
 
 def embed(data: Any) -> str:

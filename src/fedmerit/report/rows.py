@@ -13,7 +13,7 @@ import numpy as np
 from fedmerit.core.measures import rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.state import SERVER
-from fedmerit.core.types import Matrix, Vector
+from fedmerit.core.types import Vector
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
 
@@ -76,18 +76,7 @@ def measure_run(
     ledger: Ledger, rounds: Sequence[Mapping[str, Any]], targets: Sequence[float], shares: Sequence[float]
 ) -> RunMetrics:
     """The metrics of a run, read from its ledger."""
-    return make_metrics(rounds, *ledger.local_accuracy(), ledger.audits(), targets, shares)
-
-
-def make_metrics(
-    rounds: Sequence[Mapping[str, Any]],
-    tested: Sequence[int],
-    local: Matrix,
-    audits: Sequence[AuditRow],
-    targets: Sequence[float],
-    shares: Sequence[float],
-) -> RunMetrics:
-    """The metrics of a run from its rounds, the clients' accuracies in the rounds that were tested, and its audits."""
+    tested, local = ledger.local_accuracy()
     evaluated = [row for row in rounds if row["accuracy"] is not None]
     if not tested or not evaluated:
         return RunMetrics({}, [], [])
@@ -95,7 +84,7 @@ def make_metrics(
         **{Metric(name): {row["round"]: row[name] for row in evaluated} for name in (ACCURACY.name, *PERCENTILES)},
         Metric("worst"): _by_round(tested, [worst_mean(row) for row in local]),
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
-        **dict(_audit_curves(audits)),
+        **dict(_audit_curves(ledger.audits())),
     }
     for metric in OF_PRIVACY:
         if all(row[metric.name] is not None for row in evaluated):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -16,12 +15,12 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId
-from fedmerit.report.contributions import worth_rows
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
-from fedmerit.report.suspects import suspects_dict
 from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
 from fedmerit.store.weight_columns import WeightColumns
-from fedmerit.study.fairness import Account, fairness_of
+from fedmerit.study.contributions import contribution_accounts
+from fedmerit.study.fairness import fairness_of
+from fedmerit.study.suspects import suspects_dict
 
 LEVEL = 0.9
 """The accuracy at which a client counts as converged, as in `fedmerit fairness`."""
@@ -29,43 +28,33 @@ MOST_AUDITS = 200_000
 """Where there are more audits of single clients they are left out, and the page says so: they would fill it."""
 
 
-def run_detail(ledger: Ledger, rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def run_detail(ledger: Ledger) -> dict[str, Any]:
     """Everything that the page shows of a run when a reader selects it."""
+    rounds, names = ledger.rounds(), ledger.names()
     weights = [ledger.weight_columns(row["round"]) for row in rounds]
-    grouped = lineages([groups_of(rows) for rows in weights]) if has_groups(rounds) else None
+    groups = [dict(zip(columns.ids, columns.groups.tolist(), strict=True)) for columns in weights]
     return {
-        **run_head(ledger),
-        **rounds_detail(ledger, rounds, weights),
-        "lineages": grouped,
-        **run_sums(ledger, rounds, weights),
-    }
-
-
-def run_head(ledger: Ledger) -> dict[str, Any]:
-    """What no round changes: the names, and what reasons need to know of the recipe."""
-    return {"names": ledger.names(), **_rules(kept_recipe(ledger))}
-
-
-def rounds_detail(
-    ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[WeightColumns], after: int = -1
-) -> dict[str, Any]:
-    """What the rounds after one add, each by itself: a page that has the earlier ones appends it."""
-    return {
+        "names": names,
+        **_rules(kept_recipe(ledger)),
         "rounds": pack_rounds(rounds, weights),
-        "events": group_events(ledger.events(after=after)),
+        "events": group_events(ledger.events()),
         "search": _search(ledger, rounds),
-        "rewards": _rewards(ledger.rewards(after=after)),
-        "audits": _audits(ledger, len(ledger.names()), after),
-    }
-
-
-def run_sums(ledger: Ledger, rounds: Sequence[Mapping[str, Any]], weights: Sequence[WeightColumns]) -> dict[str, Any]:
-    """What only all rounds together tell: the clients' accounts, and who stands out."""
-    return {
+        "rewards": _rewards(ledger.rewards()),
+        "audits": _audits(ledger, len(names)),
+        "lineages": lineages(groups) if has_groups(rounds) else None,
         "accounts": _accounts(ledger, rounds, weights),
-        "worth": worth_rows(weights),
+        "worth": _worth(weights),
         "suspects": _suspects(ledger, dict(zip((row["round"] for row in rounds), weights, strict=True))),
     }
+
+
+def _worth(weights: Sequence[WeightColumns]) -> dict[str, Any] | None:
+    """Contributions as the page shows them beside the weights; None where the run measured none."""
+    accounts = contribution_accounts(weights)
+    if not accounts:
+        return None
+    rows = [[one.client, one.weight, [float(f"{value:.4g}") for value in one.total.values()]] for one in accounts]
+    return {"methods": list(accounts[0].total), "rows": rows}
 
 
 def _rules(recipe: Recipe | None) -> dict[str, Any]:
@@ -88,11 +77,6 @@ def _suspects(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> dict[str,
 def has_groups(rounds: Sequence[Mapping[str, Any]]) -> bool:
     """Whether clients were grouped at all, even if into one group."""
     return any(row["groups"] > 1 or row["cut"] is not None for row in rounds)
-
-
-def groups_of(rows: WeightColumns) -> dict[ClientId, int]:
-    """The group of each client of a round."""
-    return dict(zip(rows.ids, rows.groups.tolist(), strict=True))
 
 
 def lineages(rounds: Sequence[Mapping[ClientId, int]]) -> list[list[int]]:
@@ -189,10 +173,20 @@ def _accounts(
     if not tested or not all(_knows_samples(rows) for rows in weights):
         return None
     fairness = fairness_of(ledger, LEVEL)
+    accounts = fairness.accounts
     correlations = {"accuracy": fairness.accuracy, "speed": fairness.speed, "entries": fairness.entries}
     return {
         "level": LEVEL,
-        "columns": _account_columns(fairness.accounts),
+        "columns": {  # in client order; None where a client never reached the level, or was not tested
+            "rounds": [account.rounds for account in accounts],
+            "contribution": [shorten(account.contribution, 9) for account in accounts],
+            "given": [account.rewards for account in accounts],
+            "taken": [account.accepted for account in accounts],
+            "entries": [account.entries for account in accounts],
+            "reached": [account.convergence.reached for account in accounts],
+            "stays": [account.convergence.stays for account in accounts],
+            "accuracy": [shorten(account.accuracy, WEIGHT_DIGITS) for account in accounts],
+        },
         "correlations": {name: shorten(value, 3) for name, value in correlations.items()},
         "classes": [[edge, shorten(value, WEIGHT_DIGITS)] for edge, value in fairness.classes.items()],
         "gap": shorten(fairness.gap, WEIGHT_DIGITS),
@@ -203,29 +197,13 @@ def _knows_samples(rows: WeightColumns) -> bool:
     return not rows.ids or (SAMPLES in rows.facts and not np.isnan(rows.facts[SAMPLES]).any())
 
 
-def _account_columns(accounts: Sequence[Account]) -> dict[str, Any]:
-    """A list per column, in client order; None where a client never reached the level, or was not tested."""
-    return {
-        "rounds": [account.rounds for account in accounts],
-        "contribution": [shorten(account.contribution, 9) for account in accounts],
-        "given": [account.rewards for account in accounts],
-        "taken": [account.accepted for account in accounts],
-        "entries": [account.entries for account in accounts],
-        "reached": [account.convergence.reached for account in accounts],
-        "stays": [account.convergence.stays for account in accounts],
-        "accuracy": [
-            None if math.isnan(account.accuracy) else shorten(account.accuracy, WEIGHT_DIGITS) for account in accounts
-        ],
-    }
-
-
-def _audits(ledger: Ledger, clients: int, after: int = -1) -> list[list[Any]] | None:
+def _audits(ledger: Ledger, clients: int) -> list[list[Any]] | None:
     """Each objective, the rounds in which clients were audited, and for each a value per client (None: unknown).
 
     None where there are too many for a page.
     """
     audits: dict[str, dict[int, list[float | None]]] = {}
-    rows = [row for row in ledger.audits(after=after) if row[1] != SERVER]
+    rows = [row for row in ledger.audits() if row[1] != SERVER]
     if len(rows) > MOST_AUDITS:
         return None
     for index, client, objective, value in rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -28,10 +27,10 @@ def json_line(record: Record) -> str:
     return dump_json(
         {
             "round": record.index,
-            "accuracy": _known(None if tested is None else tested.accuracy),
-            "p10": _known(low),
-            "p50": _known(middle),
-            "p90": _known(high),
+            "accuracy": None if tested is None else tested.accuracy,
+            "p10": low,
+            "p50": middle,
+            "p90": high,
             "clients": len(record.ids),
             "priority": record.priority,
             "exchanges": record.search.exchanges if record.search else 0,
@@ -48,11 +47,6 @@ def json_line(record: Record) -> str:
             "seconds": sum(record.seconds.values()),
         }
     )
-
-
-def _known(value: float | None) -> float | None:
-    """JSON has no NaN."""
-    return None if value is None or math.isnan(value) else value
 
 
 def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeight], names: Sequence[str]) -> Table:

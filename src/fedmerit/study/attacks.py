@@ -1,4 +1,4 @@
-"""Rows of a study that differ by an attack: what each attack costs each recipe, and the worst case."""
+"""Rows of a study that differ by an attack: what it achieves, what it costs each recipe, and the worst case."""
 
 from __future__ import annotations
 
@@ -7,15 +7,58 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from fedmerit.config.schema import Config
+from fedmerit.core.attacks import Attackers
+from fedmerit.core.types import ClientId
 from fedmerit.store.frames import Frame, Line, make_frame
-from fedmerit.study.attack_metrics import METRICS
-from fedmerit.study.cells import number_text
+from fedmerit.store.ledger import Ledger
 from fedmerit.study.plan import Plan, Row, attack_label
 from fedmerit.study.statistics import LEVEL, paired
-from fedmerit.study.text_table import TextTable
+from fedmerit.study.suspects import detection, suspects_of
+from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import by_row
+from fedmerit.tasks.attackers import find_attackers
 
+METRICS = ("attack success", "attack weight", "attack clients", "attack precision", "attack recall")
+"""Metrics of a run that has attackers, as `Study.metrics` names them.
+
+success    share of the test rows whose label attackers want changed for which the model predicts the label they want
+weight     the attackers' share of the weight, mean over the rounds in which one could attack
+clients    their share of the clients that answered, over the same rounds
+precision  share of the suspects that attack
+recall     share of the attackers that are suspected, of those that answered
+"""
 COLUMNS = ("row", "recipe", "attack", "share", "seeds", "accuracy", "without", "lost", "low", "high", *METRICS)
+
+
+def read_attack_metrics(ledger: Ledger, config: Config, success: float) -> dict[str, float]:
+    """Read METRICS of a run from its ledger; empty without attackers, NaN where nothing was measured."""
+    attackers = find_attackers(config.task, len(ledger.names()), config.run.seed)
+    if not attackers.members:
+        return {}
+    found = detection(ledger, suspects_of(ledger), attackers)
+    return dict(zip(METRICS, (success, *weight_held(ledger, attackers), *found), strict=True))
+
+
+def weight_held(ledger: Ledger, attackers: Attackers) -> tuple[float, float]:
+    """Compute the attackers' share of the weight and of the clients, over the rounds in which one could attack."""
+    first = min(coalition.from_round for coalition in attackers.coalitions)
+    weights, clients = [], []
+    left_out: dict[int, set[ClientId]] = {}
+    for event in ledger.events():
+        if event.kind == "left-out" and event.client is not None:
+            left_out.setdefault(event.round, set()).add(event.client)
+    for row in ledger.rounds():
+        index = row["round"]
+        columns = ledger.weight_columns(index)
+        held = dict(zip(columns.ids, columns.weights.tolist(), strict=True))
+        everybody = {*held, *left_out.get(index, ())}
+        if index >= first and everybody:
+            weights.append(sum(weight for client, weight in held.items() if client in attackers.members))
+            clients.append(len(everybody & attackers.members.keys()) / len(everybody))
+    return (float(np.mean(weights)), float(np.mean(clients))) if weights else (math.nan, math.nan)
 
 
 def attack_frame(plan: Plan, metrics: Frame) -> Frame:

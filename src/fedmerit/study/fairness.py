@@ -1,20 +1,39 @@
-"""Fairness of rewards: what clients contributed, against what they got back and how they ended [M2F]."""
+"""Fairness: what clients contributed, against what they got back, how they ended [M2F] and what they had alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
+from rich.console import RenderableType
 
+from fedmerit.core.attacks import FreeRider
 from fedmerit.core.types import ClientId, Vector
 from fedmerit.errors import ConfigError, UserError
 from fedmerit.store.ledger import Ledger, Rewarded
+from fedmerit.store.run_folder import open_ledger
+from fedmerit.study.contributions import contributions_of
+from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
+from fedmerit.study.suspects import planted_attackers
+from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
 
 CLASSES = 3
 """Classes of participation, by how often clients took part; fewer if there are fewer different counts."""
+MEASURES = {
+    "pearson": "Pearson, contribution with gain",
+    "spearman": "Spearman, contribution with gain",
+    "pearson_final": "Pearson, contribution with final accuracy",
+    "pearson_standalone": "Pearson, standalone with final accuracy",
+    "mean": "mean collaboration gain",
+    "spread": "its spread (standard deviation)",
+    "of_riders": "free riders' mean gain",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,7 @@ def convergence(rounds: Sequence[int], curve: Vector, level: float) -> Convergen
     return Convergence(int(rounds[first]), int(rounds[stays]), float(curve[stays:].mean()))
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
+def rank_correlation(one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
     """Spearman's rho: the correlation of the ranks, over the pairs without NaN.
 
     NaN where there are fewer than three such pairs, or one side is constant.
@@ -65,12 +84,25 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
     >>> round(rank_correlation([1, 2, 3, 4], [10, 20, 40, 30]), 3)
     0.8
     """
+    return _correlation(scipy.stats.spearmanr, one, other)
+
+
+def correlation(one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
+    """Pearson's r, as `rank_correlation` otherwise.
+
+    >>> round(correlation([1, 2, 4], [1, 2, 3]), 3)
+    0.982
+    """
+    return _correlation(scipy.stats.pearsonr, one, other)
+
+
+def _correlation(measure: Callable[..., Any], one: Sequence[float] | Vector, other: Sequence[float] | Vector) -> float:
     x, y = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
     known = ~(np.isnan(x) | np.isnan(y))
     x, y = x[known], y[known]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
-    return float(scipy.stats.spearmanr(x, y).statistic)
+    return float(measure(x, y).statistic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +206,219 @@ def _classes(accounts: Sequence[Account]) -> dict[int, float]:
     accuracies, places = np.array([account.accuracy for account in accounts]), np.searchsorted(edges, counts)
     members = {int(edge): accuracies[places == place] for place, edge in enumerate(edges)}
     return {edge: float(np.nanmean(a)) if (~np.isnan(a)).any() else math.nan for edge, a in members.items()}
+
+
+def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
+    """Plain values."""
+    return {
+        "accounts": [asdict(account) | {"name": names[account.client]} for account in fairness.accounts],
+        "rank_correlation_of_contribution": {
+            "accuracy": fairness.accuracy,
+            "round_of_convergence": fairness.speed,
+            "entries": fairness.entries,
+        },
+        "accuracy_by_rounds_taken_part": {str(edge): value for edge, value in fairness.classes.items()},
+        "gap": fairness.gap,
+    }
+
+
+def fairness_tables(fairness: Fairness, names: Sequence[str], level: float) -> Iterator[RenderableType]:
+    """A line per client, the largest contribution first; then what holds over all clients."""
+    title = f"contribution: rows worked through (samples x epochs); reached, stays: rounds to {level:.0%}"
+    below = "taken: rewards taken of those sent; stays: from that round on never below; average: from then on"
+    header = ("client", "rounds", "rows", "taken", "entries", "reached", "stays", "average", "final")
+    rows = [
+        (
+            names[account.client],
+            str(account.rounds),
+            f"{account.contribution:,.0f}",
+            f"{account.accepted} of {account.rewards}",
+            f"{account.entries:,}",
+            str(account.convergence.reached or UNKNOWN),
+            str(account.convergence.stays or UNKNOWN),
+            number_text(account.convergence.average, 4),
+            number_text(account.accuracy, 4),
+        )
+        for account in sorted(fairness.accounts, key=lambda account: -account.contribution)
+    ]
+    yield TextTable(title, header, tuple(rows), (below,)).screen()
+    yield (
+        f"rank correlation of contribution with final accuracy {number_text(fairness.accuracy, 2, '+')}, "
+        f"with the round of convergence {number_text(fairness.speed, 2, '+')}, "
+        f"with entries received {number_text(fairness.entries, 2, '+')}"
+    )
+    classes = ", ".join(f"up to {edge} rounds {value:.4f}" for edge, value in fairness.classes.items())
+    yield f"mean final accuracy by participation: {classes}; gap {fairness.gap:.4f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """What each client brought, had alone and ended with; clients that a test does not know are NaN.
+
+    Attributes:
+        by: what contribution is: a method of `core.contribution`, summed over rounds, or the rows worked through.
+        contribution: what each client brought.
+        standalone: its accuracy alone, on the same budget.
+        final: its accuracy at the end.
+        riders: planted free riders.
+
+    >>> gains = Gains("rows", np.array([1.0, 2, 3]), np.array([0.5, 0.6, 0.7]), np.array([0.6, 0.8, 0.7]), riders=(0,))
+    >>> gains.gain.round(2).tolist(), round(gains.mean, 2), gains.below, round(gains.of_riders, 2)
+    ([0.1, 0.2, 0.0], 0.1, (), 0.1)
+    """
+
+    by: str
+    contribution: Vector
+    standalone: Vector
+    final: Vector
+    riders: tuple[ClientId, ...] = ()
+
+    @property
+    def gain(self) -> Vector:
+        """The accuracy at the end minus that alone."""
+        return self.final - self.standalone
+
+    @property
+    def mean(self) -> float:
+        """The mean collaboration gain [CYCle]."""
+        return _mean(self.gain)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the gains over clients [CYCle]."""
+        gain = self.gain[~np.isnan(self.gain)]
+        return float(gain.std()) if len(gain) else math.nan
+
+    @property
+    def below(self) -> tuple[ClientId, ...]:
+        """Clients that were better off alone."""
+        return tuple(np.flatnonzero(self.gain < 0).tolist())
+
+    @property
+    def of_riders(self) -> float:
+        """The mean gain of the planted free riders; NaN where there are none."""
+        return _mean(self.gain[list(self.riders)])
+
+    @property
+    def pearson(self) -> float:
+        """The correlation of contribution with gain."""
+        return correlation(self.contribution, self.gain)
+
+    @property
+    def spearman(self) -> float:
+        """The rank correlation of contribution with gain."""
+        return rank_correlation(self.contribution, self.gain)
+
+    @property
+    def pearson_final(self) -> float:
+        """The correlation of contribution with the accuracy at the end."""
+        return correlation(self.contribution, self.final)
+
+    @property
+    def pearson_standalone(self) -> float:
+        """The correlation of the accuracy alone with that at the end: what [RFFL] and [CGSV] call fairness."""
+        return correlation(self.standalone, self.final)
+
+
+def gains_of(
+    ledger: Ledger, standalone: Ledger, measured: Ledger | None = None, riders: Sequence[ClientId] = ()
+) -> Gains:
+    """The gains of a run over one in which the same clients were alone, for as many rounds.
+
+    Contribution is what another run, `measured`, or this one measured of it; where none did, the rows worked through.
+
+    >>> gains_of(run.ledger, alone.ledger).below  # doctest: +SKIP
+    """
+    names = ledger.names()
+    for other in (standalone, measured):
+        if other is not None and other.names() != names:
+            raise UserError("gains compare runs of the same clients, and these have other names")
+    (rounds, final), (others, alone) = ledger.local_accuracy(), standalone.local_accuracy()
+    if not rounds or not others or rounds[-1] != others[-1]:
+        raise UserError(
+            f"a gain is one on the same budget: the run was last tested after round {max(rounds, default=0)}, "
+            f"the standalone one after round {max(others, default=0)}; run both for as many rounds"
+        )
+    by, contribution = _contribution(measured or ledger, len(names))
+    return Gains(by, contribution, alone[-1], final[-1], tuple(riders))
+
+
+def standalone_beside(run: Path) -> Path | None:
+    """The run of a study's row `standalone` with the seed of this one; None where it is in no study, or that has none.
+
+    >>> standalone_beside(Path("runs/alone")) is None
+    True
+    """
+    folder = run.resolve().parent.parent
+    if run.resolve().parent.name != RUNS or not (folder / STUDY).is_file():
+        return None
+    found = members(read_plan(folder), folder)
+    seeds = [one.seed for one in found if one.folder.resolve() == run.resolve()]
+    alone = [one for one in found if one.config.recipe.name == "standalone" and one.seed in seeds and one.finished]
+    return alone[0].folder if alone else None
+
+
+def _contribution(ledger: Ledger, clients: int) -> tuple[str, Vector]:
+    values, accounts = np.full(clients, np.nan), contributions_of(ledger)
+    if not accounts:
+        work = ledger.work_done()
+        return "rows", np.array([work.get(client, (0, 0.0))[1] for client in range(clients)])
+    by = next(iter(accounts[0].total))
+    for account in accounts:
+        values[account.client] = account.total[by]
+    return by, values
+
+
+def _mean(values: Vector) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
+
+
+def read_gains(folder: Path, ledger: Ledger, standalone: Path | None, measured: Path | None) -> Gains | None:
+    """The gains of a run in a folder; None where no standalone run is given and none lies beside it."""
+    alone = standalone or standalone_beside(folder)
+    if alone is None and measured is not None:
+        raise UserError("contributions are measured for gains, which need a standalone run; give --standalone")
+    if alone is None:
+        return None
+    attackers = planted_attackers(ledger)
+    riders = [
+        client
+        for client, name in enumerate(ledger.names())
+        if name.endswith(" free_rider")
+        or ((coalition := attackers.of(client)) is not None and isinstance(coalition.attack, FreeRider))
+    ]
+    with ExitStack() as opened:
+        other = opened.enter_context(open_ledger(measured)) if measured else None
+        return gains_of(ledger, opened.enter_context(open_ledger(alone)), other, riders)
+
+
+def gains_dict(gains: Gains) -> dict[str, Any]:
+    """Plain values."""
+    columns = {"contribution": gains.contribution, "standalone": gains.standalone, "final": gains.final}
+    return {
+        "contribution_by": gains.by,
+        **{name: getattr(gains, name) for name in MEASURES},
+        "below_standalone": gains.below,
+        "free_riders": gains.riders,
+        "clients": [dict(zip(columns, map(float, line), strict=True)) for line in zip(*columns.values(), strict=True)],
+    }
+
+
+def gains_tables(gains: Gains, names: Sequence[str]) -> Iterator[RenderableType]:
+    """A line per client, the largest contribution first; then the measures over all."""
+    rows = [
+        (
+            names[client],
+            f"{gains.contribution[client]:,.4g}",
+            number_text(gains.standalone[client], 4),
+            number_text(gains.final[client], 4),
+            number_text(gains.gain[client], 4, "+"),
+        )
+        for client in np.argsort(-gains.contribution, kind="stable")  # NaN last
+    ]
+    title = f"gains over training alone; contribution by {gains.by}"
+    yield TextTable(title, ("client", "contribution", "standalone", "final", "gain"), tuple(rows)).screen()
+    measures = [(text, number_text(getattr(gains, name), 4, "+")) for name, text in MEASURES.items()]
+    below = ", ".join(names[client] for client in gains.below) or "nobody"
+    yield TextTable("", ("measure", "value"), (*measures, ("clients below standalone", below))).screen()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from itertools import product
 from typing import Any, TypeAlias
@@ -91,30 +91,17 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def point_slug(point: Point) -> str:
-    """The name as a part of file names: `lr=0.1 momentum=0.9` becomes `lr-0.1-momentum-0.9`; a sign stays one."""
-    return re.sub(r"[^\w.-]+", "-", point_name(point)).strip("-")
-
-
-def config_of(base: Mapping[str, Any], point: Point, seed: int | None = None) -> Config:
-    """The configuration of a point: the base's settings with the point's values; a seed in place of the base's."""
+def point_values(base: Mapping[str, Any], point: Point) -> dict[str, Any]:
+    """[train] and [recipe] of a point: the base's settings with the point's values."""
     values = deepcopy(dict(base))
-    set_values(values, [*point.items(), *([("run.seed", seed)] if seed is not None else [])])
-    return make_config(values)
+    set_values(values, [*point.items()])
+    return {section: values[section] for section in SECTIONS if section in values}
 
 
-def check_points(base: Mapping[str, Any], grid: Grid) -> None:
-    """Refuse a point that is no valid configuration, and two points that would share a folder."""
-    slugs: dict[str, Point] = {}
-    for point in points(grid):
-        try:
-            recipe_of(config_of(base, point))
-        except UserError as error:
-            raise ConfigError(f"grid point {point_name(point)}: {error}") from None
-        other = slugs.setdefault(point_slug(point), point)
-        if other is not point:
-            names = f"{point_name(other)} and {point_name(point)}"
-            raise ConfigError(f"points need names that differ as parts of file names; got {names}")
+def config_of(base: Mapping[str, Any], point: Point, seed: int) -> Config:
+    """The configuration of a point with a seed."""
+    values = {**base, **point_values(base, point)}
+    return make_config(values | {"run": values.get("run", {}) | {"seed": seed}})
 
 
 def edges(base: Mapping[str, Any], grid: Grid, point: Point) -> dict[str, str]:
@@ -137,15 +124,11 @@ def _end(value: Any, values: Sequence[Any]) -> str:
 
 def _more_beyond(base: Mapping[str, Any], point: Point, key: str, sign: int) -> bool:
     """Whether a value beyond the point's is valid: a whole step for counts, or the least bit."""
-    return any(_valid(base, {**point, key: point[key] + sign * by}) for by in (1, NUDGE * abs(point[key])) if by)
-
-
-def _valid(base: Mapping[str, Any], point: Point) -> bool:
-    try:
-        recipe_of(config_of(base, point))
-    except UserError:
-        return False
-    return True
+    for step in filter(None, (1, NUDGE * abs(point[key]))):
+        with suppress(UserError):
+            recipe_of(config_of(base, {**point, key: point[key] + sign * step}, 0))
+            return True
+    return False
 
 
 def _check_key(key: str) -> None:

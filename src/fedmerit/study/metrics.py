@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.attacks import RowAttack
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import ERRORS
 from fedmerit.core.state import SERVER
@@ -24,7 +25,7 @@ from fedmerit.fleet.local import TEST_ROWS
 from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger
-from fedmerit.study.attack_metrics import attack_success
+from fedmerit.tasks.attackers import make_probe
 from fedmerit.tasks.federation import Split
 from fedmerit.tasks.registry import Task
 
@@ -112,8 +113,13 @@ def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
     for name in dict.fromkeys(objective for _, objective, _ in last):
         values = [value for _, objective, value in at_server or last if objective == name and value is not None]
         mean = float(np.mean(values)) if values else math.nan
-        is_gap = name.partition(":")[0] in GAPS
-        yield (f"gap {name}", 1 - mean) if is_gap else (f"audit {name}", mean)
+        metric = audit_metric(name)
+        yield metric, 1 - mean if metric.startswith("gap ") else mean
+
+
+def audit_metric(objective: str) -> str:
+    """The metric of an audited objective: `gap NAME` where it is 1 - a gap between groups, else `audit NAME`."""
+    return f"gap {objective}" if objective.partition(":")[0] in GAPS else f"audit {objective}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +181,17 @@ def find_correct(task: Task, model: Model, best: Model | None = None) -> Correct
     of_best = final if same or best is None else _correct_rows(task, best)
     digest, success = _digest(task.federation.test), attack_success(task, model)
     return CorrectRows(final, digest, None if best is None else of_best, success)
+
+
+def attack_success(task: Task, model: Model) -> float:
+    """Measure the success of label flippers and backdoors on the clean test rows; NaN where nobody changes rows."""
+    test, classes = task.federation.test, task.federation.classes
+    shares = [
+        make_probe(coalition.attack, test.x, test.y, classes).success(task.learner, model)
+        for coalition in task.attackers.coalitions
+        if isinstance(coalition.attack, RowAttack)
+    ]
+    return float(np.mean(shares)) if shares else math.nan
 
 
 def _correct_rows(task: Task, model: Model) -> NDArray[np.bool_]:

@@ -24,21 +24,15 @@ from fedmerit.store.strict_json import dump_json
 from fedmerit.study.plan import Plan
 from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
-from fedmerit.study.study_folder import BEST, RUNS, STUDY, TUNE, Member, members, tuning_folder
-from fedmerit.study.tables import PAPER_TABLES, study_tables
+from fedmerit.study.study_folder import RUNS, STUDY, Member, members, tuning_folder
+from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
-from fedmerit.study.tune import Tuned, read_tuned
-from fedmerit.study.tuning_tables import points_table, tuned_values
 from fedmerit.study.worker import Ended, Played
 
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
 STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "attacks", "tuning")
-
-
-POINTS = "points"
-"""The table of a tuning."""
 
 WITHOUT = {
     "reached": "it has no targets",
@@ -51,12 +45,9 @@ WITHOUT = {
 
 
 @contextmanager
-def progress(console: Console, runs: Sequence[Member], coming: int = 0) -> Iterator[OnStep]:
-    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends.
-
-    `coming` is the number of runs that a tuning will ask for, and of which is not known yet which they are.
-    """
-    counter = _RoundCounter(runs, coming)
+def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
+    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends."""
+    counter = _RoundCounter(runs)
     if log_format() == "json":
         yield lambda step: _log_step(counter, step)
         return
@@ -90,11 +81,10 @@ def _log_step(counter: _RoundCounter, step: Step) -> None:
 class _RoundCounter:
     """Counts rounds over all runs; by folder, since the parts of a reproduction may have runs of one name."""
 
-    def __init__(self, runs: Sequence[Member], coming: int) -> None:
+    def __init__(self, runs: Sequence[Member]) -> None:
         self._rounds = {run.folder: run.rounds for run in runs}
         self._ended = {run.folder for run in runs if run.complete}
-        self.total = sum(run.config.run.rounds for run in runs) + coming * runs[0].config.run.rounds
-        self._number = len(runs) + coming
+        self.total = sum(run.config.run.rounds for run in runs)
         self._done_before, self._started = self.done, monotonic()
 
     def __call__(self, step: Step) -> None:
@@ -111,7 +101,7 @@ class _RoundCounter:
     @property
     def runs(self) -> str:
         """How many runs have ended."""
-        return f"{len(self._ended)} of {self._number} runs"
+        return f"{len(self._ended)} of {len(self._rounds)} runs"
 
     @property
     def remaining(self) -> str:
@@ -141,7 +131,7 @@ def _print_line(console: Console, counter: _RoundCounter, step: Step) -> None:
 
 def ending(study: Study) -> Iterator[RenderableType]:
     """What the screen shows of a study: its tables, then notes on the runs, then those that failed."""
-    for table in study_tables(study):
+    for table in (table for make_tables in TABLES.values() for table in make_tables(study)):
         yield table.screen()
         yield ""
     for row, kind, text, runs in _notes(study):
@@ -177,25 +167,19 @@ def as_json(study: Study) -> str:
             "unfinished": dict(study.unfinished),
             "failed": dict(study.failed),
             "tuning_seeds": study.plan.tune.seeds if study.tunings else [],
-            "tuned": {row: tuned_values(tuned) for row, tuned in study.tunings.items()},
+            "tuned": {
+                row: {"by": tuned.tune.measure, "best": tuned.best, "edges": tuned.edges, "notes": list(tuned.notes)}
+                for row, tuned in study.tunings.items()
+            },
             "tuning": _records(study.tuning),
         }
     )
 
 
-def tuned_json(tuned: Tuned) -> str:
-    """A tuning as one JSON object: its settings, what was chosen, and a line per point."""
-    about = {"folder": str(tuned.folder), **tuned_values(tuned)}
-    best = str(tuned.folder / BEST) if tuned.best is not None else None
-    lines = _records(tuned.points)
-    return dump_json({**about, "best_config": best, "points": lines, "failed": dict(tuned.failed)})
-
-
-def to_play(plan: Plan, folder: Path) -> tuple[list[Member], int]:
-    """The runs of a study and of its tunings that are known, and how many its tunings will ask for."""
-    tunings = [read_tuned(plan.tuning(row), tuning_folder(folder, row)) for row in plan.tuned]
-    known = [run for tuned in tunings for run in tuned.runs]
-    return [*known, *members(plan, folder)], sum(tuned.coming for tuned in tunings)
+def to_play(plan: Plan, folder: Path) -> list[Member]:
+    """The runs of a study and of its tunings."""
+    points = [point for row in plan.tuned for point in members(plan.tuning(row), tuning_folder(folder, row))]
+    return [*points, *members(plan, folder)]
 
 
 def _records(frame: Frame) -> list[dict[str, Any]]:
@@ -205,15 +189,13 @@ def _records(frame: Frame) -> list[dict[str, Any]]:
 
 
 def write_export(folder: Path, out: Path, format: str, table: str | None, *, force: bool = False) -> str:
-    """Write one table of a study, a tuning or a run to a new file, and return the table's name.
+    """Write one table of a study or a run to a new file, and return the table's name.
 
     `format` is csv or parquet (frames), or latex or markdown (a study's tables as on the screen).
     """
     if format not in (*FRAME_FORMATS, *TEXT_FORMATS):
         raise UnknownName("format", format, (*FRAME_FORMATS, *TEXT_FORMATS))
     check_new_file(out, "another --out", force=force)
-    if (folder / TUNE).is_file():
-        return _export_points(Tuned.load(folder), out, format, table)
     study = is_study(folder)
     table = table or ("compared" if study else "rounds")
     if format in FRAME_FORMATS:
@@ -226,19 +208,9 @@ def write_export(folder: Path, out: Path, format: str, table: str | None, *, for
     return table
 
 
-def _export_points(tuned: Tuned, out: Path, format: str, table: str | None) -> str:
-    if table not in (None, POINTS):
-        raise UnknownName("table of a tuning", table, (POINTS,))
-    text = TEXT_FORMATS[format](points_table(tuned), POINTS) if format in TEXT_FORMATS else None
-    write_new_file(out, FRAME_FORMATS[format](tuned.points) if text is None else text, "another --out")
-    return POINTS
-
-
 def is_study(folder: Path) -> bool:
     """Whether a folder holds a study and not a run; refuses one that holds neither."""
     study, run = (folder / STUDY).is_file(), (folder / LEDGER).is_file()
-    if (folder / TUNE).is_file():
-        raise FolderError(f"{folder} holds a tuning, and this needs a run or a study: give one of {folder / RUNS}")
     if not study and not run:
         raise FolderError(
             f"no run and no study in {folder}: it has neither {LEDGER} nor {STUDY}; give a folder made by "
@@ -268,9 +240,9 @@ def _run_frame(folder: Path, name: str) -> Frame:
 
 def _text(study: Study, name: str, write: Callable[[TextTable, str], str]) -> str:
     """The tables of that name; each has a label of its own."""
-    if name not in PAPER_TABLES:
-        raise UnknownName("table to read", name, PAPER_TABLES)
-    tables = list(PAPER_TABLES[name](study))
+    if name not in TABLES:
+        raise UnknownName("table to read", name, TABLES)
+    tables = list(TABLES[name](study))
     if not tables:
         raise ConfigError(f"the study has nothing to write in {name}: {WITHOUT[name]}")
     numbers = ["", *(f" {number}" for number in range(2, len(tables) + 1))]

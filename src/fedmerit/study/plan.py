@@ -10,22 +10,97 @@ from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
 
 import tomli_w
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from fedmerit.config.attack import AttackConfig, Attacks
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, Section, flatten, make_config, override, read_toml, validate
+from fedmerit.config.schema import Config, Section, flatten, load_config, make_config, override, read_toml, validate
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import ConfigError, UnknownName, UserError
-from fedmerit.study.grid import value_text
-from fedmerit.study.tuning import Seed, Share, Target, TuneConfig, Tuning, seed_list
+from fedmerit.study.grid import config_of, make_grid, parse_grid, point_name, point_values, points, value_text
+from fedmerit.study.metrics import Better, audit_metric, better
 
 SHARED = ("run",)
 """What all rows have in common: seeds, rounds and the draw of clients."""
 SAME_DATA = ("data", "source", "model", "label", "target", "tolerance")
 """Keys of [task] that no row may change."""
 
-Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
+Title: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
+Target: TypeAlias = Annotated[float, Field(ge=0, le=1, strict=True)]
+Share: TypeAlias = Annotated[float, Field(gt=0, le=1, strict=True)]
+
+MOST_SEEDS = 10_000
+ROUNDS = "rounds"
+MEASURES = ("accuracy", "best", "p10", "p50", "p90", "worst", ROUNDS)
+"""What rows can be tuned by; audits of the runs come on top, as `audit NAME` or `gap NAME`."""
+
+
+def seed_list(first: int) -> BeforeValidator:
+    """Accept a number of seeds where a list of them is expected: 5 stands for first..first + 4."""
+
+    def listed(value: Any) -> Any:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return value
+        if value > MOST_SEEDS:
+            raise ValueError(f"there are at most {MOST_SEEDS:,} seeds")
+        return tuple(range(first, first + value))
+
+    return BeforeValidator(listed)
+
+
+def _check_unique(what: str, values: Iterable[int | str]) -> None:
+    repeated = [str(value) for value, times in Counter(values).items() if times > 1]
+    if repeated:
+        raise ConfigError(f"{what} must differ from each other; got more than once: {', '.join(repeated)}")
+
+
+class TuneConfig(Section):
+    """[tune]: on which seeds, and by what measure, rows with a grid are tuned."""
+
+    seeds: Annotated[tuple[Seed, ...], seed_list(101)] = Field(
+        (101, 102, 103, 104, 105), description="the tuning seeds, or how many: 5 stands for 101..105"
+    )
+    by: str = Field("", description="what the best point is best in; default: rounds where a target is set")
+    target: Target | None = Field(None, description="target accuracy, for rounds")
+    share: Share | None = Field(None, description="share of the devices that have to be above the target; default: 0.5")
+
+    @field_validator("by")
+    @classmethod
+    def _check_by(cls, value: str) -> str:
+        if value and value not in MEASURES and not value.startswith(("audit ", "gap ")):
+            raise UnknownName("measure to tune by", value, (*MEASURES, "audit NAME", "gap NAME"))
+        return value
+
+    @model_validator(mode="after")
+    def _check_tuning(self) -> Self:
+        if not self.seeds:
+            raise ConfigError("tuning has at least one seed; set seeds = 5, or seeds = [101, 102]")
+        _check_unique("tuning seeds", self.seeds)
+        if self.measure == ROUNDS and self.target is None:
+            raise ConfigError("tuning by rounds needs a target accuracy, such as target = 0.75; got none")
+        if self.measure != ROUNDS and (self.target, self.share) != (None, None):
+            raise ConfigError(
+                f"target and share have no effect in tuning by {self.measure}; remove them, or set by = 'rounds'"
+            )
+        return self
+
+    @property
+    def measure(self) -> str:
+        """What the best point is best in."""
+        return self.by or (ROUNDS if self.target is not None else "accuracy")
+
+    @property
+    def better(self) -> Better:
+        """Which way the measure is better."""
+        return "lower" if self.measure == ROUNDS else better(self.measure)
+
+    @property
+    def about(self) -> str:
+        """The measure in words."""
+        if self.target is None:
+            return self.measure
+        return f"rounds until {self.share or 0.5:.0%} of the devices are above {self.target:.0%}"
 
 
 class Row(Section):
@@ -74,6 +149,11 @@ class Row(Section):
         if not _slug(value):
             raise ValueError("a row's name has at least one letter or digit")
         return value
+
+    @property
+    def grid(self) -> dict[str, tuple[Any, ...]]:
+        """The keys that are tuned, each with its values; an error where that is no grid."""
+        return make_grid(self.tune)
 
     @property
     def slug(self) -> str:
@@ -156,15 +236,16 @@ class Plan(Section):
 
         Of a row with a grid this is the first point: which one is run is known when the row was tuned.
         """
-        if row.tune is not None:
-            return self.tuning(row).config(0, seed)
-        values = self._values(row)
-        return make_config(values | {"run": values.get("run", {}) | {"seed": seed}})
+        first = {} if row.tune is None else points(row.grid)[0]
+        return config_of(self._values(row), first, seed)
 
-    def tuning(self, row: Row) -> Tuning:
-        """The tuning of a row that has a grid: by the measure and on the seeds of [tune]."""
-        settings = self.tune.model_dump(exclude_unset=True)
-        return Tuning(name=row.name, base=self._values(row), grid=row.tune or {}, **settings)
+    def tuning(self, row: Row) -> Plan:
+        """The tuning of a row that has a grid: a study of the points on the tuning seeds, in the order of the grid."""
+        base, tune = self._values(row), self.tune
+        rows = [{"name": f"{row.name}: {point_name(point)}", **point_values(base, point)} for point in points(row.grid)]
+        targets = [] if tune.target is None else [tune.target]
+        values = {"seeds": tune.seeds, "targets": targets, "shares": [tune.share or 0.5], "base": base, "row": rows}
+        return Plan.model_validate({"name": f"{row.name}: tuning", **values})
 
     def _values(self, row: Row) -> dict[str, Any]:
         values = {key: dict(part) if isinstance(part, Mapping) else part for key, part in self.base.items()}
@@ -189,28 +270,17 @@ def attack_label(attacks: Iterable[AttackConfig]) -> str:
     return " + ".join(parts)
 
 
-def _check_unique(what: str, values: Iterable[int | str]) -> None:
-    repeated = [str(value) for value, times in Counter(values).items() if times > 1]
-    if repeated:
-        raise ConfigError(f"{what} must differ from each other; got more than once: {', '.join(repeated)}")
-
-
 def _check_row(plan: Plan, row: Row) -> None:
     """Check what can be known before any data is loaded; an error names its row."""
     try:
-        if row.tune is None:
-            recipe_of(plan.config(row, plan.seeds[0]))
-        else:
-            _check_own(row, plan.tuning(row))
+        recipe_of(plan.config(row, plan.seeds[0]))
+        if row.tune is not None:
+            own = flatten({"train": row.train, "recipe": row.recipe or {}})
+            if both := sorted(own.keys() & row.grid):
+                value = value_text(own[both[0]])
+                raise ConfigError(f"{both[0]} is set and tuned; leave {value} to the grid, or the grid away")
     except UserError as error:
         raise ConfigError(f"row {row.name!r}: {error}") from None
-
-
-def _check_own(row: Row, tuning: Tuning) -> None:
-    """A row that tunes a key sets no value of it."""
-    own = flatten({"train": row.train, "recipe": row.recipe or {}})
-    if both := sorted(set(own) & set(tuning.grid)):
-        raise ConfigError(f"{both[0]} is set and tuned; leave {value_text(own[both[0]])} to the grid, or the grid away")
 
 
 def _check_tune(plan: Plan) -> None:
@@ -226,6 +296,14 @@ def _check_tune(plan: Plan) -> None:
             f"tuning seeds and reporting seeds must differ, for a row looks better on the seeds it was chosen on; got "
             f"{', '.join(map(str, both))} in both; set other seeds in [tune]"
         )
+    audits = plan.config(plan.tuned[0], plan.seeds[0]).run.audit
+    if plan.tune.measure not in (*MEASURES, *map(audit_metric, audits)):
+        raise ConfigError(
+            f"tuning by {plan.tune.measure!r} needs that objective in run.audit; it can go by "
+            f"{', '.join(map(audit_metric, audits)) or 'no audit: run.audit is empty'}"
+        )
+    for row in plan.tuned:
+        plan.tuning(row)
 
 
 def load_plan(path: Path | str, overrides: Sequence[str] = ()) -> Plan:
@@ -255,6 +333,13 @@ def make_plan(values: Mapping[str, Any], folder: Path = Path(), overrides: Seque
         except ConfigError as error:
             raise ConfigError(f"base: {error}") from None
     return validate(Plan, values)
+
+
+def grid_plan(path: Path, grid: Sequence[str], overrides: Sequence[str] = ()) -> Plan:
+    """A study of one tuned row: a configuration file with a grid of KEY=VALUE,VALUE,... over it."""
+    seed = load_config(path, overrides).run.seed
+    row = {"name": path.stem, "tune": parse_grid(grid)}
+    return make_plan({"name": path.stem, "seeds": [seed], "base": path.name, "row": [row]}, path.parent, overrides)
 
 
 def dump_plan(plan: Plan) -> str:

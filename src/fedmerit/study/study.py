@@ -11,20 +11,20 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 
-from fedmerit.config.schema import make_config
+from fedmerit.config.schema import Config, make_config
 from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
-from fedmerit.study.attack_metrics import read_attack_metrics
-from fedmerit.study.attacks import attack_frame
+from fedmerit.study.attacks import attack_frame, read_attack_metrics
 from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
-from fedmerit.study.plan import Plan
+from fedmerit.study.plan import Plan, Row
 from fedmerit.study.scheduler import OnStep, Workers, run_all
 from fedmerit.study.statistics import seeds_needed
 from fedmerit.study.study_folder import (
+    BEST,
     RUNS,
     Member,
     best_config,
@@ -35,8 +35,7 @@ from fedmerit.study.study_folder import (
     tuning_folder,
     write_plan,
 )
-from fedmerit.study.tune import Tuned, check_tuning_folder, new_points, read_tuned, run_tunings
-from fedmerit.study.tuning import Tuning
+from fedmerit.study.tuning import Tuned
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
@@ -78,13 +77,15 @@ def compare(
         raise ConfigError(f"jobs is the number of runs at once, at least 1; got {jobs}")
     check_logs(log)
     check_folder(plan, out)
-    tunings = _tunings_to_do(plan, out)
+    to_tune = [row for row in plan.tuned if best_config(plan, row, out) is None]
+    points = [point for row in to_tune for point in members(plan.tuning(row), tuning_folder(out, row))]
+    points = sorted((point for point in points if not point.complete), key=lambda point: point.seed)
     remaining = [member for member in members(plan, out) if not member.complete]
     if not remaining:
         write_plan(plan, out)
         return Study.load(out)
-    new = new_points(tunings)
-    for member in remaining:
+    new: dict[str, Config] = {}
+    for member in (*points, *remaining):
         if not member.begun:
             new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
     with Workers(remaining[0].config) as workers:
@@ -92,24 +93,27 @@ def compare(
             with suppress(ImportError):  # who needs it says so
                 import_module(name)
         if new:
-            workers.check(new, [member.config for member in remaining[:jobs]])
+            workers.check(new, [member.config for member in (*points, *remaining)[:jobs]])
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
-            failed = run_tunings(workers, tunings, jobs, on_step)
-            undecided = {tuning.name for tuning in _tunings_to_do(plan, out).values()}
-            tuned = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
-            failed |= run_all(workers, tuned, jobs, on_step, log) if tuned else {}
+            for row in to_tune:
+                place = tuning_folder(out, row)
+                make_folder(place)
+                (place / BEST).unlink(missing_ok=True)
+                write_plan(plan.tuning(row), place)
+            failed = run_all(workers, points, jobs, on_step) if points else {}
+            for row in to_tune:
+                read_tuned(plan, row, out).write_best()
+            undecided = [row.name for row in plan.tuned if best_config(plan, row, out) is None]
+            ready = [run for run in members(plan, out) if not run.complete and run.row not in undecided]
+            failed |= run_all(workers, ready, jobs, on_step, log) if ready else {}
     return replace(Study.load(out), failed=failed)
 
 
-def _tunings_to_do(plan: Plan, out: Path) -> dict[Path, Tuning]:
-    """The tunings whose best point is not known yet, by their folders."""
-    tunings = {tuning_folder(out, row): plan.tuning(row) for row in plan.tuned}
-    to_do = {folder: tuning for folder, tuning in tunings.items() if best_config(tuning, folder) is None}
-    for folder, tuning in to_do.items():
-        check_tuning_folder(tuning, folder)
-    return to_do
+def read_tuned(plan: Plan, row: Row, folder: Path) -> Tuned:
+    """The tuning of a row of the study in a folder, as far as it got."""
+    return Tuned(row, plan.tune, read_study(plan.tuning(row), tuning_folder(folder, row)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,11 +142,7 @@ class Study:
     @classmethod
     def load(cls, folder: Path | str) -> Study:
         """Read a study from its folder; unfinished runs are listed in `unfinished` and not compared."""
-        folder = Path(folder)
-        plan = read_plan(folder)
-        runs = tuple(members(plan, folder))
-        _check_runs(runs)
-        return cls(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
+        return read_study(read_plan(Path(folder)), Path(folder))
 
     def run(self, row: str, seed: int) -> Run:
         """One of its finished runs."""
@@ -171,13 +171,12 @@ class Study:
     @cached_property
     def tunings(self) -> Mapping[str, Tuned]:
         """The tuning of each row that has a grid, as far as it got."""
-        plan = self.plan
-        return {row.name: read_tuned(plan.tuning(row), tuning_folder(self.folder, row)) for row in plan.tuned}
+        return {row.name: read_tuned(self.plan, row, self.folder) for row in self.plan.tuned}
 
     @cached_property
     def tuning(self) -> Frame:
         """A line per tuned row and point, as `Tuned.points` has them; empty where no row has a grid."""
-        frames = [tuned.points.assign(row=row) for row, tuned in self.tunings.items()]
+        frames = [tuned.points for tuned in self.tunings.values()]
         columns = ("row", "point", *COLUMNS[1:])
         return pandas().concat(frames)[list(columns)].reset_index(drop=True) if frames else make_frame((), columns)
 
@@ -187,7 +186,7 @@ class Study:
 
         `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
         baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
-        Runs with attackers have the metrics of `fedmerit.study.attack_metrics`.
+        Runs with attackers have the metrics of `fedmerit.study.attacks`.
         """
         lines = (
             {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
@@ -303,6 +302,13 @@ class Study:
         from fedmerit.study.tables import summary_table
 
         return summary_table(self).html()
+
+
+def read_study(plan: Plan, folder: Path) -> Study:
+    """What the runs in a folder say about a plan; none of them is needed."""
+    runs = tuple(members(plan, folder))
+    _check_runs(runs)
+    return Study(folder, plan, runs, {str(run): run.rounds for run in runs if not run.finished})
 
 
 def _events(run: Member) -> Frame:

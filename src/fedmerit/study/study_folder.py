@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedmerit.config.recipe import make_recipe
-from fedmerit.config.schema import Config, load_config, read_toml, validate
+from fedmerit.config.schema import Config, load_config
 from fedmerit.core.seeds import derive
 from fedmerit.engine.loop import tests_one_model
 from fedmerit.errors import FolderError
 from fedmerit.store.files import write_new_file
 from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import MODEL, config_to_resume, differences, open_ledger
-from fedmerit.study.grid import point_slug
 from fedmerit.study.plan import Plan, Row, dump_plan, load_plan
-from fedmerit.study.tuning import Tuning, dump_tuning
 
 STUDY, RUNS, CORRECT = "study.toml", "runs", "correct"
-TUNING, TUNE, BEST = "tuning", "tune.toml", "best.toml"
-"""Tunings lie in tuning/ROW, each with its settings, its runs and, at its end, the configuration of the best point."""
+TUNING, BEST = "tuning", "best.toml"
+"""The tuning of a row is a study of its points in tuning/ROW; at its end it has the best point's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One run of a study or a tuning: its row or point, seed, configuration and folder.
+    """One run of a study: its row, seed, configuration and folder.
 
     `correct` is the file with the test rows that its final model gets right. A run of a null row has a `draw_seed`,
     which replaces `run.seed` in its rounds.
@@ -72,14 +69,21 @@ class Member:
 
 def members(plan: Plan, folder: Path) -> list[Member]:
     """All runs: the rows of the first seed, then those of the next, so that rows can be compared early."""
-    best = {row.name: best_config(plan.tuning(row), tuning_folder(folder, row)) for row in plan.tuned}
+    best = {row.name: best_config(plan, row, folder) for row in plan.tuned}
     runs = []
     for seed in plan.seeds:
         for row in plan.rows:
-            config = _seeded(best.get(row.name), seed) or plan.config(row, seed)
-            member = _member(row.name, row.slug, seed, config, folder)
-            runs.append(replace(member, draw_seed=derive(seed, "null")) if row.null else member)
+            chosen = best.get(row.name)
+            config = plan.config(row, seed) if chosen is None else with_seed(chosen, seed)
+            name, draw_seed = f"{row.slug}-seed{seed}", derive(seed, "null") if row.null else None
+            correct = folder / CORRECT / f"{name}.npz"
+            runs.append(Member(row.name, seed, config, folder / RUNS / name, correct, draw_seed))
     return runs
+
+
+def with_seed(config: Config, seed: int) -> Config:
+    """The configuration with another seed."""
+    return config.model_copy(update={"run": config.run.model_copy(update={"seed": seed})})
 
 
 def tuning_folder(folder: Path, row: Row) -> Path:
@@ -87,48 +91,12 @@ def tuning_folder(folder: Path, row: Row) -> Path:
     return folder / TUNING / row.slug
 
 
-def tuning_member(tuning: Tuning, folder: Path, point: int, seed: int) -> Member:
-    """The run of a point of a tuning with a seed."""
-    return _member(tuning.label(point), point_slug(tuning.points[point]), seed, tuning.config(point, seed), folder)
-
-
-def _member(row: str, slug: str, seed: int, config: Config, folder: Path) -> Member:
-    correct = folder / ("right" if (folder / "right").is_dir() else CORRECT)  # "right" was its first name
-    name = f"{slug}-seed{seed}"
-    return Member(row, seed, config, folder / RUNS / name, correct / f"{name}.npz")
-
-
-def best_config(tuning: Tuning, folder: Path) -> Config | None:
-    """The configuration of the best point; None while this very tuning has not ended there."""
-    ended = (folder / BEST).is_file() and same_tuning(tuning, folder)
-    return load_config(folder / BEST) if ended else None
-
-
-def same_tuning(tuning: Tuning, folder: Path) -> bool:
-    """Whether a folder holds this very tuning."""
-    return (folder / TUNE).is_file() and _settings(read_tuning(folder)) == _settings(tuning)
-
-
-def read_tuning(folder: Path) -> Tuning:
-    """The tuning in a folder."""
-    if not (folder / TUNE).is_file():
-        raise FolderError(f"no tuning in {folder}: it has no {TUNE}; give a folder made by `fedmerit tune`")
-    return validate(Tuning, read_toml(folder / TUNE))
-
-
-def write_tuning(tuning: Tuning, folder: Path) -> None:
-    """Write the tuning into the folder, in place of the one before its grid or seeds were changed."""
-    if not same_tuning(tuning, folder):
-        (folder / BEST).unlink(missing_ok=True)
-    write_new_file(folder / TUNE, dump_tuning(tuning), "another --out")
-
-
-def _settings(tuning: Tuning) -> dict[str, Any]:
-    return tuning.model_dump(mode="json")
-
-
-def _seeded(config: Config | None, seed: int) -> Config | None:
-    return config and config.model_copy(update={"run": config.run.model_copy(update={"seed": seed})})
+def best_config(plan: Plan, row: Row, folder: Path) -> Config | None:
+    """The configuration that was chosen for a row with a grid; None while this very tuning has not ended."""
+    place = tuning_folder(folder, row)
+    if not (place / BEST).is_file() or (place / STUDY).read_text(encoding="utf-8") != dump_plan(plan.tuning(row)):
+        return None
+    return load_config(place / BEST)
 
 
 def read_plan(folder: Path) -> Plan:
@@ -150,8 +118,7 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
         raise FolderError(f"{folder} exists and holds no study; choose another --out")
     planned = {(member.row, member.seed): member for member in members(plan, folder)}
     old_plan = read_plan(folder)
-    _check_tunings(old_plan, plan, folder)
-    tuned = {row.name for row in (*old_plan.tuned, *plan.tuned)}
+    old_tunings, tunings = ({row.name: dump_plan(one.tuning(row)) for row in one.tuned} for one in (old_plan, plan))
     for old in members(old_plan, folder):
         new = planned.get((old.row, old.seed))
         if new is None:
@@ -159,7 +126,13 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
                 f"{folder} holds another study: it has {old!s}, which the new plan lacks; a study may grow by rows "
                 "and seeds but not shrink; choose another --out"
             )
-        changes = differences(old.config, new.config) if old.begun or old.row not in tuned else []
+        if old.begun and old_tunings.get(old.row) != tunings.get(old.row):
+            raise FolderError(
+                f"{folder} holds another study: the runs of row {old.row!r} have begun, and were tuned in another way "
+                "or not at all; choose another --out"
+            )
+        is_tuned = old.row in old_tunings or old.row in tunings
+        changes = differences(old.config, new.config) if old.begun or not is_tuned else []
         if old.draw_seed != new.draw_seed:
             changes.append(f"null {old.draw_seed is not None} then, {new.draw_seed is not None} now")
         if changes:
@@ -169,19 +142,8 @@ def check_folder(plan: Plan, folder: Path, *, resume: bool = True) -> None:
     for member in planned.values() if resume else ():
         if member.begun:
             config_to_resume(member.folder, member.config)
-
-
-def _check_tunings(old: Plan, new: Plan, folder: Path) -> None:
-    """Refuse another tuning of a row whose runs have begun; before that, its tuning may change."""
-    begun = {member.row for member in members(old, folder) if member.begun}
-    tunings = {row.name: _settings(new.tuning(row)) for row in new.tuned}
-    for row in old.rows:
-        before = None if row.tune is None else _settings(old.tuning(row))
-        if row.name in begun and before != tunings.get(row.name):
-            raise FolderError(
-                f"{folder} holds another study: the runs of row {row.name!r} have begun, and were tuned in another way "
-                "or not at all; choose another --out"
-            )
+    for row in plan.tuned:
+        check_folder(plan.tuning(row), tuning_folder(folder, row), resume=resume)
 
 
 def make_folder(folder: Path) -> None:

@@ -4,72 +4,61 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from fedmerit.store.frames import Frame
 from fedmerit.study.attacks import attack_tables
-from fedmerit.study.cells import effect_cells, number_text
 from fedmerit.study.metrics import better
+from fedmerit.study.plan import ROUNDS
 from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
 from fedmerit.study.study import DIFFERENCES, Study
-from fedmerit.study.text_table import TextTable
-from fedmerit.study.tuning_tables import tuning_table
-from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, ROUNDS, SAME, TOO_FEW
+from fedmerit.study.text_table import TextTable, number_text
+from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, SAME, TOO_FEW, effect_cells
 
 NO_STAR = (NOISE, SAME, TOO_FEW)
 OTHER_METRICS = ("best", "p10", "p50", "p90", "worst", "variance")
 
 
-def study_tables(study: Study) -> Iterator[TextTable]:
-    """All tables, in the order of the screen."""
-    for make_tables in TABLES.values():
-        yield from make_tables(study)
-
-
-def summary_table(study: Study, *, paper: bool = False) -> TextTable:
-    """Rows compared by final accuracy: the effect first, p second, and a verdict.
-
-    For a `paper` the means come with their deviation over the seeds, and the best are marked.
-    """
+def summary_table(study: Study) -> TextTable:
+    """Rows compared by final accuracy: the effect first, p second, and a verdict."""
     lines = _lines_of(study, "accuracy")
     header = ("row", "accuracy", "difference", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
-    spread = _deviations(study, "accuracy", 4) if paper else [""] * len(lines)
-    means = [number_text(line["mean"], 4) + around for line, around in zip(lines, spread, strict=True)]
-    rows = [(line["row"], mean, *effect_cells(line, 4)) for line, mean in zip(lines, means, strict=True)]
+    rows = [(line["row"], number_text(line["mean"], 4), *effect_cells(line, 4)) for line in lines]
     title = (
-        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean{' ± deviation' * paper} over "
-        f"{len(study.plan.seeds)} paired seeds, against {study.plan.against}"
+        f"{study.plan.name}: accuracy after {study.horizon} rounds, mean over {len(study.plan.seeds)} paired seeds, "
+        f"against {study.plan.against}"
     )
-    below = tuple(_p_note(study, lines)) + tuple(_unfinished_notes(study))
-    return TextTable(title, header, tuple(rows), below, _best(lines, 1) if paper else frozenset())
+    below = (*_p_note(study, lines), *_unfinished_notes(study))
+    return TextTable(title, header, tuple(rows), below, _best([lines]), _spreads([_deviations(study, "accuracy", 4)]))
 
 
-def other_table(study: Study, *, paper: bool = False) -> TextTable:
-    """Means of the other metrics; in brackets the paired difference, with a star where it is outside the noise."""
+def metric_tables(study: Study) -> Iterator[TextTable]:
+    """Means of the other metrics, then of the last round's audits where there are any.
+
+    In brackets is the paired difference, with a star where it is outside the noise.
+    """
     costs = {"MB": _costs(study, "bytes_down", "bytes_up"), "s": _costs(study, "seconds")}
-    cells, best = _columns(study, OTHER_METRICS, paper)
-    rows = zip(study.rows, *cells, *costs.values(), strict=True)
-    title = (
-        f"{study.plan.name}: other measures{_means(paper)} (difference to {study.plan.against}; * outside the noise)"
-    )
     below = "worst: mean of the worst tenth of the clients; variance: of accuracy over clients"
-    return TextTable(title, ("row", *OTHER_METRICS, *costs), tuple(rows), (below,), best)
+    yield _metric_table(study, "other measures", OTHER_METRICS, costs, below)
+    audits = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
+    if audits:
+        errors = " and an error" * any(better(name) == "lower" for name in audits if name.startswith("audit "))
+        below = f"at the server where it has rows, else the clients' mean; a gap{errors} is better the smaller it is"
+        yield _metric_table(study, "audits", audits, {}, below)
 
 
-def audit_table(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
-    """Audits of the last round: gaps between groups and other objectives; no table where nothing was audited."""
-    names = [name for name in dict.fromkeys(study.compared["measure"]) if name.startswith(("gap ", "audit "))]
-    if not names:
-        return
-    cells, best = _columns(study, names, paper)
-    title = f"{study.plan.name}: audits{_means(paper)} (difference to {study.plan.against}; * outside the noise)"
-    errors = " and an error" * any(better(name) == "lower" for name in names if name.startswith("audit "))
-    below = f"at the server where it has rows, else the clients' mean; a gap{errors} is better the smaller it is"
-    yield TextTable(title, ("row", *names), tuple(zip(study.rows, *cells, strict=True)), (below,), best)
+def _metric_table(
+    study: Study, what: str, names: Sequence[str], more: Mapping[str, Sequence[str]], below: str
+) -> TextTable:
+    lines = [_lines_of(study, name) for name in names]
+    cells = [list(map(_mean_and_difference, of_rows)) for of_rows in lines]
+    spreads = _spreads([_deviations(study, name, _digits(name)) for name in names])
+    title = f"{study.plan.name}: {what}, mean (difference to {study.plan.against}; * outside the noise)"
+    rows = tuple(zip(study.rows, *cells, *more.values(), strict=True))
+    return TextTable(title, ("row", *names, *more), rows, (below,), _best(lines), spreads)
 
 
-def reached_tables(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
+def reached_tables(study: Study) -> Iterator[TextTable]:
     """Per target, in the papers' layout: rows x shares of devices, and the rounds saved against the baseline.
 
     `>` where a run did not reach the target: the mean, restricted to the rounds played, is then a lower bound, and has
@@ -78,14 +67,14 @@ def reached_tables(study: Study, *, paper: bool = False) -> Iterator[TextTable]:
     shares = sorted(study.plan.shares)
     for target in study.plan.targets:
         lines = [_lines_of(study, ROUNDS, target, share) for share in shares]
-        spreads = [_round_deviations(study, target, share) if paper else [""] * len(study.rows) for share in shares]
-        columns = [list(map(_rounds, of_rows, spread)) for of_rows, spread in zip(lines, spreads, strict=True)]
+        columns = [list(map(_rounds, of_rows)) for of_rows in lines]
         above = "at or above" if study.plan.or_equal else "above"
-        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}{_means(paper)}"
+        title = f"{study.plan.name}: rounds until a share of the devices is {above} {target:.0%}, mean"
         below = f"(rounds saved against {study.plan.against}; >: not reached within {study.horizon} in some seed)"
         header = ("row", *(f"{share:.0%}" for share in shares))
         rows = tuple(zip(study.rows, *columns, strict=True))
-        yield TextTable(title, header, rows, (below,), _best_of(lines) if paper else frozenset())
+        spreads = _spreads([_round_deviations(study, target, share) for share in shares])
+        yield TextTable(title, header, rows, (below,), _best(lines), spreads)
 
 
 def saved_table(study: Study) -> TextTable:
@@ -123,23 +112,14 @@ def agreement_table(study: Study) -> Iterator[TextTable]:
 
 
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
-    "compared": lambda study: iter((summary_table(study), other_table(study), *audit_table(study))),
+    "compared": lambda study: iter((summary_table(study), *metric_tables(study))),
     "reached": reached_tables,
     "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 and study.plan.targets else []),
     "agreement": agreement_table,
-    "tuning": lambda study: tuning_table(study.plan, study.tunings),
+    "tuning": lambda study: (tuned.table() for tuned in study.tunings.values()),
     "attacks": lambda study: attack_tables(study.plan.name, study.attacks),
 }
 """Tables by name, in the order of the screen."""
-
-PAPER_TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
-    **TABLES,
-    "compared": lambda study: iter(
-        (summary_table(study, paper=True), other_table(study, paper=True), *audit_table(study, paper=True))
-    ),
-    "reached": partial(reached_tables, paper=True),
-}
-"""The same as exports write them: means with their deviation over the seeds, the best in bold."""
 
 
 def _lines_of(study: Study, metric: str, target: float = math.nan, share: float = math.nan) -> list[dict[str, Any]]:
@@ -151,51 +131,43 @@ def _lines_of(study: Study, metric: str, target: float = math.nan, share: float 
 
 
 def _deviations(study: Study, metric: str, digits: int) -> list[str]:
-    """` ± deviation` of each row over its finished seeds; nothing where there is one seed."""
+    """The deviation of each row over its finished seeds; "" where there is one seed."""
     finished = study.metrics[study.metrics["finished"]]
-    by_row = finished.groupby("row")[metric].std().to_dict()
-    found = [by_row.get(row, math.nan) for row in study.rows]
-    return ["" if math.isnan(value) else f" ± {number_text(value, digits)}" for value in found]
+    by_row = finished.groupby("row")[metric].std()
+    return [_known_text(by_row.get(row), digits) for row in study.rows]
 
 
 def _round_deviations(study: Study, target: float, share: float) -> list[str]:
-    """` ± deviation` of the rounds to a target; nothing where a seed did not reach it."""
+    """The deviation of the rounds to a target; "" where a seed did not reach it."""
     frame = study.reached
     chosen = frame[_equals(frame["target"], target) & _equals(frame["share"], share)]
     by_row = {row: runs["rounds"].std(skipna=False) for row, runs in chosen.groupby("row")}
-    found = [by_row.get(row, math.nan) for row in study.rows]
-    return ["" if math.isnan(value) else f" ± {number_text(value, 1)}" for value in found]
+    return [_known_text(by_row.get(row), 1) for row in study.rows]
 
 
-def _columns(study: Study, names: Sequence[str], paper: bool) -> tuple[list[list[str]], frozenset[tuple[int, int]]]:
-    """A column of cells per metric, and the best of them where it is for a paper."""
-    lines = [_lines_of(study, name) for name in names]
-    spreads = [_deviations(study, name, _digits(name)) if paper else [""] * len(study.rows) for name in names]
-    cells = [list(map(_mean_and_difference, of_rows, spread)) for of_rows, spread in zip(lines, spreads, strict=True)]
-    return cells, _best_of(lines) if paper else frozenset()
+def _known_text(value: float | None, digits: int) -> str:
+    return "" if value is None or math.isnan(value) else number_text(value, digits)
 
 
-def _means(paper: bool) -> str:
-    return ", mean ± deviation over the seeds" * paper
+def _spreads(columns: Sequence[Sequence[str]]) -> dict[tuple[int, int], str]:
+    """The deviations of columns that follow the name of the row, by row and column."""
+    return {(row, place): text for place, texts in enumerate(columns, 1) for row, text in enumerate(texts) if text}
 
 
-def _best_of(columns: Sequence[list[dict[str, Any]]]) -> frozenset[tuple[int, int]]:
-    """The best cells of all columns, which follow the name of the row."""
-    return frozenset[tuple[int, int]]().union(*(_best(lines, place) for place, lines in enumerate(columns, start=1)))
-
-
-def _best(lines: list[dict[str, Any]], column: int) -> frozenset[tuple[int, int]]:
-    """The cells of a column with the best mean; none where there is one row, or all are equal.
+def _best(columns: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[tuple[int, int]]:
+    """The cells with the best mean of each column; none in a column of one row, or where all are equal.
 
     A mean that is only a lower bound is not the best.
     """
-    lower = [line["measure"] == ROUNDS or better(line["measure"]) == "lower" for line in lines]
-    means = [-line["mean"] if less else line["mean"] for less, line in zip(lower, lines, strict=True)]
-    means = [math.nan if line["censored"] > 0 else mean for mean, line in zip(means, lines, strict=True)]
-    known = [mean for mean in means if not math.isnan(mean)]
-    if len(known) < 2 or max(known) == min(known):
-        return frozenset()
-    return frozenset((place, column) for place, mean in enumerate(means) if mean == max(known))
+    best: set[tuple[int, int]] = set()
+    for place, lines in enumerate(columns, 1):
+        signs = [-1 if line["measure"] == ROUNDS or better(line["measure"]) == "lower" else 1 for line in lines]
+        bounds = [line["censored"] > 0 for line in lines]
+        means = [math.nan if b else s * line["mean"] for s, b, line in zip(signs, bounds, lines, strict=True)]
+        known = {mean for mean in means if not math.isnan(mean)}
+        if len(known) > 1:
+            best |= {(row, place) for row, mean in enumerate(means) if mean == max(known)}
+    return frozenset(best)
 
 
 def _equals(column: Frame, value: float) -> Frame:
@@ -206,10 +178,10 @@ def _digits(metric: str) -> int:
     return 4 if metric == "variance" else 3
 
 
-def _mean_and_difference(line: Mapping[str, Any], spread: str = "") -> str:
+def _mean_and_difference(line: Mapping[str, Any]) -> str:
     """A mean and, in brackets, its paired difference."""
     digits = _digits(line["measure"])
-    mean = number_text(line["mean"], digits) + spread
+    mean = number_text(line["mean"], digits)
     if line["verdict"] in (BASELINE, SAME):
         return mean
     star = "" if line["verdict"] in NO_STAR else "*"
@@ -222,9 +194,9 @@ def _costs(study: Study, *names: str) -> list[str]:
     return [number_text(sum(parts) / scale, 1) for parts in zip(*means, strict=True)]
 
 
-def _rounds(line: Mapping[str, Any], spread: str = "") -> str:
+def _rounds(line: Mapping[str, Any]) -> str:
     """The mean over seeds and, in brackets, the rounds saved."""
-    mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1) + spread
+    mean = f">{line['mean']:.4g}" if line["censored"] else number_text(line["mean"], 1)
     return mean if line["verdict"] in (BASELINE, NEVER) else f"{mean} ({number_text(-line['difference'], 1, '+')})"
 
 

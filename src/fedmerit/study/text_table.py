@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from fedmerit.core.showing import html_table
 
+UNKNOWN = "-"
 LONGEST_NAME = 20
 """Names of rows up to this length stay on one line, however narrow the screen."""
 
@@ -43,7 +45,8 @@ LABEL = re.compile(r"[^a-z0-9]+")
 class TextTable:
     """A title, the names of the columns, the cells of each row (first its name), and lines below the table.
 
-    `best` are the cells, by row and column from 0, that Markdown and LaTeX print in bold.
+    Markdown and LaTeX print more than a screen has room for: cells in `best`, by row and column from 0, are bold, and
+    the deviations in `spreads` follow the numbers that their cells begin with.
     """
 
     title: str
@@ -51,6 +54,7 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
     below: tuple[str, ...] = ()
     best: frozenset[tuple[int, int]] = frozenset()
+    spreads: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     def screen(self) -> Group:
         """The table for a terminal."""
@@ -76,7 +80,7 @@ class TextTable:
         """The table as GitHub and pandoc read it, between its title and the lines below."""
         head, *body = (f"| {' | '.join(cells)} |" for cells in self._written(_markdown, "**{}**"))
         rule = "| --- |" + " ---: |" * (len(self.header) - 1)
-        below = [line for text in self.below for line in ("", _markdown(text))]
+        below = [line for text in self._notes for line in ("", _markdown(text))]
         return "\n".join([_markdown(self.title), "", head, rule, *body, *below, ""])
 
     def latex(self, label: str = "") -> str:
@@ -86,7 +90,7 @@ class TextTable:
             [
                 r"\begin{table}",
                 r"\centering",
-                rf"\caption{{{_latex(' '.join((_sentence(self.title), *map(_sentence, self.below))))}}}",
+                rf"\caption{{{_latex(' '.join((_sentence(self.title), *map(_sentence, self._notes))))}}}",
                 *([rf"\label{{tab:{LABEL.sub('-', label.lower()).strip('-')}}}"] if label else []),
                 rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}",
                 *(r"\toprule", head, r"\midrule", *body, r"\bottomrule"),
@@ -98,8 +102,16 @@ class TextTable:
         """The header and the rows, each cell as a format writes it."""
         yield [write(cell) for cell in self.header]
         for place, row in enumerate(self.rows):
-            written = [write(cell) for cell in row]
+            written = [write(self._with_spread(cell, (place, column))) for column, cell in enumerate(row)]
             yield [bold.format(cell) if (place, i) in self.best else cell for i, cell in enumerate(written)]
+
+    def _with_spread(self, cell: str, place: tuple[int, int]) -> str:
+        mean, space, rest = cell.partition(" ")
+        return f"{mean} ± {self.spreads[place]}{space}{rest}" if place in self.spreads else cell
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        return (*self.below, "±: standard deviation over the seeds") if self.spreads else self.below
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +130,16 @@ class Fitted:
             word = max(len(word) for text in first for word in text.split())
             whole = self.table.grid(max(longest - (width - options.max_width), word))
         yield whole
+
+
+def number_text(value: float | None, digits: int, sign: str = "") -> str:
+    """A number with so many decimals; a dash where it is not known."""
+    return UNKNOWN if value is None or math.isnan(value) else f"{value + 0.0:{sign}.{digits}f}"
+
+
+def known(value: float | None) -> float | None:
+    """None in place of NaN, for JSON."""
+    return None if value is None or math.isnan(value) else value
 
 
 def _sentence(text: str) -> str:

@@ -1,255 +1,138 @@
-"""A tuning: what is tried on which seeds, by what measure, and the rule by which points drop out."""
+"""Tuning: the best point of a row's grid, chosen on seeds that the study does not report on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tomli_w
-from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fedmerit.config.schema import Config, Section, make_config
-from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.study.grid import check_points, config_of, edges, make_grid, point_name, points
-from fedmerit.study.metrics import GAPS, Better, better
-from fedmerit.study.statistics import DIGITS
+from fedmerit.config.schema import Config, dump_config
+from fedmerit.store.files import write_new_file
+from fedmerit.store.frames import Frame
+from fedmerit.study.grid import edges, point_name, points, value_text
+from fedmerit.study.plan import ROUNDS, Row, TuneConfig
+from fedmerit.study.statistics import DIGITS, LEVEL
+from fedmerit.study.study_folder import BEST
+from fedmerit.study.text_table import TextTable, number_text
+from fedmerit.study.verdicts import FEWEST, NOISE, SAME, Metric, by_row, compare_rows, effect_cells, rounds_metrics
 
-ROUNDS = "rounds"
-MEASURES = ("accuracy", "best", "p10", "p50", "p90", "worst", ROUNDS)
-"""What a tuning can go by; audits of the run come on top, as `audit NAME` or `gap NAME`."""
+if TYPE_CHECKING:
+    from fedmerit.study.study import Study
 
-MOST_SEEDS = 10_000
-FIRST_SEED = 101
-"""Tuning seeds begin here, far from 1, 2, ..., on which studies report."""
-
-SHARE = 0.5
-FEWEST_POINTS = 2
-"""So many points stay to the last, so that the best has one to be compared with on all seeds."""
+CHOSEN = "chosen"
 
 
-def seed_list(first: int) -> BeforeValidator:
-    """Accept a number of seeds where a list of them is expected: 5 stands for first..first + 4."""
+@dataclass(frozen=True, repr=False)
+class Tuned:
+    """The tuning of a row: the study of its points on the tuning seeds, as far as it got, and what it is decided by."""
 
-    def listed(value: Any) -> Any:
-        if not isinstance(value, int) or isinstance(value, bool):
-            return value
-        if value > MOST_SEEDS:
-            raise ValueError(f"there are at most {MOST_SEEDS:,} seeds")
-        return tuple(range(first, first + value))
-
-    return BeforeValidator(listed)
-
-
-Seed: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
-Target: TypeAlias = Annotated[float, Field(ge=0, le=1, strict=True)]
-Share: TypeAlias = Annotated[float, Field(gt=0, le=1, strict=True)]
-
-
-class TuneConfig(Section):
-    """[tune]: on which seeds, and by what measure, rows with a grid are tuned."""
-
-    seeds: Annotated[tuple[Seed, ...], seed_list(FIRST_SEED)] = Field(
-        (101, 102, 103, 104, 105), description="the tuning seeds, or how many: 5 stands for 101..105"
-    )
-    first: Annotated[int, Field(ge=1, strict=True)] = Field(
-        1, description="seeds on which every point is tried; as many as there are seeds: no point drops out before"
-    )
-    by: str = Field("", description="what the best point is best in; default: rounds where a target is set")
-    target: Target | None = Field(None, description="target accuracy, for rounds")
-    share: Share | None = Field(None, description="share of the devices that have to be above the target; default: 0.5")
-
-    @field_validator("by")
-    @classmethod
-    def _check_by(cls, value: str) -> str:
-        if value and value not in MEASURES and not value.startswith(("audit ", "gap ")):
-            raise UnknownName("measure to tune by", value, (*MEASURES, "audit NAME", "gap NAME"))
-        return value
-
-    @model_validator(mode="after")
-    def _check_tuning(self) -> Self:
-        if not self.seeds:
-            raise ConfigError("tuning has at least one seed; set seeds = 5, or seeds = [101, 102]")
-        if repeated := sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1}):
-            raise ConfigError(f"tuning seeds must differ from each other; got more than once: {repeated[0]}")
-        if self.first > len(self.seeds):
-            raise ConfigError(f"first is at most the number of tuning seeds, {len(self.seeds)}; got {self.first}")
-        if self.measure == ROUNDS and self.target is None:
-            raise ConfigError("tuning by rounds needs a target accuracy, such as target = 0.75; got none")
-        if self.measure != ROUNDS and (self.target, self.share) != (None, None):
-            raise ConfigError(
-                f"target and share have no effect in tuning by {self.measure}; leave by away, or set rounds"
-            )
-        return self
-
-    @property
-    def measure(self) -> str:
-        """What the best point is best in."""
-        return self.by or (ROUNDS if self.target is not None else "accuracy")
-
-    @property
-    def devices(self) -> float:
-        """The share of the devices that have to be above the target."""
-        return SHARE if self.share is None else self.share
-
-    @property
-    def better(self) -> Better:
-        """Which way the measure is better."""
-        return "lower" if self.measure == ROUNDS else better(self.measure)
-
-    @property
-    def about(self) -> str:
-        """The measure in words."""
-        if self.target is None:
-            return self.measure
-        return f"rounds until {self.devices:.0%} of the devices are above {self.target:.0%}"
-
-
-class Tuning(TuneConfig):
-    """A grid over a configuration: the points x the tuning seeds, of which successive halving runs a part.
-
-    `name` is the row of the study that is tuned, "" for a tuning of its own.
-    """
-
-    name: str = ""
-    base: dict[str, Any] = Field({}, description="the configuration that the points share")
-    grid: Annotated[dict[str, tuple[Any, ...]], BeforeValidator(make_grid)] = Field(
-        description="keys of [train] and [recipe], each with the values to try"
-    )
-
-    @model_validator(mode="after")
-    def _check_grid(self) -> Self:
-        config = make_config(self.base)
-        check_points(self.base, self.grid)
-        kind, _, objective = self.measure.partition(" ")
-        if kind in ("audit", "gap") and objective not in config.run.audit:
-            raise ConfigError(
-                f"tuning by {self.measure} needs run.audit = [{objective!r}]; got {list(config.run.audit)}"
-            )
-        if objective and (kind == "gap") != (objective.partition(":")[0] in GAPS):
-            other = f"audit {objective}" if kind == "gap" else f"gap {objective}"
-            raise ConfigError(f"runs write {objective} down as {other!r}; got {self.measure!r}")
-        return self
+    row: Row
+    tune: TuneConfig
+    study: Study
 
     @cached_property
-    def points(self) -> list[dict[str, Any]]:
-        """All points of the grid, in its order."""
-        return points(self.grid)
+    def ranked(self) -> list[int]:
+        """The points by the mean of the measure over the seeds, best first.
 
-    def label(self, point: int) -> str:
-        """How tables and progress call a point."""
-        return f"{self.name}: {point_name(self.points[point])}" if self.name else point_name(self.points[point])
-
-    def config(self, point: int, seed: int | None = None) -> Config:
-        """The configuration of a point, with the base's seed or another."""
-        return config_of(self.base, self.points[point], seed)
-
-    def edges(self, point: int) -> dict[str, str]:
-        """The keys whose value in a point is the smallest or largest of their grid."""
-        return edges(self.base, self.grid, self.points[point])
-
-    @property
-    def heat_sizes(self) -> list[tuple[int, int]]:
-        """Points and seeds of each heat.
-
-        >>> Tuning(seeds=5, grid={"train.lr": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}).heat_sizes
-        [(6, 1), (3, 2), (2, 4), (2, 5)]
+        Ties go to the higher mean accuracy, then to the earlier point. A point whose measure is not known is the last.
         """
-        number, heat_sizes = len(self.points), list[tuple[int, int]]()
-        for seeds in _doubled(self.first, len(self.seeds)):
-            heat_sizes.append((number, seeds))
-            number = _half(number)
-        return heat_sizes
+        sign = -1 if self.tune.better == "higher" else 1
+        values, accuracy = self._metric(self.tune.measure).values, self._metric("accuracy").values
+        keys = [(_last_if_unknown(sign * values[name]), _last_if_unknown(-accuracy[name])) for name in self.study.rows]
+        return sorted(range(len(keys)), key=keys.__getitem__)
 
     @property
-    def runs(self) -> int:
-        """How many runs there are in all."""
-        seeds = [0, *(seeds for _, seeds in self.heat_sizes)]
-        return sum(points * (after - before) for (points, after), before in zip(self.heat_sizes, seeds, strict=False))
-
-
-def _doubled(first: int, most: int) -> list[int]:
-    numbers = [first]
-    while numbers[-1] < most:
-        numbers.append(min(2 * numbers[-1], most))
-    return numbers
-
-
-def _half(number: int) -> int:
-    """The better half, rounded up, and never fewer than two."""
-    return max(FEWEST_POINTS, math.ceil(number / 2))
-
-
-class Outcome(NamedTuple):
-    """What a run of a tuning came to: the measure, the final accuracy, which breaks ties, and if it missed a target."""
-
-    value: float
-    accuracy: float
-    missed: bool = False
-
-
-Outcomes: TypeAlias = Mapping[tuple[int, int], Outcome]
-"""By point and seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """A stage of the halving: these points were compared on these seeds; best first once all runs are there."""
-
-    points: tuple[int, ...]
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Halving:
-    """The heats so far, the runs (point, seed) that the last of them lacks, and the best point once they lack none."""
-
-    heats: tuple[Heat, ...]
-    missing: tuple[tuple[int, int], ...]
-    best: int | None
+    def best(self) -> dict[str, Any] | None:
+        """The values of the best point; None while runs are missing."""
+        return None if self.study.unfinished else points(self.row.grid)[self.ranked[0]]
 
     @property
-    def asked(self) -> list[tuple[int, int]]:
-        """All runs (point, seed) that the heats so far ask for."""
-        return list(dict.fromkeys((point, seed) for heat in self.heats for seed in heat.seeds for point in heat.points))
+    def config(self) -> Config | None:
+        """The configuration of the best point, with the seed of the base."""
+        plan = self.study.plan
+        seed = plan.base.get("run", {}).get("seed", 0)
+        return None if self.study.unfinished else plan.config(plan.rows[self.ranked[0]], seed)
+
+    @property
+    def edges(self) -> dict[str, str]:
+        """The keys whose best value is the smallest or largest of their grid."""
+        return {} if self.best is None else edges(self.study.plan.base, self.row.grid, self.best)
+
+    @cached_property
+    def points(self) -> Frame:
+        """A line per point, the best first: seeds, mean, paired difference to the best, verdict."""
+        order = [self.study.rows[place] for place in self.ranked]
+        frame = compare_rows([self._metric(self.tune.measure)], order[0]).set_index("row").loc[order]
+        frame.loc[order[0], "verdict"] = "" if self.study.unfinished else CHOSEN
+        names = [point_name(points(self.row.grid)[place]) for place in self.ranked]
+        return frame.reset_index(drop=True).assign(row=self.row.name, point=names)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What to know of the choice: an edge of the grid, noise, runs that are missing."""
+        for key, end in self.edges.items():
+            way = "upwards" if end == "largest" else "downwards"
+            yield f"the best {key}, {value_text((self.best or {})[key])}, is the {end} of its grid: extend it {way}"
+        near = self.points.loc[self.points["verdict"].isin((NOISE, SAME)), "point"]
+        if len(near):
+            yield f"as good as the best, as far as these seeds can tell: {', '.join(near)}"
+        if len(self.tune.seeds) < FEWEST:
+            yield f"with fewer than {FEWEST} tuning seeds nothing can be said about noise"
+        if self.study.unfinished:
+            yield f"not decided: {len(self.study.unfinished)} runs are missing"
+        else:
+            yield "the choice flatters the mean of the best point: report on other seeds than these"
+
+    def table(self) -> TextTable:
+        """The points, the best first, with their paired difference to it."""
+        digits = 2 if self.tune.measure == ROUNDS else 4
+        rows = []
+        for line in self.points.to_dict("records"):
+            mean = f"{'>' * (line['censored'] > 0)}{number_text(line['mean'], digits)}"
+            effect = ("", "") if line["verdict"] == CHOSEN else effect_cells(line, digits)[:2]
+            rows.append((line["point"], mean, *effect, line["verdict"]))
+        title = f"{self.row.name}: tuned by {self.tune.about} on seeds {seeds_text(self.tune.seeds)}"
+        header = ("point", self.tune.measure, "difference", f"{LEVEL:.0%} interval", "verdict")
+        return TextTable(title, header, tuple(rows), tuple(self.notes))
+
+    def write_best(self) -> None:
+        """Write the best point's configuration into the tuning's folder, with a comment on where it comes from."""
+        if self.best is None or self.config is None:
+            return
+        head = [
+            f"# The best of a grid, by {self.tune.about}: {point_name(self.best)}",
+            *(f"#   {key}: {', '.join(map(value_text, values))}" for key, values in self.row.grid.items()),
+            f"# Tuned on seeds {', '.join(map(str, self.tune.seeds))}: report on others.",
+        ]
+        write_new_file(self.study.folder / BEST, "\n".join([*head, dump_config(self.config)]), "another --out")
+
+    def _metric(self, name: str) -> Metric:
+        """A metric of every point over the finished runs; rounds to the target count as the rounds played if missed."""
+        study = self.study
+        if name == ROUNDS:
+            return list(rounds_metrics(study.reached, study.plan))[-1]  # of the one target and share
+        finished = study.metrics[study.metrics["finished"]].reindex(columns=["row", "seed", name])
+        return Metric(name, by_row(finished, name, study.plan))
+
+    def __repr__(self) -> str:
+        best = "not decided" if self.best is None else point_name(self.best)
+        return f"<Tuned {self.row.name}: {len(self.study.rows)} points, {best}>"
 
 
-def halve(tuning: Tuning, outcomes: Outcomes) -> Halving:
-    """Successive halving over seeds [Jamieson and Talwalkar 2016], as far as the outcomes go.
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Seeds as a range where they are one.
 
-    All points run on the first `first` seeds. The better half (rounded up, at least two points) goes on with twice the
-    seeds, until the last heat has all of them; its best point is the best. Points are ordered by the mean of the
-    measure over the heat's seeds; ties by the mean of the final accuracy, then by their place in the grid. A measure
-    that is not known (NaN) is the worst. The same outcomes give the same halving, so a stopped tuning goes on where it
-    was.
+    >>> seeds_text([101, 102, 103]), seeds_text([3, 7])
+    ('101..103', '3, 7')
     """
-    alive, heats = tuple(range(len(tuning.points))), list[Heat]()
-    for number, seeds in tuning.heat_sizes:
-        heat = Heat(alive[:number], tuning.seeds[:seeds])
-        missing = tuple((p, seed) for seed in heat.seeds for p in sorted(heat.points) if (p, seed) not in outcomes)
-        if missing:
-            return Halving((*heats, heat), missing, None)
-        alive = tuple(_best_first(heat, outcomes, tuning.better))
-        heats.append(Heat(alive, heat.seeds))
-    return Halving(tuple(heats), (), alive[0])
+    in_line = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"{seeds[0]}..{seeds[-1]}" if in_line else ", ".join(map(str, seeds))
 
 
-def _best_first(heat: Heat, outcomes: Outcomes, better: Better) -> Sequence[int]:
-    def key(point: int) -> tuple[float, float, int]:
-        value, accuracy, _ = np.mean([outcomes[point, seed] for seed in heat.seeds], axis=0).round(DIGITS)
-        sign = -1 if better == "higher" else 1
-        return _last_if_unknown(sign * value), _last_if_unknown(-accuracy), point
-
-    return sorted(heat.points, key=key)
-
-
-def _last_if_unknown(value: float) -> float:
-    return math.inf if math.isnan(value) else float(value)
-
-
-def dump_tuning(tuning: Tuning) -> str:
-    """The tuning as TOML: the keys that were given."""
-    return tomli_w.dumps(tuning.model_dump(mode="json", exclude_unset=True, exclude_none=True))
+def _last_if_unknown(values: np.ndarray) -> float:
+    mean = float(np.mean(values).round(DIGITS))
+    return math.inf if math.isnan(mean) else mean

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from fedmerit.core.types import Vector
 from fedmerit.store.frames import Frame, Line, make_frame
 from fedmerit.study.metrics import METRICS, Better, better
-from fedmerit.study.plan import Plan
+from fedmerit.study.plan import ROUNDS, Plan
 from fedmerit.study.statistics import ALPHA, Paired, holm, paired, restricted
+from fedmerit.study.text_table import number_text
 
-ROUNDS = "rounds"
 FEWEST = 5
 """Seeds below which there is no verdict."""
 
@@ -122,6 +123,17 @@ def judge(test: Paired, p_holm: float, better: Better) -> str:
         return NOISE
     word = "better" if (test.difference > 0) == (better == "higher") else "worse"
     return word if p_holm <= ALPHA else f"leans {word}"
+
+
+def effect_cells(line: Mapping[str, Any], digits: int, sign: int = 1) -> tuple[str, str, str, str]:
+    """The cells difference, interval, p and verdict; `sign` -1 turns rounds needed into rounds saved."""
+    if line["verdict"] == BASELINE:
+        return "", "", "", BASELINE
+    difference = number_text(sign * line["difference"], digits, "+")
+    if math.isnan(line["low"]):
+        return difference, "", "", line["verdict"]
+    low, high = (number_text(end, digits, "+") for end in sorted((sign * line["low"], sign * line["high"])))
+    return difference, f"[{low}, {high}]", f"{line['p']:.3g} ({line['p_holm']:.3g})", line["verdict"]
 
 
 def _mean(values: Vector) -> float:

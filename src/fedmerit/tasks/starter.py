@@ -136,7 +136,7 @@ class Starter:
     def _training(self) -> dict[str, tuple[Any, str]]:
         train = TRAIN.get(self.data, OTHERS)
         grid = ",".join(f"{train['lr'] * factor:.2g}" for factor in (1 / 3, 1, 3))
-        tuned = f"the first thing to tune: fedmerit tune FILE --grid train.lr={grid} --out runs/tune"
+        tuned = f"the first thing to tune: fedmerit compare FILE --grid train.lr={grid} --out runs/tuned"
         return {key: (value, tuned if key == "lr" else "") for key, value in train.items()}
 
     def _running(self) -> dict[str, tuple[Any, str]]:

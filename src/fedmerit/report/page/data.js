@@ -13,11 +13,18 @@ function called(run, index) {
   return { seed, label: row.runs.length > 1 ? `${row.label}, seed ${known(seed, String)}` : row.label };
 }
 
-// The detail of a run, read from the page, or fetched, the first time that it is wanted; a live one may be behind.
+// The detail of a run, read from the page the first time that it is wanted; a live one is fetched, again when it grew.
 async function unfold(run) {
-  if (run.names && run.behind) await grow(run);
-  if (run.names) return run;
-  return unpackDetail(run, LIVE ? await fetchDetail(run) : JSON.parse(await inflated(`run-${run.index}`)));
+  if (run.names && !run.behind) return run;
+  const detail = LIVE ? await fetchDetail(run) : JSON.parse(await inflated(`run-${run.index}`));
+  run.behind = false;
+  return unpackDetail(run, detail);
+}
+
+async function fetchDetail(run) {
+  const response = await fetch(`run/${run.index}`);
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
 }
 
 function unpackDetail(run, detail) {

@@ -16,8 +16,10 @@ const STAGES = new Map([
   ["evaluate", "the model is tested"],
 ]);
 const SHOWN_NAMES = 24; // of those who train
+const SHOWN_OUT = 6; // of those who were left out last
 
-const ageOf = (now) => (now.age === null ? 0 : now.age + (performance.now() - now.heard) / 1000);
+const ageOf = (now) => now.age + (performance.now() - now.heard) / 1000;
+const plannedOf = (run) => ROWS[run.row].planned;
 
 function stageText(now) {
   if (now.state !== "running") return "";
@@ -28,9 +30,17 @@ function stageText(now) {
 
 function stateText(run, now) {
   const why = now.reason && now.state === "failed" ? `: ${clean(now.reason)}` : "";
-  const rounds = now.planned ? `${now.played} of ${plural(now.planned, "round")}` : plural(now.played, "round");
-  const left = now.left ? `, about ${secondsText(now.left)} to go` : "";
+  const planned = plannedOf(run);
+  const rounds = planned ? `${run.played} of ${plural(planned, "round")}` : plural(run.played, "round");
+  const left = secondsLeft(run) ? `, about ${secondsText(secondsLeft(run))} to go` : "";
   return `${shorten(run.label, 40)} ${STATES.get(now.state)}${why}. ${rounds}${left}.`;
+}
+
+// At the pace of its row so far; null where it does not run, or nothing is known yet.
+function secondsLeft(run) {
+  const { played, seconds } = ROWS[run.row].costs;
+  if (NOW[run.index]?.state !== "running" || !plannedOf(run) || !played[0]) return null;
+  return ((plannedOf(run) - run.played) * seconds[0]) / played[0];
 }
 
 function showNow() {
@@ -40,12 +50,11 @@ function showNow() {
   if ($("now").hidden) return;
   $("now").dataset.state = now.state;
   $("now-says").textContent = stateText(run, now);
-  $("now-bar").max = now.planned ?? Math.max(now.played, 1);
-  $("now-bar").value = now.played;
+  $("now-bar").max = plannedOf(run) ?? Math.max(run.played, 1);
+  $("now-bar").value = run.played;
   tickNow();
   showTraining(run, now);
-  showStages(now);
-  showLeftOut(run, now);
+  showLeftOut(run);
   showOthers();
 }
 
@@ -66,19 +75,12 @@ function showTraining(run, now) {
 // A client's name; its number while the run's names are not here yet.
 const callOf = (run, id) => (run.names?.[id] === undefined ? `client ${id}` : nameOf(run, id));
 
-function showStages({ stages }) {
-  const most = Math.max(...stages.map(([, last, mean]) => Math.max(last, mean)), 1e-9);
-  const long = (value) => `width: ${((6 * value) / most).toFixed(2)}rem`;
-  const bar = (value) => el("span", { class: "length", "aria-hidden": "true", style: long(value) });
-  const line = ([name, last, mean]) => [name, [bar(last), shortText(last)], shortText(mean)];
-  const shown = table("Time per stage", ["stage", "last round", "mean"], stages.map(line), (i) => i > 0);
-  $("now-stages").replaceChildren(...(stages.length ? [shown] : []));
-}
-
-function showLeftOut(run, { out }) {
+function showLeftOut(run) {
+  const all = [...(run.said ?? [])].sort(([a], [b]) => b - a);
+  const out = all.flatMap(([round]) => leftOut(run, round).map((event) => ({ round, ...event }))).slice(0, SHOWN_OUT);
   const who = (client) => (client === null ? "" : `${shorten(callOf(run, client), 24)}: `);
-  const line = ([round, client, text]) => el("li", `round ${round}: ${who(client)}`, el("q", clean(text)));
-  $("now-out").replaceChildren(...[...out].reverse().map(line));
+  const line = ({ round, client, text }) => el("li", `round ${round}: ${who(client)}`, el("q", shorten(text, 200)));
+  $("now-out").replaceChildren(...out.map(line));
   $("now-out-title").textContent = out.length ? "Left out last" : "Nobody was left out";
 }
 
@@ -90,9 +92,9 @@ function showOthers() {
   const told = counts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const busy = RUNS.filter((run) => NOW[run.index]?.state === "running");
   const line = (run) => {
-    const now = NOW[run.index];
-    const rounds = `${now.played} of ${known(now.planned, String)}`;
-    return [button(shorten(run.label, 40), () => choose({ run: run.index })), rounds, known(now.left, secondsText)];
+    const rounds = `${run.played} of ${known(plannedOf(run), String)}`;
+    const chooser = button(shorten(run.label, 40), () => choose({ run: run.index }));
+    return [chooser, rounds, known(secondsLeft(run), secondsText)];
   };
   const shown = table(`All runs: ${listText(told)}`, ["running", "rounds", "to go"], busy.map(line), (i) => i > 0);
   $("now-runs").replaceChildren(shown);

@@ -1,4 +1,4 @@
-"""`fedmerit watch` in a browser: rounds appear as they are kept; killed, finished and second readers; who may ask."""
+"""`fedmerit report --live`: rounds appear as they are kept; killed, finished and second readers; who may ask."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from browser_runs import ROUNDS
+from helpers import CommandLine, one_line
 from opened_report import DESKTOP, PATIENCE
 
 from fedmerit.errors import FolderError
-from fedmerit.report.live import LiveRun
-from fedmerit.report.live_view import View, piece
-from fedmerit.report.run_detail import run_detail
-from fedmerit.report.watch import Watched, WatchServer
+from fedmerit.report.live import LivePage, LiveServer, run_state
 from fedmerit.store.run_folder import open_ledger
 from fedmerit.store.status import STATUS, status_file
 
@@ -34,11 +32,10 @@ BY_ROUND = ("rounds", "weights", "evaluations", "rewards", "distances", "audits"
 
 
 @contextmanager
-def served(folder: Path, host: str = "127.0.0.1") -> Iterator[WatchServer]:
-    server = WatchServer(host, 0, Watched(folder))
+def served(folder: Path, host: str = "127.0.0.1") -> Iterator[LiveServer]:
+    server = LiveServer(host, 0, folder)
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield server
-    server.closing = True
     server.shutdown()
     server.server_close()
 
@@ -118,87 +115,50 @@ def axe(page: Page) -> Any:
     return page.evaluate("async () => (await axe.run()).violations.map(({ id, nodes }) => [id, nodes[0].target])")
 
 
-def test_an_index_lists_what_a_folder_holds_and_is_searched(chromium: Browser, runs: Path) -> None:
-    said: list[str] = []
-    with served(runs) as server:
-        made = chromium.new_context(**DESKTOP)
-        made.set_default_timeout(PATIENCE)
-        page = made.new_page()
-        page.on("console", lambda message: said.append(message.text))
-        page.goto(server.address)
-        page.locator("#list tbody tr").nth(5).wait_for()
-        page.locator("#search-box").fill("plain seed2")
-        assert page.locator("#list tbody th").all_inner_texts() == ["plain-seed2"]
-        assert "finished" in page.locator("#list tbody tr").inner_text()
-        assert axe(page) == []
-        made.close()
-    assert said == []
-
-
 @pytest.fixture
 def run(runs: Path) -> Path:
     return runs / "grouped"
 
 
-def test_pieces_come_to_the_whole(runs: Path, tmp_path: Path) -> None:
-    for name in ("grouped", "audited"):
-        growing = Growing(runs / name, tmp_path / name, 2)
-        view, live = View(growing.folder), LiveRun(growing.folder)
-        before, _ = view.look()
-        live.refresh()
-        half = live.detail(0, "", sums=True)
-        for index in (3, 4):
-            growing.play(index)
-        view._looked = 0.0
-        after, _ = view.look()
-        (_, told), *_ = piece(before, after)["rows"]
-        assert told["curve"]["from"] == 2  # new points alone
-        assert told["curve"]["round"] == [3, 4]
-        more = live.detail(2, half["rounds"]["hash"][1], sums=False)
-        assert (more["after"], more["rounds"]["round"]) == (2, [3, 4])
-        assert live.detail(2, "another", sums=False)["after"] == 0  # a round that changed: all of it
-        with open_ledger(runs / name) as ledger:
-            whole = run_detail(ledger, ledger.rounds())
-        for column in ("weight", "score", "ids"):
-            assert half["rounds"][column] + more["rounds"][column] == whole["rounds"][column]
-        assert more["lineages"] == whole["lineages"]
-
-
 def test_states_are_told_rightly(runs: Path, tmp_path: Path) -> None:
     growing = Growing(runs / "plain-seed1", tmp_path / "run", 2)
-    live = LiveRun(growing.folder)
-    live.refresh()
-    assert live.now()["state"] == "silent"
+    live = LivePage(growing.folder)
+
+    def state() -> dict[str, Any]:
+        live.data()
+        return run_state(live.runs[0])
+
+    assert state()["state"] == "silent"
     with status_file(growing.folder) as tell:
         tell(3, "train", (1, 2))
-        now = live.now()
-        assert (now["state"], now["stage"], now["clients"], now["played"]) == ("running", "train", [1, 2], 2)
+        now = state()
+        assert (now["state"], now["stage"], now["clients"]) == ("running", "train", (1, 2))
         told = json.loads((growing.folder / STATUS).read_text())
     assert not (growing.folder / STATUS).exists()
     (growing.folder / STATUS).write_text(json.dumps(told | {"started": "1"}))  # a later process of the same number
-    assert live.now()["state"] == "killed"
+    assert state()["state"] == "killed"
     with pytest.raises(OSError, match="full"), status_file(growing.folder) as tell:
         raise OSError("the disk is full")
-    assert (live.now()["state"], live.now()["reason"]) == ("failed", "OSError: the disk is full")
+    assert (state()["state"], state()["reason"]) == ("failed", "OSError: the disk is full")
     (growing.folder / STATUS).unlink()
     for index in range(3, ROUNDS + 1):
         growing.play(index)
     growing.finish()
-    live.refresh()
-    assert live.now()["state"] == "finished"
+    live._due = 0.0
+    assert state()["state"] == "finished"
 
 
 def test_a_commit_in_the_same_tick_of_the_clock_is_seen(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     growing = Growing(runs / "plain-seed1", tmp_path / "run", 2)
-    live, tick = LiveRun(growing.folder), time.time_ns() + 10**9
+    live, tick = LivePage(growing.folder), time.time_ns() + 10**9
     monkeypatch.setattr("fedmerit.report.live.SETTLED", 10**12)
-    monkeypatch.setattr("fedmerit.report.live._stat", lambda path: (tick, 1))  # SQLite writes over its log: same size
-    assert live.refresh()
+    monkeypatch.setattr("fedmerit.report.live._stamp", lambda folder: (("ledger.db", tick, 1),))  # same time and size
+    assert live.data()["version"] == 1
     growing.play(3)
-    assert live.refresh()
-    assert live.rounds[-1]["round"] == 3
+    live._due = 0.0
+    assert live.data()["runs"][0]["played"] == 3
 
 
 class Reply(NamedTuple):
@@ -207,7 +167,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def ask(server: WatchServer, method: str, path: str, host: str | None = None) -> Reply:
+def ask(server: LiveServer, method: str, path: str, host: str | None = None) -> Reply:
     port = server.server_address[1]
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.request(method, path, headers={"Host": host or f"127.0.0.1:{port}"})
@@ -215,14 +175,13 @@ def ask(server: WatchServer, method: str, path: str, host: str | None = None) ->
         return Reply(reply.status, reply.getheader("Content-Security-Policy"), reply.read())
 
 
-def test_only_this_machine_reads_and_nobody_writes(run: Path, tmp_path: Path) -> None:
+def test_only_this_machine_reads_and_nobody_writes(run: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     with served(run) as server:
         assert ask(server, "GET", "/", "evil.example").status == 403  # a name of a stranger that leads here
-        assert ask(server, "GET", "/", "localhost:1").status == 302
         assert [ask(server, method, "/").status for method in ("POST", "PUT", "DELETE")] == [501] * 3
-        assert ask(server, "GET", "/view/../../etc/passwd").status == 404
-        page = ask(server, "GET", f"/view/{server.watched.alone}/")
+        assert [ask(server, "GET", path).status for path in ("/run/1", "/run/../../etc/passwd", "/x")] == [404] * 3
+        page = ask(server, "GET", "/", "localhost:1")
         assert page.status == 200
         assert page.policy == "frame-ancestors 'none'"
         assert b"connect-src 'self'" in page.body
@@ -230,7 +189,26 @@ def test_only_this_machine_reads_and_nobody_writes(run: Path, tmp_path: Path) ->
         assert len(server.token) >= 16
         assert server.token in server.address
         assert ask(server, "GET", "/").status == 403
-        assert ask(server, "GET", f"/{server.token}/").status == 302
+        assert ask(server, "GET", f"/{server.token}/").status == 200
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
-    with pytest.raises(FolderError, match="no run and no study"):
-        Watched(tmp_path)
+
+
+def test_a_study_without_a_run_is_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text('seeds = 1\n[[row]]\nname = "a"\n')
+    with served(tmp_path) as server:
+        assert ask(server, "GET", "/").status == 503
+    with pytest.raises(FolderError, match="has no run yet"):
+        LivePage(tmp_path).data()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give --out FILE for a page in a file, or --live"),
+        (("--live", "--out", "page.html"), "give --out FILE for a page in a file, or --live"),
+        (("other", "--live"), "--live shows one run or study; got 2 folders"),
+        (("--live",), "no run and no study in"),
+    ],
+)
+def test_mistakes_are_one_line(cli: CommandLine, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in one_line(cli("report", tmp_path, *arguments))

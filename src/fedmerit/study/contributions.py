@@ -1,16 +1,23 @@
-"""Contributions of a run, read from its ledger: what every client's updates added, round by round and in all."""
+"""Contributions of a run: what every client's updates added, in all and in a round; for programs and for readers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
 
 from fedmerit.core.facts import CONTRIBUTION
 from fedmerit.core.types import ClientId
+from fedmerit.errors import DataError
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.study.text_table import TextTable
+
+RULE = "what updates added to the round's model on the server's rows, summed over rounds; below 0: took away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +62,36 @@ def contribution_accounts(rounds: Iterable[WeightColumns]) -> list[ClientAccount
         for client, methods in values.items()
     ]
     return sorted(accounts, key=lambda one: (-next(iter(one.total.values())), one.client))
+
+
+def contributions_dict(ledger: Ledger) -> dict[str, Any]:
+    """Contributions as JSON has them; an error that says how to measure them where the run did not."""
+    names, accounts = ledger.names(), contributions_of(ledger)
+    if not accounts:
+        raise DataError(
+            "this run measured no contributions; run it with recipe.stages = ['contribution:shapley'] and "
+            "task.server = 1000, or with ['contribution:cosine'], which needs no rows of the server"
+        )
+    return {
+        "rule": RULE,
+        "rounds": ledger.last_round(),
+        "methods": list(accounts[0].total),
+        "clients": [{**asdict(one), "name": names[one.client]} for one in accounts],
+    }
+
+
+def contributions_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What the screen shows: totals, and the mean weight that was given for them."""
+    methods = found["methods"]
+    rows = [
+        (
+            one["name"],
+            str(one["rounds"]),
+            f"{one['weight']:.2%}",
+            *(f"{one['total'][method]:+.4f}" for method in methods),
+        )
+        for one in found["clients"]
+    ]
+    title = f"contributions over {found['rounds']} rounds"
+    yield TextTable(title, ("client", "rounds", "mean weight", *methods), tuple(rows)).screen()
+    yield Text(RULE, "dim")

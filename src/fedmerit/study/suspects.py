@@ -1,0 +1,133 @@
+"""Suspects of a run: clients that stand out again and again; and, where attackers were planted, the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+from rich.text import Text
+
+from fedmerit.config.schema import make_config
+from fedmerit.core.attacks import NOBODY, Attackers
+from fedmerit.core.suspects import (
+    LEAST_ROUNDS,
+    LEAST_SHARE,
+    RoundSeen,
+    Suspect,
+    find_suspects,
+    is_refusal,
+    look,
+)
+from fedmerit.core.types import EMPTY, ClientId
+from fedmerit.store.ledger import Event, Ledger
+from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.study.text_table import TextTable, known, number_text
+from fedmerit.tasks.attackers import find_attackers
+
+SILENT = ("left-out", "refused")
+"""Events about one client that are no note on its answer: why it was left out, and rewards that it refused."""
+RULE = (
+    f"suspected: something odd was seen in at least {LEAST_ROUNDS} rounds and in {LEAST_SHARE:.0%} or more of those in "
+    "which the client answered; that is no proof, and claims alone never suffice"
+)
+
+
+def suspects_of(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> list[Suspect]:
+    """Who is suspected after the last round, by client; nobody in ledgers that kept no observations.
+
+    `weights` are those of rounds that are read already.
+    """
+    return find_suspects([look(seen) for seen in _rounds(ledger, weights)])
+
+
+def _rounds(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> Iterator[RoundSeen]:
+    observed: dict[int, dict[int, tuple[float, float]]] = {}
+    for index, client, norm, cosine in ledger.observations():
+        observed.setdefault(index, {})[client] = norm, np.nan if cosine is None else cosine
+    events: dict[int, list[Event]] = {}
+    for event in ledger.events():
+        events.setdefault(event.round, []).append(event)
+    for row in ledger.rounds():
+        index = row["round"]
+        seen, columns = observed.get(index, {}), weights.get(index)
+        weighed, facts = ledger.facts(index) if columns is None else (columns.ids, columns.facts)
+        places = [place for place, client in enumerate(weighed) if client in seen]
+        ids = tuple(weighed[place] for place in places)
+        pairs = np.array([seen[client] for client in ids], dtype=np.float64).reshape(-1, 2)
+        facts = {name: values[places] for name, values in facts.items()}
+        about = [(event.client, event.kind, event.text) for event in events.get(index, []) if event.client is not None]
+        refused = {client: text for client, kind, text in about if kind == "left-out" and is_refusal(text)}
+        notes = tuple(note for note in about if note[1] not in SILENT)
+        yield RoundSeen(index, ids, pairs[:, 0], pairs[:, 1], facts, refused, notes)
+
+
+def answered_rounds(ledger: Ledger) -> dict[ClientId, int]:
+    """Count the rounds in which each client answered, weighed or left out."""
+    counts = {client: rounds for client, (rounds, _) in ledger.work_done().items()}
+    for event in ledger.events():
+        if event.kind == "left-out" and event.client is not None:
+            counts[event.client] = counts.get(event.client, 0) + 1
+    return counts
+
+
+def planted_attackers(ledger: Ledger) -> Attackers:
+    """Who attacks in a run, by its configuration and seed; nobody where the ledger keeps no configuration."""
+    meta = ledger.meta()
+    if "config" not in meta:
+        return NOBODY
+    config = make_config(json.loads(meta["config"]))
+    return find_attackers(config.task, len(ledger.names()), config.run.seed)
+
+
+def detection(ledger: Ledger, suspects: Sequence[Suspect], attackers: Attackers) -> tuple[float, float]:
+    """Compute precision and recall of the suspects; NaN without suspects or without attackers that answered."""
+    found = {suspect.client for suspect in suspects}
+    planted = attackers.members.keys() & answered_rounds(ledger).keys()
+    return (
+        len(found & planted) / len(found) if found else math.nan,
+        len(found & planted) / len(planted) if planted else math.nan,
+    )
+
+
+def suspects_dict(ledger: Ledger, weights: Mapping[int, WeightColumns] = EMPTY) -> dict[str, Any]:
+    """Suspects as plain values; `planted` is None where the run's configuration plants no attacker."""
+    names, suspects, attackers = ledger.names(), suspects_of(ledger, weights), planted_attackers(ledger)
+    precision, recall = detection(ledger, suspects, attackers)
+    planted = {"clients": sorted(attackers.members), "precision": known(precision), "recall": known(recall)}
+    return {
+        "rule": RULE,
+        "rounds": ledger.last_round(),
+        "clients": len(names),
+        "suspects": [
+            asdict(suspect) | {"name": names[suspect.client], "kinds": suspect.kinds, "summary": suspect.summary}
+            for suspect in suspects
+        ],
+        "planted": planted if attackers.members else None,
+    }
+
+
+def suspects_screen(found: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What the screen shows."""
+    suspects = found["suspects"]
+    if not suspects:
+        yield f"nobody of {found['clients']} clients is suspected after {found['rounds']} rounds"
+    else:
+        are = "is" if len(suspects) == 1 else "are"
+        title = f"{len(suspects)} of {found['clients']} clients {are} suspected after {found['rounds']} rounds"
+        rows = []
+        for one in suspects:
+            kinds = ", ".join(f"{kind} {len(rounds)}" for kind, rounds in one["kinds"].items())
+            rows.append((one["name"], str(one["since"]), str(one["answered"]), kinds))
+        yield TextTable(title, ("client", "since round", "answered", "seen in rounds"), tuple(rows)).screen()
+        for one in suspects:
+            yield Text(f"{one['name']}: {one['summary']}")
+    yield Text(RULE, "dim")
+    if truth := found["planted"]:
+        precision, recall = (number_text(truth[key], 2) for key in ("precision", "recall"))
+        planted = len(truth["clients"])
+        yield Text(f"attackers were planted: {planted}; precision {precision}, recall {recall}", "dim")
