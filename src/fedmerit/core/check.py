@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedmerit.core.facts import SAMPLES, SECONDS, Fact, find_fact
+from fedmerit.core.facts import SAMPLES, Fact, find_fact
 from fedmerit.core.history import History
 from fedmerit.core.showing import printable
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from fedmerit.core.criteria.criterion import Criterion
     from fedmerit.core.host import Limits
     from fedmerit.core.state import View
-
-SHORTEST_TRIP = 1e-3
-"""Seconds that a model and an update are on their way at least."""
 
 
 def check(
@@ -50,19 +47,6 @@ def check(
     columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
     vectors = {name: rows.keep(places) for name, rows in replies.vectors.items()}
     return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors), dropped
-
-
-def measure_links(replies: Replies) -> dict[ClientId, float]:
-    """Megabytes per second: an update there and a model back, over the time of the exchange less the training.
-
-    How long it trained is the client's claim; who says more than the exchange took gains at most the shortest time.
-    """
-    links = {}
-    for client, facts in zip(replies.ids, replies.facts, strict=True):
-        took, trained = replies.seconds.get(client, 0.0), facts.get(SECONDS) if isinstance(facts, Mapping) else None
-        spent = float(trained) if isinstance(trained, int | float) and trained > 0 else 0.0
-        links[client] = 2 * 4 * replies.updates.length / 1e6 / max(took - spent, SHORTEST_TRIP)
-    return links
 
 
 def check_criteria(

@@ -34,9 +34,6 @@ WITHOUT = ":without"
 CLAIMED = "claimed:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 SITE, ANCHOR = "site", "anchor"
-ENERGY, LINK = "energy", "link"
-SPEED, DONE = "speed", "done"
-"""A column of [facts]: rows per second, for run.budget_seconds; and the epochs that a client did within it."""
 LARGEST = sys.float_info.max
 """What a value made of claims counts as where it is too large for a number: no claim may end a round."""
 CLIP, NORM, STALENESS, EXCLUDED = "clip", "norm", "staleness", "excluded"
@@ -132,9 +129,6 @@ _ALL = (
     ),
     Fact(SECONDS, "how long the client says it trained", low=1e-12),
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
-    Fact(ENERGY, "share of the battery that is left, 1 on mains: as the device says, or a column of [facts]", high=1),
-    Fact(DONE, "epochs that the client says it trained, see run.budget_seconds", low=1),
-    Fact(LINK, "megabytes per second between server and client: measured, or a column of [facts]", source="server"),
     Fact(CLOCK, "how long the client took by the server's clock", source="server"),
     Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
     Fact(STALENESS, "rounds since the one that the update answers; 0: this one, see run.wait.late", source="server"),
@@ -145,10 +139,8 @@ _ALL = (
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
-OF_TRAINING = (SECONDS, LOSS, ENERGY, DONE)
+OF_TRAINING = (SECONDS, LOSS)
 """Facts that come out of a client's training and device, not out of its rows."""
-SIMULATED = (ENERGY, LINK)
-"""Facts of devices; on one machine, where all clients share a device, they are columns of [facts]."""
 
 
 def find_fact(name: str) -> Fact:

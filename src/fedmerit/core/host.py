@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.check import measure_links
-from fedmerit.core.facts import LINK, SITE
+from fedmerit.core.facts import SITE
 from fedmerit.core.learner import (
     ControlledLearner,
     LayeredLearner,
@@ -71,7 +70,6 @@ class ServerSetup:
     faster   another way to ask models about `rows` with the same answers, for example on several cores
     notes    what was done to the data before the run, for the ledger
     sites    the site of each client, which the limit `site-cap` reads; empty: unknown
-    links    the simulated connection of each client, megabytes per second; empty: measured
 
     >>> from fedmerit import load_task
     >>> task = load_task("digits", clients=4)
@@ -88,7 +86,6 @@ class ServerSetup:
     faster: Predict | None = None
     notes: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
-    links: tuple[float, ...] = ()
 
     def first_model(self, seed: int) -> Model:
         """The model before the first round."""
@@ -284,7 +281,6 @@ class Host:
     def of(cls, fleet: Fleet, rounds: int | None = None, book: Callable[[Release], None] = no_account) -> Host:
         """The host of a run of this many rounds on a fleet."""
         server = fleet.server
-        links = dict(enumerate(server.links))
         return cls(
             fleet,
             server.names,
@@ -297,7 +293,7 @@ class Host:
             None if server.centre is None else sum(server.layers()),
             lambda index: server.rate(index, rounds),
             server.first_model,
-            {SITE: lambda replies: server.site_numbers(), LINK: lambda replies: links or measure_links(replies)},
+            {SITE: lambda replies: server.site_numbers()},
             book,
         )
 

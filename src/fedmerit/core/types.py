@@ -89,17 +89,6 @@ def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The work of one client in a round; what is None is as the client's learner is set up.
-
-    With `budget_seconds` it trains as many epochs as it can in this time, at least one.
-    """
-
-    epochs: int | None = None
-    budget_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Training:
     """How clients train in a round: the shared model, a personal one, or a local one that the shared one pulls.
 
@@ -113,10 +102,12 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a client receives before it trains: a model to start from, its plan, and vectors for control variates."""
+    """What a client receives before it trains: a model to start from, its epochs (None: as its learner is set up), and
+    vectors for control variates.
+    """
 
     model: Model
-    plan: Plan = Plan()
+    epochs: int | None = None
     lr: float | None = None
     training: Training = Training()
     vectors: Mapping[str, Model] = field(default_factory=dict)

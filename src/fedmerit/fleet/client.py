@@ -6,29 +6,24 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.attacks import AnswerAttack, Coalition
-from fedmerit.core.facts import DONE, ENERGY, LOSS, SECONDS, SPEED, measure
+from fedmerit.core.facts import LOSS, SECONDS, measure
 from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, PulledLearner, ScheduledLearner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
 from fedmerit.core.types import Model, Samples, read_only
-
-SUPPLIES = Path("/sys/class/power_supply")
-"""Where Linux tells of batteries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """What a client has to do: train from this model on its rows; epochs or lr None: as the learner is set up.
 
-    With a `budget`, in seconds, it trains as many epochs as it can. With `beside` it also trains that model, its own,
-    while `start` pulls it by so much.
+    With `beside` it also trains that model, its own, while `start` pulls it by this much.
     """
 
     start: Model
@@ -37,7 +32,6 @@ class Job:
     epochs: int | None = None
     extras: Mapping[str, Model] = field(default_factory=dict)
     lr: float | None = None
-    budget: float | None = None
     beside: tuple[Model, float] | None = None
 
 
@@ -61,25 +55,24 @@ def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -
     Rows lie in memory that all clients share: a learner may not write to them. Of the model it gets a copy of its own,
     so that one that trains in place spoils nothing.
     """
-    jobs = [_simulated(replace(job, start=read_only(job.start), samples=job.samples.read_only())) for job in jobs]
+    jobs = [replace(job, start=read_only(job.start), samples=job.samples.read_only()) for job in jobs]
     full = [job for job in jobs if len(job.samples)]
     with shared_rows():
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
-        trained = iter(_train(learner, [_own_copy(job) for job in full]))
+        trained = iter(_train_all(learner, [_own_copy(job) for job in full]))
         kept = [_train_beside(learner, job) for job in jobs]
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
-    energy = [energy_left(job.samples.own) if ENERGY in facts else 1.0 for job in jobs]
-    models = [next(trained) if len(job.samples) else (job.start, _unmoved(learner, job), 1) for job in jobs]
+    models = [next(trained) if len(job.samples) else (job.start, _unmoved(learner, job)) for job in jobs]
     return [
         Answer(
             _difference(model, job.start),
-            measure(job.samples, facts, {SECONDS: seconds, LOSS: loss, ENERGY: left, DONE: float(done)}),
+            measure(job.samples, facts, {SECONDS: seconds, LOSS: loss}),
             seconds,
             extras,
             beside,
         )
-        for job, (model, extras, done), loss, left, beside in zip(jobs, models, losses, energy, kept, strict=True)
+        for job, (model, extras), loss, beside in zip(jobs, models, losses, kept, strict=True)
     ]
 
 
@@ -126,23 +119,6 @@ def mean_loss(learner: Learner, job: Job) -> float:
     return float(row_losses(learner, job.start, job.samples.x, job.samples.y).mean())
 
 
-def energy_left(own: Mapping[str, float | str], supplies: Path = SUPPLIES) -> float:
-    """Share of the battery that is left: what [facts] simulates, else the emptiest battery; 1 on mains power.
-
-    >>> energy_left({"energy": 0.4})
-    0.4
-    """
-    if ENERGY in own:
-        return float(own[ENERGY])
-    levels = []
-    for supply in sorted(supplies.glob("*/capacity")):
-        try:
-            levels.append(int(supply.read_text()) / 100)
-        except (OSError, ValueError):
-            continue  # a supply that does not say
-    return min((min(max(level, 0.0), 1.0) for level in levels), default=1.0)
-
-
 def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
     if trained.shape != model.shape:
         raise ValueError(f"the learner returned a model of shape {trained.shape}, it received {model.shape}")
@@ -171,35 +147,6 @@ def _at_rate(learner: Learner, lr: float | None = None) -> Learner:
     if not isinstance(learner, ScheduledLearner):
         raise ValueError("the server sent a learning rate, and this learner has no method `at_rate`")
     return learner.at_rate(lr)
-
-
-def _simulated(job: Job) -> Job:
-    """With the epochs that a client of a simulated speed, rows per second, can do within its budget; at least one."""
-    if job.budget is None or SPEED not in job.samples.own:
-        return job
-    epochs = int(job.budget * float(job.samples.own[SPEED]) / max(len(job.samples), 1))
-    return replace(job, epochs=max(epochs, 1), budget=None)
-
-
-def _within(learner: Learner, job: Job) -> tuple[Model, Mapping[str, Model], int]:
-    """Epoch after epoch while the next one fits into the budget by the clock; at least one."""
-    assert job.budget is not None  # asked before
-    if job.extras or extra_names(learner):
-        raise ValueError("a budget of seconds needs a learner that sends nothing beside its update")
-    model, epochs, begun = job.start, 0, perf_counter()
-    while not epochs or (perf_counter() - begun) * (epochs + 1) / epochs <= job.budget:
-        model = learner.train(model, job.samples, derive(job.seed, "epoch", epochs), 1)
-        epochs += 1
-    return model, {}, epochs
-
-
-def _train(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model], int]]:
-    """Models, what goes beside them, and the epochs that were trained where that was the client's choice."""
-    if any(job.budget is not None for job in jobs):
-        return [_within(_at_rate(learner, job.lr), job) for job in jobs]
-    return [
-        (model, extras, job.epochs or 1) for job, (model, extras) in zip(jobs, _train_all(learner, jobs), strict=True)
-    ]
 
 
 def _train_all(learner: Learner, jobs: Sequence[Job]) -> list[tuple[Model, Mapping[str, Model]]]:

@@ -125,10 +125,9 @@ class LocalFleet:
                 client,
                 slots[id(sent[client])] if client in sent else PERSONAL,
                 row,
-                downloads[client].plan.epochs,
+                downloads[client].epochs,
                 tuple((name, slots[id(vector)]) for name, vector in downloads[client].vectors.items()),
                 downloads[client].lr,
-                downloads[client].plan.budget_seconds,
                 self._pulled(client, downloads[client].training.pull, slots, sent),
             )
             for row, client in enumerate(ids)

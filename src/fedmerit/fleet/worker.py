@@ -35,7 +35,6 @@ class Place(NamedTuple):
     epochs: int | None
     extras: tuple[tuple[str, int], ...] = ()
     lr: float | None = None
-    budget: float | None = None
     beside: tuple[int, float] | None = None
     """The row of the model that the client keeps beside, or PERSONAL, and its pull."""
 
@@ -105,7 +104,6 @@ class Worker:
                 place.epochs,
                 {name: self._model(place.client, slot) for name, slot in place.extras},
                 place.lr,
-                place.budget,
                 None if place.beside is None else (self._model(place.client, place.beside[0]), place.beside[1]),
             )
             for place in places

@@ -13,7 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, R
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
-from fedmerit.core.facts import ATTRIBUTE, ENERGY, OF_TRAINING, SAMPLES, measure
+from fedmerit.core.facts import ATTRIBUTE, OF_TRAINING, SAMPLES, measure
 from fedmerit.core.host import predict_rows
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import find_objective
@@ -24,7 +24,6 @@ from fedmerit.core.targets import count_losses, has_losses, right_rows
 from fedmerit.core.types import Model, Samples
 from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, deceive, train_clients
-from fedmerit.fleet.device import energy_left
 from fedmerit.flower.messages import (
     ARRAYS,
     REWARDED,
@@ -103,7 +102,7 @@ def _model_in(content: RecordDict, context: Context, name: str = "model") -> Mod
 def train_client(half: ClientHalf, content: RecordDict, context: Context) -> RecordDict:
     """Train; reply with the update and the facts that the server asked for."""
     index, seed, attack, epochs = (setting(content, name, int) for name in ("round", "seed", "attack", "epochs"))
-    lr, budget = (setting(content, name, float) for name in ("lr", "budget"))
+    lr = setting(content, "lr", float)
     asked, personal = setting(content, "facts", list), setting(content, "personal", str)
     start = _model_in(content, context)
     vectors = {
@@ -111,7 +110,7 @@ def train_client(half: ClientHalf, content: RecordDict, context: Context) -> Rec
         for name in arrays_in(content)
         if name.startswith(VECTOR)
     }
-    job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None, budget or None)
+    job = Job(start, half.data.train, seed, epochs or None, vectors, lr or None)
     (answer,) = train_clients(half.learner, [job], asked)
     answer = deceive(answer, half.coalition, half.data.train.classes, attack, index)
     if personal == "keep":
@@ -176,9 +175,8 @@ def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, 
     """Facts of a client for the MetricRecord of an app with Merit: those of a recipe, or all that labels give.
 
     Labels, rows and attributes may be torch tensors, numpy arrays, pandas columns or lists. A single number, word or
-    boolean is a fact of the client itself, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`; the remaining
-    energy is read from the device, or given. An app that trains by the clock adds `seconds` itself, and `loss` where a
-    recipe needs it.
+    boolean is a fact of the client itself, `age=34` or `job="nurse"`, for criteria `fact:age in 20..35`. An app that
+    trains by the clock adds `seconds` itself, and `loss` where a recipe needs it.
 
     metrics = MetricRecord({"num-examples": len(y), **facts(y, 10)})
     """
@@ -188,9 +186,8 @@ def facts(y: Any, classes: int, recipe: Recipe | None = None, *, x: Any = None, 
     columns = {name: value for name, value in values.items() if value.ndim}
     own = {name: _client_fact(value.item()) for name, value in values.items() if not value.ndim}
     asked = [*OF_LABELS, *(ATTRIBUTE + name for name in columns)] if recipe is None else recipe.client_facts
-    names = [name for name in asked if name == ENERGY or name not in (SAMPLES, *OF_TRAINING)]
-    energy = {ENERGY: energy_left(own)} if ENERGY in names else {}
-    return measure(Samples(rows, labels, classes, columns, own), names, energy)
+    names = [name for name in asked if name not in (SAMPLES, *OF_TRAINING)]
+    return measure(Samples(rows, labels, classes, columns, own), names)
 
 
 def _client_fact(value: float | str) -> float | str:

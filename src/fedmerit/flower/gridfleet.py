@@ -192,10 +192,9 @@ class GridFleet:
                 "seed": train_seed(seed, index, client),
                 "attack": attack_seed(seed, index, client),
                 "facts": list(facts),
-                "epochs": download.plan.epochs or 0,
+                "epochs": download.epochs or 0,
                 "lr": download.lr or 0.0,
                 "personal": personal[client] or "",
-                "budget": download.plan.budget_seconds or 0.0,
             }
             vectors = {VECTOR + name: values for name, values in download.vectors.items()}
             vectors |= {"model": starts[client]} if client in sent else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from fedmerit.config.facts import FactsConfig
-from fedmerit.core.facts import FACTS, SIMULATED, find_fact
+from fedmerit.core.facts import FACTS
 from fedmerit.core.types import ClientId
 from fedmerit.errors import DataError, TableError, did_you_mean
 from fedmerit.tasks.federation import Federation
@@ -37,21 +37,13 @@ def client_facts(config: FactsConfig, names: Sequence[str]) -> Columns:
     """Columns with a number or a word per client, in the order of the clients."""
     columns = _read(config, dict(enumerate(names))) if config.file else config.columns
     for name, values in columns.items():
-        if name in FACTS and name not in SIMULATED:
+        if name in FACTS:
             raise DataError(
                 f"[facts]: {name!r} is a fact that clients measure themselves; give the column another name"
             )
         if len(values) != len(names):
             raise DataError(f"[facts]: column {name!r} has {len(values)} values for {len(names)} clients")
-        _check_simulated(name, values)
     return columns
-
-
-def _check_simulated(name: str, values: Sequence[float | str]) -> None:
-    if name in SIMULATED:
-        for value in values:
-            if reason := find_fact(name).wrong(value):
-                raise DataError(f"[facts]: {reason}")
 
 
 def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:

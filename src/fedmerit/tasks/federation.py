@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.facts import LINK
 from fedmerit.core.targets import TargetKind
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import DataError
@@ -170,7 +169,7 @@ class ServerData:
 
     `limits` are the most that a client may claim, by fact: the classes of the task, the rows of the whole federation.
     `report` says what was done to the data on its way in.
-    `sites` names the site of each client, where it is known, `links` its simulated connection.
+    `sites` names the site of each client, where it is known.
     """
 
     names: tuple[str, ...]
@@ -179,7 +178,6 @@ class ServerData:
     limits: Mapping[str, float] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
     report: tuple[DataNote, ...] = ()
-    links: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +328,7 @@ class Federation:
     def server_data(self) -> ServerData:
         """The server's half."""
         limits = {"samples": float(len(self.train.y)), "labels": float(self.classes)}
-        links = tuple(float(value) for value in self.facts.get(LINK, ()))
-        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report, links)
+        return ServerData(self.names, self.classes, self.server, limits, self.sites, self.report)
 
 
 def _table(table: Table, seed: int, settings: Mapping[str, Any]) -> Federation:

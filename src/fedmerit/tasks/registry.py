@@ -179,9 +179,7 @@ def make_server(config: Config) -> ServerSetup:
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> ServerSetup:
     notes = tuple(map(str, data.report))
-    return ServerSetup(
-        data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes, links=data.links
-    )
+    return ServerSetup(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
 
 
 def centre_of(config: TaskConfig) -> Centre | None:

@@ -14,7 +14,7 @@ from annotated_types import Interval
 from fedmerit.core.facts import CLOCK, EPOCHS, STALENESS, find_fact
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
-from fedmerit.core.types import EMPTY, ClientId, Download, Note, Own, Plan, Replies
+from fedmerit.core.types import EMPTY, ClientId, Download, Note, Own, Replies
 
 if TYPE_CHECKING:
     from fedmerit.core.state import View
@@ -36,7 +36,7 @@ class Selection(Protocol):
 class Collect(Protocol):
     """Selects the clients of a round and yields the replies that count in it."""
 
-    def select(self, view: View, own: Own) -> Mapping[ClientId, Plan]:
+    def select(self, view: View, own: Own) -> Chosen:
         """The clients of the round in id order, and the work of each."""
 
     def collect(
@@ -106,9 +106,6 @@ class InTime:
     """
 
     selection: Annotated[Selection, Doc("who takes part")]
-    budget_seconds: Annotated[
-        float | None, Interval(gt=0), Doc("clients train as many epochs as they can in this time, at least one")
-    ] = None
     late: Annotated[LateAnswers, Doc("`use`: a fleet that is elsewhere may send answers to earlier rounds")] = "drop"
 
     why: ClassVar[Mapping[str, str]] = LATE_WHY
@@ -118,9 +115,9 @@ class InTime:
         """Answers in their round where late ones are dropped, else the fact `staleness`."""
         return words_of_late(self.late)
 
-    def select(self, view: View, own: Own) -> Mapping[ClientId, Plan]:
+    def select(self, view: View, own: Own) -> Chosen:
         """As the selection says."""
-        return select(self.selection, self.budget_seconds, view)
+        return select(self.selection, view)
 
     def collect(
         self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
@@ -131,10 +128,9 @@ class InTime:
         return with_server_facts(replies, downloads, facts, view.index, own)
 
 
-def select(selection: Selection, budget_seconds: float | None, view: View) -> Mapping[ClientId, Plan]:
-    """The clients that a selection draws, each with its plan."""
-    chosen = selection(view.index, len(view.host.names), view.draws.run_seed)
-    return {client: Plan(epochs, budget_seconds) for client, epochs in chosen.items()}
+def select(selection: Selection, view: View) -> Chosen:
+    """The clients that a selection draws, each with its epochs."""
+    return selection(view.index, len(view.host.names), view.draws.run_seed)
 
 
 def client_facts(facts: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +142,7 @@ def with_server_facts(
     replies: Replies, downloads: Mapping[ClientId, Download], facts: Sequence[str], index: int, own: Own
 ) -> tuple[Replies, Own]:
     """The replies with epochs, staleness and times that the server knows; and the epochs of answers yet to come."""
-    asked = {client: download.plan.epochs for client, download in downloads.items()}
+    asked = {client: download.epochs for client, download in downloads.items()}
     late = {int(client): epochs for client, epochs in own.get("epochs", EMPTY).items()}
     known = dict(replies.server_facts)
     if any(asked.values()) or late:

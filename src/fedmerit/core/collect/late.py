@@ -16,6 +16,7 @@ from annotated_types import Interval
 
 from fedmerit.core.collect.collect import (
     LATE_WHY,
+    Chosen,
     LateAnswers,
     Selection,
     client_facts,
@@ -27,7 +28,7 @@ from fedmerit.core.facts import STALENESS
 from fedmerit.core.history import History
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Family, Model, Own, Plan, Replies, Vector
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Family, Model, Own, Replies, Vector
 from fedmerit.core.updates import Updates
 
 if TYPE_CHECKING:
@@ -123,7 +124,6 @@ class Delayed:
     delayed: Annotated[float, Interval(gt=0, le=1), Doc("probability that a client is delayed in a round")] = 0.2
     seconds: Annotated[float, Interval(gt=0), Doc("the mean delay")] = 120.0
     base_seconds: Annotated[float, Interval(ge=0), Doc("after how long a client answers that is not delayed")] = 0.0
-    budget_seconds: Annotated[float | None, Interval(gt=0), Doc("as for `InTime`")] = None
 
     why: ClassVar[Mapping[str, str]] = LATE_WHY
 
@@ -132,9 +132,9 @@ class Delayed:
         """Answers in their round where the late ones are dropped, else the fact `staleness`."""
         return words_of_late(self.wait.late)
 
-    def select(self, view: View, own: Own) -> Mapping[ClientId, Plan]:
+    def select(self, view: View, own: Own) -> Chosen:
         """As the selection says; busy clients among them are not asked."""
-        return select(self.selection, self.budget_seconds, view)
+        return select(self.selection, view)
 
     def collect(
         self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
@@ -163,7 +163,7 @@ class Delayed:
                 replies.seconds.get(client, 0.0),
                 np.array(replies.updates.row(place)),
                 {name: float(value) for name, value in reported.items() if isinstance(value, int | float)},
-                asked[client].plan.epochs,
+                asked[client].epochs,
             )
             for place, (client, reported) in enumerate(zip(replies.ids, replies.facts, strict=True))
             if client in late

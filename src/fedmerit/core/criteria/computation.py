@@ -1,4 +1,4 @@
-"""Computation: how fast a client is, by the clock, by its word, or by the epochs that it was given or did."""
+"""Computation: how fast a client is, by the clock, by its word, or by the epochs that it was given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmerit.core.facts import CLOCK, DONE, EPOCHS, LARGEST, SECONDS
+from fedmerit.core.facts import CLOCK, EPOCHS, LARGEST, SECONDS
 from fedmerit.core.history import History
 from fedmerit.core.types import Cohort, Family, Vector
 
@@ -19,7 +19,7 @@ class Computation:
     """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
 
     `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
-    `epochs` given or `done`: more epochs in the same time, 1 / epochs for each.
+    `epochs` given: more epochs in the same time, 1 / epochs for each.
     """
 
     time: str = CLOCK
@@ -36,7 +36,7 @@ class Computation:
     def __call__(self, cohort: Cohort, history: History) -> Vector:
         """Quicker clients get more."""
         fact = cohort.facts[self.time]
-        taken = 1.0 / fact if self.time in (EPOCHS, DONE) else np.maximum(fact, SHORTEST)
+        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
         with np.errstate(over="ignore"):
             return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
 
@@ -47,7 +47,4 @@ REPORTED_COMPUTATION = Computation(
 )
 SIMULATED_COMPUTATION = Computation(
     EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
-)
-BUDGET_COMPUTATION = Computation(
-    DONE, "BudgetComputation", about="speed in a budget: own epochs / fewest of the group, see run.budget_seconds"
 )

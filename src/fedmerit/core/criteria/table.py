@@ -15,7 +15,6 @@ from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
 from fedmerit.core.criteria.computation import (
-    BUDGET_COMPUTATION,
     COMPUTATION,
     REPORTED_COMPUTATION,
     SIMULATED_COMPUTATION,
@@ -27,7 +26,7 @@ from fedmerit.core.criteria.reputation import REPUTATION, Reputation
 from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.validated import Validated
-from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, ENERGY, LINK, SAMPLES, SECONDS, VALIDATED
+from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, SAMPLES, VALIDATED
 from fedmerit.core.history import History
 from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, find_objective
 from fedmerit.core.parts import ACCOUNTED, Words
@@ -39,7 +38,6 @@ LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct 
 LC = reported("LC", Family.DATA, "coverage", "label coverage: distinct labels / classes of the task", degree=True)
 CB = reported("CB", Family.DATA, "balance", "class balance: rarest class / commonest class", degree=True)
 IS = reported("IS", Family.DATA, "sharp", "image sharpness: share of images not marked Blurry", degree=True)
-Energy = reported("Energy", Family.TRUST, ENERGY, "energy: share of the battery that is left", degree=True)
 Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixels: mean variance of the Laplacian")
 
 
@@ -53,17 +51,6 @@ Sharpness = reported("Sharpness", Family.DATA, "sharpness", "sharpness from pixe
 def MW(cohort: Cohort, history: History) -> Vector:  # noqa: N802 - a criterion's name is the paper's
     """1 / sqrt(||update||_2 + 1), with the + 1 inside the root [PMCFL, MW]."""
     return np.asarray(1.0 / np.sqrt(cohort.updates.norms + 1.0))
-
-
-@criterion(
-    "Connection",
-    Family.TRUST,
-    "connection: megabytes per second, model and update over the time of the exchange without training",
-    facts=[LINK, SECONDS],
-)
-def Connection(cohort: Cohort, history: History) -> Vector:  # noqa: N802
-    """The measured or simulated speed of the client's connection."""
-    return cohort.facts[LINK]
 
 
 @criterion(
@@ -124,9 +111,8 @@ class Attribute:
 
 _ALL: tuple[Criterion, ...] = (
     *(DS, LD, LC, MW, CB, IS, Sharpness),
-    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, BUDGET_COMPUTATION, DATA_RATIO),
+    *(PARTICIPATION, COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION, DATA_RATIO),
     *(LossPower(), Agnostic()),
-    *(Connection, Energy),
     Staleness(),
     *(Alignment(), NormInlier(), RareCoordinateOverlap(), SimilarityFilter()),
 )
