@@ -67,24 +67,12 @@ def test_one_criterion_is_said_to_have_nothing_to_search_for(cli: CommandLine, c
     assert shown.count("there is nothing to search for") == 1
 
 
-def test_ways_from_the_configuration(cli: CommandLine, config: Path, tmp_path: Path):
-    among = '[{normalise = "sum"}, {score = {name = "owa", quantifier = "most"}}, {criteria = ["DS"]}]'
-    assert cli("run", config, "--out", tmp_path / "run", "--set", f"recipe.search.among={among}").code == 0
-    told = cli("explain", tmp_path / "run", "--round", "1", "--json").json["search"]["tried"]
-    ways = {name for one in told for name in (one["way"], *one["same"])}
-    assert {"LD > DS > MW", "LD > DS > MW, sum", "DS"} < ways
-    assert any("QuantifierOWA" in way for way in ways)
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         ("recipe.search.orders=nearest", "unknown value of recipe.search.orders 'nearest'"),
-        ("recipe.search.judges=0", "must be a whole number of at least 2"),
-        ("recipe.search.judges=11", "at most the number of clients, 10 (got 11)"),
         ("recipe.search.order=kendall", "unknown key 'recipe.search.order' (did you mean 'orders'?)"),
         ("task.validation=0.0", "set task.validation = 0.1"),
-        ('recipe.search.among=[{criteria = ["CB"]}]', "names criteria of the recipe"),
     ],
 )
 def test_mistakes_are_named(cli: CommandLine, config: Path, tmp_path: Path, setting: str, message: str):

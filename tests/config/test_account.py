@@ -110,11 +110,3 @@ def test_without_the_library_an_error_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigError, match=r"needs dp-accounting; install it with: pip install 'fedmerit\[privacy\]'"):
         require_account()
-
-
-def test_what_is_told_once_is_an_event_of_its_own() -> None:
-    direct = rdp.RdpAccountant().compose(sampled(1.1, 0.1), 20).compose(dp_accounting.GaussianDpEvent(4.0))
-    assert epsilon_after(1.1, 0.1, 20, 1e-5, once=4.0) == pytest.approx(direct.get_epsilon(1e-5), rel=1e-9)
-    noise = noise_for(4.0, 1e-5, 0.1, 50, once=4.0)
-    assert noise > noise_for(4.0, 1e-5, 0.1, 50)
-    assert epsilon_after(noise, 0.1, 50, once=4.0) <= 4.0

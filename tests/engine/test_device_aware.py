@@ -199,7 +199,6 @@ def test_clients_without_rows_do_not_count():
     [
         ((0,) * 8, (6,) * 8, {}, r"task\.validation = 0\.1"),
         ((5,) * 8, (0,) * 8, {"adjust_on": "test"}, "needs test rows of the clients"),
-        ((5,) * 8, (6,) * 8, {"judges": 9}, "at most the number of clients, 8 .got 9"),
     ],
 )
 def test_what_cannot_be_asked_is_said_before_the_run(validation, tests, settings, message):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from helpers import small_task, stopped_and_resumed
 
@@ -17,7 +16,6 @@ from fedmerit.core.recipes import private as noisy
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import ConfigError
-from fedmerit.tasks.registry import make_task
 
 VALUES: dict[str, Any] = {
     "task": {"clients": 12},
@@ -65,47 +63,6 @@ def test_an_adaptive_clip_is_in_the_ledger_and_resumes_to_the_bit(tmp_path: Path
     assert (resumed.model == whole.model).all()
 
 
-def test_a_search_over_steps_has_noised_answers_and_the_same_account(tmp_path: Path) -> None:
-    adaptive = {"name": "adaptive", "search": {"count": "mean"}}
-    config = private(recipe=adaptive, task={"validation": 0.2}, privacy={**ADAPTIVE, "search_share": 0.2})
-    run = run_config(config, tmp_path / "run")
-    assert [row["epsilon"] for row in run.ledger.rounds()][-1] == pytest.approx(epsilon_after(1.1, 0.5, 3, 1e-3))
-    asked = run.ledger.candidates(2)
-    assert len(asked) == 8
-    assert sum(one.chosen for one in asked) == 1
-    with pytest.raises(ConfigError, match=r"set privacy.search_share = 0.1"):
-        run_config(private(recipe=adaptive), tmp_path / "other")
-    with pytest.raises(ConfigError, match=r"search_share has no effect with the fixed search"):
-        run_config(private(privacy={"search_share": 0.2}), tmp_path / "other")
-
-
-def test_a_noised_mean_input_is_in_the_account_and_stays_as_it_is(tmp_path: Path) -> None:
-    noised = {"centre_noise": 0.01, "centre_clip": 20.0}
-    config = private(task={"centre": "mean", "data": "digits"}, privacy=noised)
-    run = run_config(config, tmp_path / "run")
-    spent = [row["epsilon"] for row in run.ledger.rounds()]
-    assert spent == pytest.approx([epsilon_after(1.1, 0.5, index, 1e-3, once=0.01) for index in (1, 2, 3)])
-    federation = make_task(config).federation
-    means = [federation.train.samples(client, 10).x.reshape(-1, 64).mean(axis=0) / 255 for client in range(12)]
-    told = run.model[-64:]
-    assert np.abs(told - np.mean(means, axis=0)).max() < 0.1  # a deviation of 0.01 * 20 / 12 in each entry
-    assert np.abs(told - np.mean(means, axis=0)).max() > 0.001
-    first = run_config(private(task={"centre": "mean"}, privacy=noised, run={"rounds": 1}), tmp_path / "first")
-    assert (first.model[-64:] == told).all(), "no round noises it again"
-
-
-@pytest.mark.parametrize(
-    ("sections", "message"),
-    [
-        ({"task": {"centre": "standard"}, "privacy": {"centre_noise": 4.0}}, 'set task.centre = "mean"'),
-        ({"privacy": {"centre_noise": 4.0}}, "privacy.centre_noise has no effect without task.centre"),
-    ],
-)
-def test_what_of_centring_is_refused(sections: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=message):
-        run_config(private(**sections), tmp_path / "run")
-
-
 def test_a_target_epsilon_is_reached_after_the_last_round_and_not_before(tmp_path: Path) -> None:
     target = {"noise": None, "epsilon": 5.0}
     *_, before, last = (row["epsilon"] for row in run_config(private(privacy=target), tmp_path / "run").ledger.rounds())
@@ -126,7 +83,7 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
     recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
     for settings, reason in (
         ({"train": {"algorithm": "scaffold"}}, "clients receive what others sent"),
-        ({"centre": "mean"}, "set privacy.centre_noise = 4.0"),
+        ({"centre": "mean"}, "without noise, which .privacy. does not cover; remove task.centre"),
     ):
         with pytest.raises(ConfigError, match=reason):
             federate(load_task("digits", clients=12, **settings), recipe, rounds=1, selection=Poisson(0.5))
@@ -144,9 +101,6 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
         ({"privacy": {"accountant": "moments"}}, "'rdp' or 'pld'"),
         ({"privacy": {"quantile": 0.9}}, "quantile has no effect with a fixed clip; set clip = 'adaptive'"),
         ({"privacy": {"clip": "adaptive", "quantile": 1.0}}, "privacy.quantile: .*less than 1"),
-        ({"privacy": {"centre_clip": 0.3}}, "centre_clip has no effect without centre_noise"),
-        ({"privacy": {"search_clip": 0.3}}, "search_clip has no effect without search_share"),
-        ({"privacy": {"search_share": 0.9}}, "privacy.search_share: .*less than or equal to 0.5"),
         ({"privacy": {"clip": "median"}}, "privacy.clip: .*'adaptive'"),
         ({"run": {"schedule": {}}}, "selection has no effect with a schedule"),
     ],

@@ -121,13 +121,7 @@ CONFIGS: dict[str, tuple[str, ...]] = {
     "drop": (*FEDAVG, "run.wait={min_fraction=0.5,seconds=5}", "run.delays={share=0.5,seconds=20}"),
     "private": (*PRIVATE, "privacy={clip='adaptive',noise=1.0,reproducible=true}"),
     "private_nobody": (*PRIVATE, "run.fraction=0.1", "privacy={clip=1.0,noise=1.0,reproducible=true}"),
-    "private_search": (
-        *("recipe.name=adaptive", "recipe.normalise={name='scale',bounds={DS=300}}", "run.selection=poisson"),
-        "recipe.search={judges='round',count='mean',accept=0.8}",
-        "privacy={clip=1.0,noise=1.0,reproducible=true,search_share=0.1}",
-    ),
     "centre": (*FEDAVG, "task.centre=mean"),
-    "private_centre": (*PRIVATE, "task.centre=mean", "privacy={clip=1.0,noise=1.0,reproducible=true,centre_noise=4.0}"),
     "attack": ("recipe.name=robust", "task.attack={kind='sign-flip',share=0.25}"),
     "schedule": (
         *("recipe.name=m2f", "recipe.criteria=Participation,SimulatedComputation"),

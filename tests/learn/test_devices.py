@@ -15,8 +15,7 @@ from fedmerit import fedavg, federate, load_task
 from fedmerit.config.schema import TrainConfig, load_config, make_config
 from fedmerit.core.types import Samples
 from fedmerit.core.updates import Updates
-from fedmerit.engine.devices import count_workers, device_of, on_devices
-from fedmerit.engine.run import resume, run_config
+from fedmerit.engine.run import count_workers, device_of, on_devices, resume, run_config
 from fedmerit.errors import ConfigError, FolderError, RunFailed
 from fedmerit.fleet.pool import Placed
 from fedmerit.fleet.worker import Worker

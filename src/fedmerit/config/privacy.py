@@ -12,7 +12,7 @@ from fedmerit.config.run import RunConfig
 from fedmerit.config.sections import Positive, Section, core_field, refuse_idle
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
-from fedmerit.core.server.private_sum import Accountant, AdaptiveClip, CentreNoise, PrivateSum, SearchNoise
+from fedmerit.core.server.private_sum import Accountant, AdaptiveClip, PrivateSum
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ class PrivacyConfig(Section):
     )
     delta: float = core_field(PrivateSum, "delta")
     accountant: Accountant = core_field(PrivateSum, "accountant")
-    search_share: float | None = core_field(SearchNoise, "share", default=None)
-    search_clip: float = core_field(SearchNoise, "clip")
-    centre_noise: float | None = core_field(CentreNoise, "noise", default=None)
-    centre_clip: float = core_field(CentreNoise, "clip")
     reproducible: bool = core_field(PrivateSum, "reproducible")
 
     @model_validator(mode="after")
@@ -50,35 +46,18 @@ class PrivacyConfig(Section):
             )
         if self.clip != "adaptive":
             refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
-        if self.search_share is None:
-            refuse_idle(self, ("search_clip",), "without search_share, which noises the answers to a search")
-        if self.centre_noise is None:
-            refuse_idle(self, ("centre_clip",), "without centre_noise, which noises the mean input of task.centre")
         return self
-
-    def make_clip(self) -> float | AdaptiveClip:
-        """The norm, or how it adapts."""
-        return AdaptiveClip(self.clip_start, self.quantile, self.clip_rate) if self.clip == "adaptive" else self.clip
 
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
     """The noisy sum of a run's rounds; a target epsilon becomes the noise that reaches it."""
-    noise = section.noise
+    noise, delta, accountant = section.noise, section.delta, section.accountant
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
-        noise = noise_for(
-            section.epsilon, section.delta, run.fraction, run.rounds, section.accountant, section.centre_noise
-        )
-    return PrivateSum(
-        noise,
-        run.fraction,
-        section.make_clip(),
-        delta=section.delta,
-        accountant=section.accountant,
-        reproducible=section.reproducible,
-        search=None if section.search_share is None else SearchNoise(section.search_share, section.search_clip),
-        centre=None if section.centre_noise is None else CentreNoise(section.centre_noise, section.centre_clip),
-    )
+        noise = noise_for(section.epsilon, delta, run.fraction, run.rounds, accountant)
+    adaptive = AdaptiveClip(section.clip_start, section.quantile, section.clip_rate)
+    clip = adaptive if section.clip == "adaptive" else section.clip
+    return PrivateSum(noise, run.fraction, clip, delta=delta, accountant=accountant, reproducible=section.reproducible)
 
 
 def recipe_of(config: Config) -> Recipe:

@@ -9,14 +9,13 @@ import numpy as np
 
 from fedmerit.core.criteria.client_fact import NAME, parse_client_fact
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
-from fedmerit.core.criteria.table import CRITERIA, Attribute, Connection
+from fedmerit.core.criteria.table import CRITERIA, Attribute
 from fedmerit.core.facts import (
     ATTRIBUTE,
     CLIENT_FACT,
     FACTS,
     IS_WORD,
     OF_TRAINING,
-    SECONDS,
     SIMULATED,
     find_fact,
     measure,
@@ -105,7 +104,7 @@ def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()
     attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
     told = map(parse_client_fact, filter(_can_be_named, _shared(facts)))
     known = {one.name: one for one in (*own, *plain, *attributes, *told)}
-    return [one for one in known.values() if one.required_facts and _needed(one) <= set(facts)]
+    return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
 
 
 def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
@@ -116,11 +115,6 @@ def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
 def _can_be_named(fact: str) -> bool:
     """Whether a priority can name it: a column `home town` cannot."""
     return NAME.fullmatch(fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]) is not None
-
-
-def _needed(criterion: Criterion) -> set[str]:
-    """The facts that it reads; a link that is simulated is no matter of the seconds of training."""
-    return set(criterion.required_facts) - ({SECONDS} if criterion == Connection else set())
 
 
 def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:

@@ -20,12 +20,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.privacy import recipe_of
+from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
-from fedmerit.engine.loop import make_collect, with_control
-from fedmerit.engine.preflight import check_server
+from fedmerit.engine.loop import with_control
+from fedmerit.engine.preflight import BELIEVED, check_server
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.clientapp import make_client_app
@@ -115,7 +116,7 @@ def serve(
     recipe, wait = with_control(recipe_of(config), half), config.run.wait
     own_rows = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
     check_server(
-        half, recipe, make_collect(config.run, recipe), config.run.audit, own_rows if config.task.nodes else None
+        half, recipe, make_collect(config.run, recipe), config.run.audit, own_rows if config.task.nodes else BELIEVED
     )
     deadline = config.run.deadline or timeout
     fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)

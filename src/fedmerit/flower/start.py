@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
-from fedmerit.engine.loop import make_collect, with_control
-from fedmerit.engine.preflight import check_task
-from fedmerit.engine.stopping import check_stop, make_stop
+from fedmerit.engine.preflight import check_config
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import apps_for
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
@@ -139,10 +136,7 @@ def _own_rows(config: Config, nodes: Sequence[str]) -> list[str]:
 def _checked_clients(config: Config) -> int:
     """How many clients the task has, once it is known to have what the recipe needs; its rows are let go again."""
     task = make_task(config)
-    recipe = with_control(recipe_of(config), task.server())
-    collect, budget = make_collect(config.run, recipe), config.run.budget_seconds
-    check_task(task, recipe, collect, config.run.audit, one_device=False, budget=budget)
-    check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
+    check_config(config, task, one_device=False)
     return len(task.federation.names)
 
 
