@@ -54,7 +54,6 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "enrolled": st.just([[0, 5.0], [1, 7.5]]),
     "evidence": st.just(["labels", "seconds"]),
     "steps": st.just([[2.0, 0.9], [1.0, 0.0]]),
-    "among": st.just([{"criteria": ["CB"], "score": "product", "normalise": "max"}]),
     "grouping": st.sampled_from(["one", {"name": "splits", "threshold": 0.5}]),
     "reward": st.sampled_from(["nothing", {"name": "top-share", "floor": 0.5}]),
     "common": st.just({"half_life": 3.0}),
@@ -65,7 +64,7 @@ EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
 def takes(slot: Slot, name: str) -> Mapping[str, Setting]:
     """The settings that a table of this part takes."""
     kind: Any = SCORES[name] if slot == "score" else PARTS[slot][name]
-    fixed = ("objective", "method", "of") if slot == "criterion" else ()
+    fixed = ("objective", "method", "of") if slot == "criterion" else ("among",)
     return {key: one for key, one in settings(kind).items() if key not in fixed}
 
 

@@ -75,16 +75,16 @@ PYTHON = [
     ),
     ({"normalise": {"name": "scale", "bounds": {"DS": 500}}}, Recipe((DS,), normalise=scale({"DS": 500}))),
     (
-        {"name": "adaptive", "search": {"judges": 5}},
-        replace(recipes.adaptive(), search=replace(recipes.ADAPTIVE, judges=5)),
+        {"name": "adaptive", "search": {"accept": 0.5}},
+        replace(recipes.adaptive(), search=replace(recipes.ADAPTIVE, accept=0.5)),
     ),
     (
         {
             "name": "prioritized",
             "criteria": ["DS", "LD"],
-            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0, "among": "orders", "judges": "all"},
+            "search": {"name": "steps", "steps": [[2, 0.9], [1, 0]], "accept": 0},
         },
-        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0, among="orders", judges=None)),
+        Recipe((DS, LD), search=StepSearch(((2.0, 0.9), (1.0, 0.0)), accept=0.0)),
     ),
     (
         {"name": "prioritized", "criteria": ["DS"], "search": "backtracking"},
@@ -138,9 +138,7 @@ def test_all_mistakes_are_told_at_once():
         ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),
         ({"name": "m2f", "server": {"aggregator": "median"}}, "personal needs the weighted mean"),
         ({"name": "m2f", "models": {"reward": {"beta": 2}}}, "beta.*tanh"),
-        ({"models": 3}, "recipe.models.count"),
-        ({"search": {"name": "backtracking", "among": [{"scores": 1}]}}, "unknown key 'recipe.search.among.0.scores'"),
-        ({"search": {"name": "backtracking", "among": [{"criteria": ["CB"]}]}}, "names criteria of the recipe, DS"),
+        ({"models": 3}, r"recipe.models: must be a name, or a table with a name \(got 3\)"),
         ({"search": {"name": "steps", "steps": [[1]]}}, "recipe.search.steps.0: must be a list of 2 values"),
         ({"search": {"name": "steps", "steps": [[0, 0.9]]}}, "recipe.search"),
     ],

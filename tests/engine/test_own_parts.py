@@ -199,12 +199,6 @@ def test_overrides_name_own_parts_and_drop_what_does_not_go_with_them(module: Pa
     assert repr(make_recipe(changed.recipe).score) == "Worst()"
 
 
-def test_a_search_among_weightings_names_own_criteria(module: Path) -> None:
-    among = [{"criteria": "own_parts:freshness"}, {"criteria": "LD > own_parts:freshness", "score": "own_parts:Worst"}]
-    values = {"name": "device_aware", "criteria": "LD > own_parts:freshness", "search": {"among": among}}
-    assert [way.priority for way in make_recipe(config(values).recipe).weightings.values()][-1] == ("LD", "freshness")
-
-
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
