@@ -10,9 +10,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from fedmerit.errors import DataError
-from fedmerit.store.contributions import contribution_accounts, contributions_of
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.weight_columns import WeightColumns, contribution_accounts, contributions_of
 from fedmerit.study.text_table import TextTable
 
 RULE = "what updates added to the round's model on the server's rows, summed over rounds; below 0: took away"

@@ -37,8 +37,8 @@ def _rounds(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> Iterator[Ro
         events.setdefault(event.round, []).append(event)
     for row in ledger.rounds():
         index = row["round"]
-        seen, columns = observed.get(index, {}), weights.get(index)
-        weighed, facts = ledger.facts(index) if columns is None else (columns.ids, columns.facts)
+        seen, columns = observed.get(index, {}), weights.get(index) or ledger.weight_columns(index)
+        weighed, facts = columns.ids, columns.facts
         places = [place for place, client in enumerate(weighed) if client in seen]
         ids = tuple(weighed[place] for place in places)
         pairs = np.array([seen[client] for client in ids], dtype=np.float64).reshape(-1, 2)

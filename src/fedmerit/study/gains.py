@@ -12,8 +12,8 @@ import scipy
 
 from fedmerit.core.types import ClientId, Vector
 from fedmerit.errors import UserError
-from fedmerit.store.contributions import contributions_of
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.weight_columns import contributions_of
 from fedmerit.study.fairness import rank_correlation
 from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
 
