@@ -1,7 +1,6 @@
 """The command line: parse, call, print."""
 
 from fedmerit.cli import (
-    contributions,
     doctor,
     facts,
     flower,
@@ -11,7 +10,6 @@ from fedmerit.cli import (
     privacy,
     runs,
     studies,
-    suspects,
     tuning,
     watch,
     weigh,
@@ -20,7 +18,6 @@ from fedmerit.cli.app import app, main
 
 __all__ = [
     "app",
-    "contributions",
     "doctor",
     "facts",
     "flower",
@@ -31,7 +28,6 @@ __all__ = [
     "privacy",
     "runs",
     "studies",
-    "suspects",
     "tuning",
     "watch",
     "weigh",

@@ -47,12 +47,14 @@ class Separation:
         return self.moved >= VISIBLE
 
 
-def measured_facts(federation: Federation, names: Sequence[str] = ()) -> dict[str, Vector]:
-    """All facts that clients have without training, a value per client; `names` are asked for on top.
+def measured_facts(federation: Federation, criteria: Sequence[Criterion] = ()) -> dict[str, Vector]:
+    """All facts that clients have without training, a value per client; also those that these criteria read.
 
-    Facts that the data cannot give (sharpness of a table) are left out, unless they are among `names`.
+    Facts that the data cannot give (sharpness of a table) are left out, unless one of the criteria reads them.
     """
     facts: dict[str, Vector] = {}
+    read = (name for criterion in criteria for name in criterion.required_facts)
+    names = [name for name in read if has_fact(federation, name)]
     for name in dict.fromkeys((*_measurable(federation), *names)):
         try:
             facts[name] = fact_of_clients(federation, name)
@@ -128,9 +130,3 @@ def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> l
         spread = (float(values.min()), float(np.median(values)), float(values.max()))
         lines.append(Separation(criterion.name, *spread, moved))
     return sorted(lines, key=lambda line: -line.moved)
-
-
-def asked_of_clients(federation: Federation, criteria: Sequence[Criterion]) -> tuple[str, ...]:
-    """The facts of these criteria that clients have before they train."""
-    names = (name for criterion in criteria for name in criterion.required_facts)
-    return tuple(name for name in names if has_fact(federation, name))
