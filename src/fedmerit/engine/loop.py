@@ -113,7 +113,9 @@ def run_rounds(
             if stop is not None:
                 validated.append(_validate(host, state))
                 ended = index < settings.rounds and bool(state.history.participations) and stop(validated)
-                record = replace(record, validation=validated[-1], notes=(*record.notes, *_ending(validated, ended)))
+                text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+                ending = (Note("stopped", "run", text),) if ended else ()
+                record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
             if privacy is not None:  # every release that was booked counts, also of a round that a kill repeats
                 record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
             if checkpoints is not None:
@@ -135,11 +137,6 @@ def run_rounds(
             write_final_models(folder, state, fleet, named)
         sinks.finish(partial(run_files, ledger, folder, state, named))
     return state
-
-
-def _ending(validated: Sequence[float], ended: bool) -> tuple[Note, ...]:
-    text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
-    return (Note("stopped", "run", text),) if ended else ()
 
 
 def _validate(host: Host, state: State) -> float:

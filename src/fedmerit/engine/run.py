@@ -19,7 +19,7 @@ from fedmerit.core.recipes import privacy_of
 from fedmerit.core.state import Record
 from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run, write_encoder
-from fedmerit.engine.logs import logged
+from fedmerit.engine.logs import RoundLog, log_format
 from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
 from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check_task
 from fedmerit.engine.progress import Warner, progress_bar
@@ -111,13 +111,7 @@ def federate(
     warn = Warner(names, stacklevel=6)  # where `federate` is called
     workers = count_workers(task.learner, config.run)
     with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
-
-        def tell(record: Record) -> None:
-            warn(record)
-            advance(record)
-            if on_record:
-                on_record(record)
-
+        tell = _all([warn, advance, *([on_record] if on_record else [])])
         fleet = attacked(local, task.attackers)
         state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=tell, log=log)
     if home is None:
@@ -246,8 +240,19 @@ def run_on(
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
             fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
-            _run_into(folder, config, fleet, logged(on_record, fleet.server.names, folder), log)
+            told = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
+            _run_into(folder, config, fleet, _all([*told, *([on_record] if on_record else [])]), log)
     return Run.load(folder)
+
+
+def _all(callbacks: Sequence[OnRecord]) -> OnRecord:
+    """One callback that calls each of these in turn."""
+
+    def call(record: Record) -> None:
+        for callback in callbacks:
+            callback(record)
+
+    return call
 
 
 def on_devices(task: Task, settings: RunConfig) -> Task:
