@@ -17,6 +17,7 @@ from typing import Any
 from scipy.stats import t as student
 
 from fedmerit import run_config
+from fedmerit.config.privacy import recipe_of
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.collect.late import Delayed
@@ -60,7 +61,7 @@ def play(seed: int, share: float, rule: str) -> tuple[float, float, float]:
     """Accuracy, minutes, updates per round."""
     wait, recipe = RULES[rule]
     config = settings(seed, share, wait, recipe)
-    delays = make_collect(config.run)
+    delays = make_collect(config.run, recipe_of(config))
     assert isinstance(delays, Delayed)  # every rule has delays
     with TemporaryDirectory() as folder:
         run = run_config(config, Path(folder) / "run")

@@ -60,7 +60,7 @@ EVERY = [(slot, name) for slot in PLACES for name in part_names(slot)]
 def takes(slot: Slot, name: str) -> Mapping[str, Setting]:
     """The settings that a table of this part takes."""
     kind: Any = SCORES[name] if slot == "score" else PARTS[slot][name]
-    fixed = ("objective", "method", "of") if slot == "criterion" else ()
+    fixed = ("objective", "method", "of") if slot == "criterion" else ("among",)
     return {key: one for key, one in settings(kind).items() if key not in fixed}
 
 

@@ -76,7 +76,7 @@ def test_1000_configurations_are_settings_or_one_clear_line():
         try:
             config = make_config(values)
             make_recipe(config.recipe)
-            make_collect(config.run)
+            make_collect(config.run, make_recipe(config.recipe))
         except UserError as error:
             refused.append(str(error))
     assert len(refused) > 500

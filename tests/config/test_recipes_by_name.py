@@ -150,7 +150,7 @@ def test_all_mistakes_are_told_at_once():
         ({"server": {"aggregator": {"name": "median", "share": 0.3}}}, "median does not take 'share'.*trimmed-mean"),
         ({"name": "m2f", "server": {"aggregator": "median"}}, "personal needs the weighted mean"),
         ({"name": "m2f", "models": {"reward": {"beta": 2}}}, "beta.*tanh"),
-        ({"models": 3}, "recipe.models.count"),
+        ({"models": 3}, r"recipe.models: must be a name, or a table with a name \(got 3\)"),
         ({"search": {"name": "steps", "steps": [[1]]}}, "recipe.search.steps.0: must be a list of 2 values"),
         ({"search": {"name": "steps", "steps": [[0, 0.9]]}}, "recipe.search"),
     ],

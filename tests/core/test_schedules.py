@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedmerit.core.collect.collect import Uniform
-from fedmerit.core.collect.schedules import Available, Schedule, is_within
+from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.lr_schedules import Constant, Cosine, StepDecay, WarmUp
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError
@@ -70,20 +69,3 @@ def test_turns_and_epochs_are_drawn_once_for_each_client():
 def test_bad_schedules_are_refused(settings: dict[str, object], says: str):
     with pytest.raises(ConfigError, match=says):
         Schedule(10, **settings)  # type: ignore[arg-type]
-
-
-def test_available_clients_are_drawn_once_each():
-    there = Available(Uniform(0.5), ((8, 18, 1), (22, 6, 1)), hour_of=lambda index: [12.0, 23.0, 20.0][index % 3])
-    for seed in range(20):
-        assert list(there(0, 10, seed)) == [0, 2, 4, 6, 8], "half of ten, and five are there"
-        assert list(there(1, 10, seed)) == [1, 3, 5, 7, 9]
-    assert there(2, 10, 0) == {}
-    few = Available(Uniform(0.2), ((8, 18, 1),), hour_of=lambda index: 12.0)
-    assert {len(few(index, 10, 0)) for index in range(20)} == {2}
-    assert len({tuple(few(index, 10, 0)) for index in range(20)}) > 3
-
-
-def test_the_first_hour_is_within_and_the_last_is_not():
-    assert [is_within(hour, (8, 18)) for hour in (7.9, 8, 17.9, 18)] == [False, True, True, False]
-    assert [is_within(hour, (22, 6)) for hour in (21.9, 22, 0, 5.9, 6)] == [False, True, True, True, False]
-    assert [is_within(hour, (8, 8)) for hour in (0, 8, 23.9)] == [True] * 3

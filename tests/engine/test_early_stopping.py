@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import Run, Task, UserError, fedavg, federate, load_config, m2f, run_config
+from fedmerit.config.run import EarlyStopping
 from fedmerit.core.state import Record
-from fedmerit.engine.stopping import EarlyStopping
 from fedmerit.errors import ConfigError
 from fedmerit.report.html import write_report
 from fedmerit.study.plan import make_plan
@@ -62,7 +62,7 @@ def test_what_early_stopping_needs() -> None:
         federate(validated_task(), fedavg(), stop=EarlyStopping(), evaluate_every=2)
     with pytest.raises(ConfigError, match="each client has its own"):
         federate(validated_task(), m2f("DS"), stop=EarlyStopping())
-    with pytest.raises(ConfigError, match="a patience of 1 round or more"):
+    with pytest.raises(ConfigError, match="`patience` of EarlyStopping must be a whole number of at least 1"):
         EarlyStopping(0)
 
 

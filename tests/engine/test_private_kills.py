@@ -31,7 +31,6 @@ VALUES: dict[str, Any] = {
     "run": {"rounds": ROUNDS, "fraction": FRACTION, "workers": 1, "selection": "poisson"},
     "privacy": {"clip": 1.0, "noise": NOISE, "delta": DELTA, "reproducible": True},
 }
-ADAPTIVE: dict[str, Any] = {"privacy": VALUES["privacy"] | {"clip": "adaptive"}}
 POINTS = {
     "after the release was booked": (Ledger, "book"),
     "after the noisy sum was drawn": (PrivateSum, "__call__"),
@@ -112,13 +111,10 @@ def check_account(run: Run, folder: Path, booked: int) -> None:
     assert verify_run(folder).faults == {}
 
 
-@pytest.mark.parametrize("sections", [{}, ADAPTIVE], ids=["fixed clip", "adaptive clip"])
 @pytest.mark.parametrize("point", POINTS)
-def test_every_noisy_sum_is_in_the_account(
-    point: str, sections: dict[str, Any], tmp_path: Path, killer: Killer
-) -> None:
+def test_every_noisy_sum_is_in_the_account(point: str, tmp_path: Path, killer: Killer) -> None:
     killer.kill_at(point, {2})
-    run, kills = run_until_done(config(**sections), tmp_path / "run")
+    run, kills = run_until_done(config(), tmp_path / "run")
     assert kills == 1
     never_drawn = 1 if point == "after the release was booked" else 0  # on the safe side
     check_account(run, tmp_path / "run", killer.drawn + never_drawn)

@@ -83,7 +83,7 @@ def test_what_a_task_sends_without_noise_is_refused() -> None:
     recipe = noisy(prioritized(DS, normalise=scale({"DS": 20})), PrivateSum(1.0, 0.5, delta=0.01))
     for settings, reason in (
         ({"train": {"algorithm": "scaffold"}}, "clients receive what others sent"),
-        ({"centre": "mean"}, "remove task.centre"),
+        ({"centre": "mean"}, "without noise, which .privacy. does not cover; remove task.centre"),
     ):
         with pytest.raises(ConfigError, match=reason):
             federate(load_task("digits", clients=12, **settings), recipe, rounds=1, selection=Poisson(0.5))

@@ -102,15 +102,6 @@ def test_over_selection_goes_on_with_the_first(tmp_path: Path):
         assert all(text.startswith(("late: it would", "not needed: 3 of the 5")) for text in unused)
 
 
-def test_clients_are_asked_in_their_hours(tmp_path: Path):
-    hours = {"hours": [[22, 6, 2], [8, 18, 1]], "start": 20.0, "minutes": 180.0}
-    run = run_config(settings({"name": "fedavg"}, 8, availability=hours), tmp_path / "run")
-    came = {number: [one.id for one in run.explain(number)] for number in range(1, 9)}
-    night, day = [0, 1, 3, 4], [2, 5]
-    # 20, 23, 2, 5, 8, 11, 14, 17 o'clock
-    assert list(came.values()) == [[], night, night, night, day, day, day, day]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -119,8 +110,6 @@ def test_clients_are_asked_in_their_hours(tmp_path: Path):
             {"wait": {"overselect": 1.3}, "fraction": 0.5, "selection": "poisson"},
             "needs a fraction drawn uniformly",
         ),
-        ({"availability": {"hours": [[0, 8, 1]]}, "schedule": {}}, "draws uniformly of those who are there"),
-        ({"availability": {"hours": [[0, 8, 1]], "clock": "server", "start": 3.0}}, "are of the simulated clock"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(changes: dict[str, Any], message: str):
@@ -136,9 +125,6 @@ def test_runs_that_cannot_use_late_answers_are_refused(tmp_path: Path):
     run = {"rounds": 1, "workers": 1, **USE, **DELAYS}
     with pytest.raises(ConfigError, match="late answers are used"):
         run_config(make_config({"task": task, "recipe": {"name": "m2f"}, "run": run}), tmp_path / "run")
-    there = {"hours": [[0, 8, 1]], "clock": "server"}
-    with pytest.raises(ConfigError, match="is for clients that are elsewhere"):
-        run_config(settings({"name": "fedavg"}, availability=there), tmp_path / "run")
 
 
 class Clients:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pytest
 from fleets import on_flower, run_rounds
 from helpers import SoftmaxLearner, small_task
 
-from fedmerit import Task, load_config, prioritized, run_config
+from fedmerit import Task, prioritized
 from fedmerit.core.criteria.computation import BUDGET_COMPUTATION
 from fedmerit.core.criteria.table import DS
 from fedmerit.core.state import Record
-from fedmerit.errors import ConfigError
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet
 
@@ -53,17 +50,3 @@ def test_by_the_clock_there_is_at_least_one_epoch_and_more_where_there_is_time()
     assert one.facts["done"] == 1
     (more,) = train_clients(made.learner, [Job(start, samples, 3, budget=0.2)], ["done", "samples"])
     assert more.facts["done"] > 1
-
-
-def test_what_does_not_go_together_is_refused(tmp_path: Path):
-    settings = ["task.clients=4", "run.rounds=1", "run.workers=1", "run.budget_seconds=2"]
-    with pytest.raises(ConfigError, match="a column speed, rows per second"):
-        run_config(load_config(None, settings), tmp_path / "a")
-    with pytest.raises(ConfigError, match="has no effect with budget_seconds"):
-        load_config(None, [*settings, "run.schedule={epochs=2}"])
-    recipe = ["recipe.name=prioritized", "recipe.criteria=BudgetComputation"]
-    with pytest.raises(ConfigError, match="which is not set"):
-        run_config(load_config(None, [*settings[:3], *recipe]), tmp_path / "b")
-    facts = "facts={columns={speed=[1000, 2000, 4000, 8000]}}"
-    run = run_config(load_config(None, [*settings, *recipe, facts, "run.fraction=1.0"]), tmp_path / "c")
-    assert len({one.facts["done"] for one in run.explain(1)}) > 1

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from fedmerit import load_task
 from fedmerit.config.schema import TrainConfig, load_config, make_config
 from fedmerit.core.types import Samples
-from fedmerit.engine.devices import count_workers, device_of, on_devices
-from fedmerit.engine.run import resume, run_config
+from fedmerit.engine.run import count_workers, device_of, on_devices, resume, run_config
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.learn import devices, sgd
 from fedmerit.learn.devices import find_device

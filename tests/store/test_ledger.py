@@ -91,7 +91,6 @@ def test_columns_say_what_rows_say(ledger: Ledger):
             assert {name: values.tolist() for name, values in getattr(columns, part).items()} == {
                 name: [one[name] for one in by_row] for name in by_row[0]
             }
-        assert ledger.facts(index)[1].keys() == columns.facts.keys()
     nobody = ledger.weight_columns(99)
     assert (nobody.ids, nobody.facts, len(nobody.weights), nobody.uncapped) == ((), {}, 0, None)
 
@@ -101,10 +100,10 @@ def test_a_fact_that_only_some_tell_is_unknown_of_the_others(tmp_path: Path, led
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as db, db:
         db.execute("UPDATE weights SET facts = '{\"loss\": 0.5}' WHERE round = 1 AND client = 1")
     with Ledger.open(tmp_path / "ledger.db") as again:
-        ids, facts = again.facts(1)
-        told = {name: np.isnan(values).tolist() for name, values in facts.items()}
-    assert told["loss"] == [client != 1 for client in ids]
-    assert told["samples"] == [client == 1 for client in ids]
+        columns = again.weight_columns(1)
+        told = {name: np.isnan(values).tolist() for name, values in columns.facts.items()}
+    assert told["loss"] == [client != 1 for client in columns.ids]
+    assert told["samples"] == [client == 1 for client in columns.ids]
 
 
 def test_local_accuracy_comes_back(ledger: Ledger, records: list[Record]):

@@ -25,8 +25,8 @@ from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.state import Record, State
 from fedmerit.core.weights.normalise import scale
 from fedmerit.errors import FolderError, UserError
-from fedmerit.store.chain import extend_chain
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.ledger_rows import extend_chain
 from fedmerit.store.model_files import read_checkpoint, write_checkpoint, write_model, write_sealed
 from fedmerit.store.verify import SUMS, Verified, verify_run
 

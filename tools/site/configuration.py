@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.recipe import HIDDEN, IN_THE_NAME
-from fedmerit.config.run import AvailabilityConfig, DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
+from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.score_forms import RANKING, SCORES
 from fedmerit.config.sections import Section, fields_of
 from fedmerit.core.criteria.table import find_criterion
@@ -32,7 +32,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "run.schedule": ScheduleConfig,
     "run.wait": WaitConfig,
     "run.delays": DelaysConfig,
-    "run.availability": AvailabilityConfig,
     "privacy": PrivacyConfig,
 }
 UNNAMED = ("anchor", "update-norms")

@@ -1,7 +1,6 @@
 """The command line: parse, call, print."""
 
 from fedmerit.cli import (
-    contributions,
     doctor,
     facts,
     flower,
@@ -17,7 +16,6 @@ from fedmerit.cli.app import app, main
 
 __all__ = [
     "app",
-    "contributions",
     "doctor",
     "facts",
     "flower",

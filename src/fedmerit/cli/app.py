@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -22,6 +22,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
 from fedmerit.errors import NoteWarning, RunStopped, UserError
+from fedmerit.store.strict_json import dump_json
+
+if TYPE_CHECKING:
+    from fedmerit.store.ledger import Ledger
 
 PANELS = {
     "Run": ("init", "run", "weigh", "flower", "enroll", "doctor", "renew", "demo"),
@@ -135,6 +139,22 @@ def _root(
 
         start_logs(log_format)
         os.environ[VARIABLE] = log_format or os.environ[VARIABLE]  # for the processes that this one starts
+
+
+def open_run(folder: Path) -> Ledger:
+    """The ledger of a run's folder, to read from."""
+    from fedmerit.store.run_folder import open_ledger
+
+    return open_ledger(folder)
+
+
+def show(value: Any, parts: Callable[[], Iterable[RenderableType]], as_json: bool) -> None:
+    """Print a result: as JSON for machines, or its parts for people."""
+    if as_json:
+        typer.echo(dump_json(value))
+        return
+    for part in parts():
+        out_console.print(part)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedmerit.cli.app import Json, RunFolder, app, out_console
+from fedmerit.cli.app import Json, RunFolder, app, open_run, out_console
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def facts(
     """
     from fedmerit.config.privacy import recipe_of
     from fedmerit.config.schema import load_config
-    from fedmerit.engine.measured import asked_of_clients, measured_facts, readable_criteria, separations
+    from fedmerit.engine.measured import measured_facts, readable_criteria, separations
     from fedmerit.report.screen import wide_tables
     from fedmerit.tasks.registry import make_task
 
     settings = load_config(config, overrides or [])
     federation, recipe = make_task(settings).federation, recipe_of(settings)
-    found = measured_facts(federation, asked_of_clients(federation, recipe.criteria))
+    found = measured_facts(federation, recipe.criteria)
     lines = separations(found, readable_criteria(found, recipe.criteria))
     own = [one.name for one in recipe.criteria]
     if as_json:
@@ -121,11 +121,10 @@ def what_if(
     from fedmerit.core.parts import name_of
     from fedmerit.errors import UserError
     from fedmerit.report.screen import list_table
-    from fedmerit.store.run_folder import open_ledger
     from fedmerit.store.what_if import missing_facts, rescored, reweigh
 
     names = [name.strip() for name in priority.replace(">", ",").split(",") if name.strip()]
-    with open_ledger(folder) as ledger:
+    with open_run(folder) as ledger:
         clients, score = ledger.names(), rescored(ledger)
         measured = _measured(folder, clients, missing_facts(ledger, names))
         rounds = reweigh(ledger, names, cast("Normalise | None", normalise), measured)
@@ -159,20 +158,20 @@ def what_if(
 def _measured(folder: Path, clients: Sequence[str], missing: Sequence[str]) -> dict[str, Vector]:
     """Facts that a run did not keep, of all its clients, where its configuration says which rows they have."""
     from fedmerit.config.schema import load_config
-    from fedmerit.core.facts import SIMULATED, find_fact
-    from fedmerit.engine.measured import fact_of_clients, has_fact
+    from fedmerit.core.facts import find_fact
+    from fedmerit.engine.measured import fact_of_clients
     from fedmerit.errors import UserError
     from fedmerit.store.run_folder import CONFIG
     from fedmerit.tasks.registry import make_task
 
-    wanted = [fact for fact in missing if find_fact(fact).measure is not None or fact in SIMULATED]
+    wanted = [fact for fact in missing if find_fact(fact).measure is not None]
     if not wanted or not (folder / CONFIG).is_file():
         return {}
     try:
         federation = make_task(load_config(folder / CONFIG)).federation
         if list(federation.names) != list(clients):
             raise UserError("its data has other clients by now")
-        return {fact: fact_of_clients(federation, fact) for fact in wanted if has_fact(federation, fact)}
+        return {fact: fact_of_clients(federation, fact) for fact in wanted}
     except UserError as error:
         raise UserError(
             f"the run kept no {', '.join(wanted)}, and from its configuration it cannot be measured now: {error}"

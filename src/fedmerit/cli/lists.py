@@ -32,9 +32,10 @@ def recipes(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
-    from fedmerit.config.score_forms import SCORES, score_settings
+    from fedmerit.config.score_forms import SCORES
+    from fedmerit.core.parts import settings
 
-    rows = [(name, first_line(score), ", ".join(score_settings(name))) for name, score in SCORES.items()]
+    rows = [(name, first_line(score), ", ".join(settings(score))) for name, score in SCORES.items()]
     _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
 
 

@@ -39,8 +39,7 @@ def predict(
     predicted, that), and with --proba a column per class or label.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
-    from fedmerit.engine.finished import Run
-    from fedmerit.engine.trained import read_encoder
+    from fedmerit.engine.finished import Run, read_encoder
     from fedmerit.store.files import check_new_file, write_new_file
 
     if out is not None:

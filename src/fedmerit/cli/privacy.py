@@ -63,14 +63,14 @@ def _clients(settings: Config) -> int:
 
 def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
-    from fedmerit.config.account import epsilon_after, epsilon_of
+    from fedmerit.config.account import epsilon_after
     from fedmerit.core.server.private_sum import AdaptiveClip
 
-    deltas = (privacy.delta, privacy.accountant)
+    delta, accountant = privacy.delta, privacy.accountant
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
-        "epsilon": epsilon_of(privacy, rounds),
+        "epsilon": epsilon_after(privacy.noise, privacy.fraction, rounds, delta, accountant),
         "delta": privacy.delta,
         "noise": privacy.noise,
         "clip": "adaptive" if isinstance(privacy.clip, AdaptiveClip) else privacy.clip,
@@ -83,7 +83,7 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
         "accountant": privacy.accountant,
         "deviation": privacy.deviation(clients),
         "curve": [
-            {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, *deltas)}
+            {"rounds": mark, "fraction": q, "epsilon": epsilon_after(privacy.noise, q, mark, delta, accountant)}
             for q in fractions
             for mark in marks
         ],
@@ -92,14 +92,11 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     }
 
 
-def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int) -> int | None:
+def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int) -> int:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
     from fedmerit.config.account import noise_for
 
-    try:
-        noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
-    except ConfigError:  # no noise is enough
-        return None
+    noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
     return -int(-clients * noise // privacy.noise)
 
 
@@ -115,10 +112,7 @@ def _show(answer: dict[str, Any], privacy: PrivateSum, rounds: int) -> None:
         markup=False,
     )
     out_console.print(list_table("epsilon with the same noise multiplier", *_curve(answer["curve"])))
-    needed = [
-        (target, "out of reach" if number is None else f"{number:,}")
-        for target, number in answer["clients_for"].items()
-    ]
+    needed = [(target, f"{number:,}") for target, number in answer["clients_for"].items()]
     out_console.print(
         list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
     )

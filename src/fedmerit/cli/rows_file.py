@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.reading import check_file
 from fedmerit.errors import DataError, did_you_mean
-from fedmerit.store.frames import pandas
 from fedmerit.tasks.formats.delimited import read_delimited
 from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.formats.table_files import Table, read_table
@@ -47,16 +45,13 @@ def read_raw_table(path: Path) -> Table:
 
 
 def _from_parquet(path: Path, drop: Collection[str]) -> NDArray[Any]:
-    try:
-        check_file(path)
-        frame = pandas().read_parquet(path)
-    except (OSError, ValueError, ArithmeticError, MemoryError) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {error}") from None
-    names = _kept([str(name) for name in frame.columns], drop)
+    table = read_table(path)
+    names = _kept([*table.columns, *table.others], drop)
     for name in names:
-        if frame[name].dtype.kind not in NUMBERS:
-            raise DataError(f"{path}, column {name}: values are numbers; got {frame[name].dtype}; --drop {name}?")
-    return np.asarray(frame[names].to_numpy(), dtype=np.float32)
+        if name in table.others or table.columns[name].dtype.kind not in NUMBERS:
+            kind = table.others.get(name, "text")
+            raise DataError(f"{path}, column {name}: values are numbers; got {kind}; --drop {name}?")
+    return np.column_stack([table.columns[name] for name in names]).astype(np.float32)
 
 
 def _kept(names: Sequence[str], drop: Collection[str]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Json, Logs, RunFolder, app, err_console, notes_told, out_console, stoppable
+from fedmerit.cli.app import Json, Logs, RunFolder, app, err_console, notes_told, open_run, out_console, stoppable
+from fedmerit.cli.app import show as show_result
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -47,14 +48,14 @@ def run(
     from fedmerit.engine.run import run_config
     from fedmerit.fleet.pool import keep_memory
     from fedmerit.report.screen import json_line
-    from fedmerit.store.run_folder import CONFIG, open_ledger
+    from fedmerit.store.run_folder import CONFIG
 
     folder = out or resume
     if folder is None or (out and resume) or (out and not config):
         raise ConfigError("give CONFIG.toml and --out DIR for a new run, or --resume DIR to continue one")
     done = 0
     if resume:
-        with open_ledger(resume) as ledger:
+        with open_run(resume) as ledger:
             done = ledger.last_round()
     changes = [*(overrides or []), *([f"run.workers={workers}"] if workers is not None else [])]
     settings = load_config(config or folder / CONFIG, changes)
@@ -103,9 +104,8 @@ def explain(
     DIR is a folder made by `fedmerit run`. With --client, in words: what decided, the arithmetic, what if.
     """
     from fedmerit.report.explain import as_dict, explain_client, explain_round
-    from fedmerit.store.run_folder import open_ledger
 
-    with open_ledger(folder) as ledger:
+    with open_run(folder) as ledger:
         who = None if client is None else ledger.find_client(client)
         if as_json:
             typer.echo(dump_json(as_dict(ledger, number, who)))
@@ -129,7 +129,6 @@ def show(
     """
     from fedmerit.core.measures import TARGETS
     from fedmerit.report.summary import summary, summary_tables
-    from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, is_study
     from fedmerit.study.study import Study
@@ -141,13 +140,9 @@ def show(
         for part in [study_json(study)] if as_json else ending(study):
             typer.echo(part) if as_json else out_console.print(part)
         return
-    with open_ledger(folder) as ledger:
+    with open_run(folder) as ledger:
         result = summary(ledger, target or TARGETS, or_equal=or_equal)
-    if as_json:
-        typer.echo(dump_json(result))
-        return
-    for part in summary_tables(result):
-        out_console.print(part)
+    show_result(result, lambda: summary_tables(result), as_json)
 
 
 @app.command(epilog="Example:  fedmerit metrics runs/first > /var/lib/node_exporter/fedmerit.prom")
@@ -157,9 +152,8 @@ def metrics(folder: RunFolder) -> None:
     DIR is a folder made by `fedmerit run`, `fedmerit flower` or `Merit(out=...)`.
     """
     from fedmerit.report.prometheus import prometheus_text
-    from fedmerit.store.run_folder import open_ledger
 
-    with open_ledger(folder) as ledger:
+    with open_run(folder) as ledger:
         typer.echo(prometheus_text(ledger), nl=False)
 
 
@@ -202,7 +196,6 @@ def fairness(
 
     DIR is a folder made by `fedmerit run`, or a run of a study.
     """
-    from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.fairness import (
         fairness_dict,
         fairness_of,
@@ -212,12 +205,36 @@ def fairness(
         read_gains,
     )
 
-    with open_ledger(folder) as ledger:
+    with open_run(folder) as ledger:
         found, names = fairness_of(ledger, level), ledger.names()
         gains = read_gains(folder, ledger, standalone, measured)
-    if as_json:
-        typer.echo(dump_json(fairness_dict(found, names) | ({"gains": gains_dict(gains)} if gains else {})))
-        return
-    parts = [*fairness_tables(found, names, level), *(gains_tables(gains, names) if gains else ())]
-    for part in parts:
-        out_console.print(part)
+    values = fairness_dict(found, names) | ({"gains": gains_dict(gains)} if gains else {})
+    further = gains_tables(gains, names) if gains else ()
+    show_result(values, lambda: [*fairness_tables(found, names, level), *further], as_json)
+
+
+@app.command(epilog="Example:  fedmerit contribution runs/first --json")
+def contribution(folder: RunFolder, as_json: Json = False) -> None:
+    """Say what every client's updates were worth to the model, over a run.
+
+    DIR is a folder made by `fedmerit run` with recipe.stages = ["contribution:shapley"], or with a criterion
+    contribution:METHOD.
+    """
+    from fedmerit.study.contributions import contributions_dict, contributions_screen
+
+    with open_run(folder) as ledger:
+        found = contributions_dict(ledger)
+    show_result(found, lambda: contributions_screen(found), as_json)
+
+
+@app.command(epilog="Example:  fedmerit suspects runs/first --json")
+def suspects(folder: RunFolder, as_json: Json = False) -> None:
+    """Say which clients stand out again and again, since when and by what was seen.
+
+    DIR is a folder made by `fedmerit run`. Words say what was seen; they accuse nobody (docs/suspects.md).
+    """
+    from fedmerit.study.suspects import suspects_dict, suspects_screen
+
+    with open_run(folder) as ledger:
+        found = suspects_dict(ledger)
+    show_result(found, lambda: suspects_screen(found), as_json)

@@ -1,7 +1,6 @@
 """The account: what a private run costs, by Google's dp-accounting, and the noise that a target asks for.
 
-A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less. What is
-told of all clients once, before the first round, is a Gaussian mechanism of its own.
+A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from fedmerit.core.release import Release
 from fedmerit.core.server.private_sum import Accountant, PrivateSum
@@ -19,62 +18,48 @@ from fedmerit.errors import ConfigError
 WIDEST = 1e6
 """A target that needs a larger noise multiplier is out of reach."""
 PRECISION = 1e-3
+Rounds: TypeAlias = tuple[tuple[float, float, int], ...]
+"""(noise multiplier, fraction, how many rounds), one entry for each kind of round."""
 
 
-def require_account() -> None:
-    """An error that names the extra where the account's library is missing: before a run, not within it."""
-    _library()
-
-
-def _library() -> Any:
-    """dp-accounting; it logs the orders that it leaves out, which is always on the safe side."""
+def require_account() -> Any:
+    """dp-accounting, or an error that names the extra where it is missing: before a run, not within it."""
     try:
         import dp_accounting
     except ImportError:
         raise ConfigError(
             "the account of [privacy] needs dp-accounting; install it with: pip install 'fedmerit[privacy]'"
         ) from None
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it logs the orders that it leaves out: always the safe side
     return dp_accounting
 
 
-def _accountant(accountant: Accountant) -> Any:
-    """An empty account; neighbours differ in one client, added or removed."""
-    library = _library()
+@lru_cache(maxsize=512)
+def _epsilon(rounds: Rounds, delta: float, accountant: Accountant) -> float:
+    """Epsilon at delta of rounds together; neighbours differ in one client, added or removed."""
+    library = require_account()
     from dp_accounting import pld, rdp
 
     add_or_remove = library.NeighboringRelation.ADD_OR_REMOVE_ONE
-    if accountant == "rdp":
-        return rdp.RdpAccountant(neighboring_relation=add_or_remove)
-    return pld.PLDAccountant(add_or_remove)
+    account = (
+        rdp.RdpAccountant(neighboring_relation=add_or_remove)
+        if accountant == "rdp"
+        else pld.PLDAccountant(add_or_remove)
+    )
+    for noise, fraction, times in rounds:
+        account.compose(library.PoissonSampledDpEvent(fraction, library.GaussianDpEvent(noise)), times)
+    return float(account.get_epsilon(delta))
 
 
-def _round(noise: float, fraction: float) -> Any:
-    library = _library()
-    return library.PoissonSampledDpEvent(fraction, library.GaussianDpEvent(noise))
-
-
-@lru_cache(maxsize=512)
 def epsilon_after(
-    noise: float,
-    fraction: float,
-    rounds: int,
-    delta: float = 1e-5,
-    accountant: Accountant = "rdp",
+    noise: float, fraction: float, rounds: int, delta: float = 1e-5, accountant: Accountant = "rdp"
 ) -> float:
-    """Epsilon at delta after this number of rounds.
+    """Epsilon at delta after this many rounds.
 
     >>> round(epsilon_after(noise=1.1, fraction=0.01, rounds=1000, delta=1e-5), 2)
     1.71
     """
-    account = _accountant(accountant)
-    account.compose(_round(noise, fraction), rounds)
-    return float(account.get_epsilon(delta))
-
-
-def epsilon_of(privacy: PrivateSum, rounds: int) -> float:
-    """Epsilon of a private run after so many rounds."""
-    return epsilon_after(privacy.noise, privacy.fraction, rounds, privacy.delta, privacy.accountant)
+    return _epsilon(((noise, fraction, rounds),), delta, accountant)
 
 
 @lru_cache(maxsize=64)
@@ -108,13 +93,6 @@ def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> flo
     >>> round(epsilon_of_releases(PrivateSum(1.1, 0.01), [release] * 1000), 2)
     1.71
     """
-    rounds = Counter((one.multiplier, one.fraction) for one in releases)
-    return _epsilon(tuple(sorted(rounds.items())), privacy.delta, privacy.accountant)
-
-
-@lru_cache(maxsize=512)
-def _epsilon(rounds: tuple[tuple[tuple[float, float], int], ...], delta: float, accountant: Accountant) -> float:
-    account = _accountant(accountant)
-    for (noise, fraction), times in rounds:
-        account.compose(_round(noise, fraction), times)
-    return float(account.get_epsilon(delta))
+    counted = sorted(Counter((one.multiplier, one.fraction) for one in releases).items())
+    rounds = tuple((noise, fraction, times) for (noise, fraction), times in counted)
+    return _epsilon(rounds, privacy.delta, privacy.accountant)

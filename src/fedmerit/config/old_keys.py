@@ -39,7 +39,6 @@ OLD_KEYS: Mapping[str, str] = {
     "recipe.sharpness": "recipe.models.grouping.sharpness",
     "recipe.at": "recipe.models.grouping.threshold",
     "recipe.dealt": "recipe.models.warmup_rounds",
-    "recipe.models=a number": "recipe.models.count",
     "recipe.half_life": 'recipe.criteria = [{name = "reputation:contribution:cosine", half_life = 13.5}]',
     "recipe.strength": 'recipe.criteria = [{name = "LossPower", q = 1.0}], or {name = "Agnostic", eta = 1.0}',
     "recipe.name=guarded": "robust",

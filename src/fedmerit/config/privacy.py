@@ -48,25 +48,16 @@ class PrivacyConfig(Section):
             refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
         return self
 
-    def make_clip(self) -> float | AdaptiveClip:
-        """The norm, or how it adapts."""
-        return AdaptiveClip(self.clip_start, self.quantile, self.clip_rate) if self.clip == "adaptive" else self.clip
-
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
     """The noisy sum of a run's rounds; a target epsilon becomes the noise that reaches it."""
-    noise = section.noise
+    noise, delta, accountant = section.noise, section.delta, section.accountant
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
-        noise = noise_for(section.epsilon, section.delta, run.fraction, run.rounds, section.accountant)
-    return PrivateSum(
-        noise,
-        run.fraction,
-        section.make_clip(),
-        delta=section.delta,
-        accountant=section.accountant,
-        reproducible=section.reproducible,
-    )
+        noise = noise_for(section.epsilon, delta, run.fraction, run.rounds, accountant)
+    adaptive = AdaptiveClip(section.clip_start, section.quantile, section.clip_rate)
+    clip = adaptive if section.clip == "adaptive" else section.clip
+    return PrivateSum(noise, run.fraction, clip, delta=delta, accountant=accountant, reproducible=section.reproducible)
 
 
 def recipe_of(config: Config) -> Recipe:

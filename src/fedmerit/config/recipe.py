@@ -8,12 +8,13 @@ part of the named recipe and changes its settings. A list replaces the whole lis
 
 from __future__ import annotations
 
+import json
 import re
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass, replace
-from typing import Any, TypeAlias, Union, get_args, get_origin
+from typing import Any, NoReturn, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import ConfigDict, model_validator
 
@@ -24,41 +25,46 @@ from fedmerit.config.sections import Section, foreign
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
 from fedmerit.core.criteria.table import find_criterion
-from fedmerit.core.models.grouping import Grouping, OneGroup
-from fedmerit.core.models.rewards import Reward, Whole
-from fedmerit.core.models.shared import OneModel
 from fedmerit.core.parts import ACCOUNTED, PARTS, Setting, Slot, name_of, settings
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
 from fedmerit.core.recipes import RECIPES, shares_of
-from fedmerit.core.search.search import Fixed, Weighting
-from fedmerit.core.server.optimizers import SGD, ServerOptimizer
-from fedmerit.core.server.server import Aggregator, Mean, Server
-from fedmerit.core.stages.claims import Anchor
+from fedmerit.core.server.server import Server
 from fedmerit.core.stages.stages import Stage
 from fedmerit.core.types import Family
-from fedmerit.core.weights.limits import Cap
 from fedmerit.core.weights.normalise import NORMALISATIONS, Normalise, Scale
 from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import Prioritized, Score, WeightedMean
+from fedmerit.core.weights.scores import Score, WeightedMean
 from fedmerit.errors import ConfigError, UnknownName, UserError, did_you_mean
 
 FIELDS: tuple[str, ...] = tuple(one.name for one in fields(Recipe))
 """The keys of [recipe] besides `name`."""
 SERVER_KEYS: Mapping[str, Slot] = {"aggregator": "aggregator", "optimizer": "optimizer"}
-SLOT_OF: Mapping[Any, Slot] = {
-    Criterion: "criterion",
-    Reputation: "criterion",
-    Grouping: "grouping",
-    Reward: "reward",
-    Aggregator: "aggregator",
-    ServerOptimizer: "optimizer",
+SLOT_OF: Mapping[str, Slot] = {
+    "Criterion": "criterion",
+    "Reputation": "criterion",
+    "Grouping": "grouping",
+    "Reward": "reward",
+    "Aggregator": "aggregator",
+    "ServerOptimizer": "optimizer",
 }
-"""The types of settings that hold a part."""
+"""The types of settings that hold a part, by name."""
+STAND_INS: Mapping[Slot, str] = {
+    "score": "prioritized",
+    "stage": "anchor",
+    "limit": "cap",
+    "models": "one",
+    "grouping": "one",
+    "reward": "whole",
+    "search": "fixed",
+    "aggregator": "mean",
+    "optimizer": "sgd",
+}
+"""The part of each slot that stands for a user's own while a configuration is only checked."""
 HIDDEN = {"private-sum": "set [privacy], which makes it"}
 """Registered parts that no recipe names."""
 IN_THE_NAME = ("objective", "method")
 """Settings of criteria that their names have: validated:OBJECTIVE, contribution:METHOD."""
-WEIGHTING_KEYS = ("criteria", "score", "normalise")
+WHEN_ZERO = Setting("when_zero", WhenZero, None, "", MISSING)
 FAMILIES = ("contribution:METHOD", "validated:OBJECTIVE", "reputation:CRITERION")
 
 MEMBERS: Mapping[Slot, tuple[str, ...]] = {
@@ -96,24 +102,16 @@ class RecipeConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_plain_values(cls, value: Any) -> Any:
-        if isinstance(value, RecipeConfig):
-            return value.values
+    def _can_be_made(cls, value: Any) -> Any:
         try:
-            plain = _plain({"name": value} if isinstance(value, str) else value, "recipe", top=True)
+            name, values = _named(_plain(value.values if isinstance(value, RecipeConfig) else value), "recipe")
+            values = {"name": name or cls.model_fields["name"].default, **values}
+            if isinstance(values.get("criteria"), str):
+                values["criteria"] = split_names(values["criteria"])
+            check_recipe(values)
         except UserError as error:
             raise foreign(str(error)) from None
-        if isinstance(plain.get("criteria"), str):
-            plain["criteria"] = split_names(plain["criteria"])
-        return plain
-
-    @model_validator(mode="after")
-    def _can_be_made(self) -> RecipeConfig:
-        try:
-            check_recipe(self.values)
-        except UserError as error:
-            raise foreign(str(error)) from None
-        return self
+        return values
 
     @property
     def values(self) -> dict[str, Any]:
@@ -132,9 +130,9 @@ def make_recipe(config: RecipeConfig) -> Recipe:
 
 def check_recipe(values: Mapping[str, Any]) -> None:
     """Make the recipe as far as that works without a user's code: a configuration may be read without running it."""
-    name = str(values["name"])
+    name = values["name"]
     if is_own(name):
-        _refuse_keys("recipe", name, (key for key in values if key != "name"), FIELDS)
+        _refuse_keys("recipe", name, values.keys() - {"name"}, FIELDS)
     else:
         _Maker(_stand_in).recipe(values)
 
@@ -145,26 +143,17 @@ def make_score(value: Any, priority: Sequence[str], path: str = "recipe.score") 
     >>> make_score({"name": "weighted-mean", "weights": [0.75, 0.25]}, ["LD", "DS"])
     WeightedMean(weights=(0.75, 0.25))
     """
-    return _Maker(import_part).score(_plain(value, path), priority, path, PRIORITIZED)
+    return _Maker(import_part).score(_plain(value), priority, path, PRIORITIZED)
 
 
 def make_normalise(value: Any, path: str = "recipe.normalise") -> Normalise:
     """How columns come to one scale, by name or as `{name = "scale", bounds = {DS = 500}}`."""
-    return _Maker(import_part).normalise(_plain(value, path), path)
-
-
-def make_criteria(value: Any, path: str = "recipe.criteria") -> tuple[Criterion, ...]:
-    """Criteria by names, or tables with a name and settings, in priority order.
-
-    >>> make_criteria("CB > DS")
-    (CB, DS)
-    """
-    return _Maker(import_part).criteria(_plain(value, path), path)
+    return _Maker(import_part).normalise(_plain(value), path)
 
 
 def make_limit(value: Any, path: str = "recipe.limits.0") -> Any:
     """One limit by its name, or by a table with its settings."""
-    return _Maker(import_part).part("limit", _plain(value, path), path)
+    return _Maker(import_part).part("limit", _plain(value), path)
 
 
 def split_names(text: str) -> list[str]:
@@ -195,18 +184,7 @@ def _stand_in(slot: Slot, name: str) -> Any:
         return criterion(name, Family.TARGET, name, degree=True, gives=ACCOUNTED)(
             lambda cohort, history: NotImplemented
         )
-    parts: Mapping[Slot, Any] = {
-        "score": Prioritized(),
-        "stage": Anchor(),
-        "limit": Cap(),
-        "models": OneModel(),
-        "grouping": OneGroup(),
-        "reward": Whole(),
-        "search": Fixed(),
-        "aggregator": Mean(),
-        "optimizer": SGD(),
-    }
-    return parts[slot]
+    return PARTS[slot][STAND_INS[slot]]()
 
 
 class _Maker:
@@ -214,32 +192,19 @@ class _Maker:
 
     def __init__(self, own: Own) -> None:
         self._own = own
-        self._base: Weighting | None = None
-        self._score: Any = None
 
     def recipe(self, values: Mapping[str, Any]) -> Recipe:
         """The named recipe with the given fields in place of its own."""
-        name, given = str(values["name"]), {key: value for key, value in values.items() if key != "name"}
-        base = self._named_recipe(name)
-        _refuse_keys("recipe", name, given, FIELDS)
-        changes: dict[str, Any] = {}
-        if "criteria" in given:
-            changes["criteria"] = self.criteria(given["criteria"], "recipe.criteria")
+        name, given = _named(values, "recipe")
+        base = self._named_recipe(str(name))
+        _refuse_keys("recipe", str(name), given, FIELDS)
+        changes = {key: self._field(key, given[key], base) for key in FIELDS if key in given and key != "score"}
         priority = tuple(one.name for one in changes.get("criteria", base.criteria))
-        normalise = base.normalise
-        if "normalise" in given:
-            normalise = changes["normalise"] = self.normalise(given["normalise"], "recipe.normalise", base.normalise)
         score = base.score
         if name == "fedval":  # its weights are of the objectives, and need not sum to 1
-            score = changes["score"] = WeightedMean(shares_of((), len(priority))) if priority else score
+            score = changes["score"] = WeightedMean(shares_of((), len(priority)))
         if "score" in given:
-            score = self.score(given["score"], priority, "recipe.score", score, as_shares=name == "fedval")
-            changes["score"] = score
-        if "when_zero" in given:
-            hint = Setting("when_zero", WhenZero, None, "", MISSING)
-            changes["when_zero"] = _checked(hint, given["when_zero"], "recipe.when_zero")
-        self._base, self._score = Weighting(priority, score, normalise), given.get("score")
-        changes |= self._parts(given, base)
+            changes["score"] = self.score(given["score"], priority, "recipe.score", score, as_shares=name == "fedval")
         with _at("recipe"):
             return replace(base, **changes)
 
@@ -250,24 +215,24 @@ class _Maker:
             raise ConfigError(renamed("recipe.name", name) or str(UnknownName("recipe", name, RECIPES)))
         return RECIPES[name][0]()
 
-    def _parts(self, given: Mapping[str, Any], base: Recipe) -> dict[str, Any]:
-        """The fields that are parts or lists of parts."""
-        made: dict[str, Any] = {}
-        if "stages" in given:
-            entries = _entries(given["stages"], "recipe.stages")
-            made["stages"] = tuple(self.stage(value, path) for path, value in entries)
-        if "limits" in given:
-            entries = _entries(given["limits"], "recipe.limits")
-            made["limits"] = tuple(self.part("limit", value, path) for path, value in entries)
-        if "models" in given:
-            if isinstance(given["models"], int):
-                raise ConfigError(str(renamed("recipe.models", "a number")))
-            made["models"] = self.part("models", given["models"], "recipe.models", base.models)
-        if "search" in given:
-            made["search"] = self.part("search", given["search"], "recipe.search", base.search)
-        if "server" in given:
-            made["server"] = self.server(given["server"], "recipe.server", base.server)
-        return made
+    def _field(self, key: str, value: Any, base: Recipe) -> Any:
+        """The value of one field of the recipe, but for the score, which is in words of the criteria."""
+        path = f"recipe.{key}"
+        match key:
+            case "criteria":
+                return self.criteria(value, path)
+            case "normalise":
+                return self.normalise(value, path, base.normalise)
+            case "when_zero":
+                return _checked(WHEN_ZERO, value, path)
+            case "stages":
+                return tuple(self.stage(one, where) for where, one in _entries(value, path))
+            case "limits":
+                return tuple(self.part("limit", one, where) for where, one in _entries(value, path))
+            case "server":
+                return self.server(value, path, base.server)
+        slot: Any = key  # models, search
+        return self.part(slot, value, path, getattr(base, key))
 
     def criteria(self, value: Any, path: str) -> tuple[Criterion, ...]:
         """Criteria in priority order, as a list or as text."""
@@ -279,10 +244,9 @@ class _Maker:
 
     def criterion(self, value: Any, path: str) -> Criterion:
         """A criterion by its name, with the settings of a table in place of its own."""
-        name, given = _named(value, path)
-        if name is None:
-            raise ConfigError(f"{path}: give the name of a criterion, or a table with a name (got {value!r:.80})")
-        made: Criterion = self._changed("criterion", self._find_criterion(name, path), given, path, name)
+        name, given = _named(value, path, "criterion")
+        base = self._find_criterion(name, path)
+        made: Criterion = self._build("criterion", name, type(base), given, path, base)
         return made
 
     def _find_criterion(self, name: str, path: str) -> Any:
@@ -299,8 +263,8 @@ class _Maker:
 
     def stage(self, value: Any, path: str) -> Any:
         """A stage by its name, or a criterion that the server measures."""
-        name, _ = _named(value, path)
-        if name is None or name in PARTS["stage"] or is_own(name):
+        name, _ = _named(value, path, "stage")
+        if name in PARTS["stage"] or is_own(name):
             return self.part("stage", value, path)
         try:
             find_criterion(name)
@@ -317,72 +281,41 @@ class _Maker:
 
     def part(self, slot: Slot, value: Any, path: str, base: Any = None) -> Any:
         """A part by its name or as a table; a table without a name changes the settings of `base`."""
-        name, given = _named(value, path)
+        name, given = _named(value, path, slot if base is None else None)
         if name is None:
-            if base is None:
-                raise ConfigError(f"{path}: give a name, or a table with a name (got {value!r:.80})")
-            return self._changed(slot, base, given, path, name_of(base))
+            return self._build(slot, name_of(base), type(base), given, path, base)
         if is_own(name):
             _refuse_keys(path, name, given, ())
             return self._own(slot, name)
-        kind = _find_part(slot, name, path)
-        made = self._settings(slot, name, kind, given, path)
-        missing = [one for one in settings(kind).values() if one.required and one.name not in made]
-        if missing:
-            raise ConfigError(f"{path}: {name} needs `{missing[0].name}`, {missing[0].about}")
-        with _at(path):
-            return kind(**made)
+        return self._build(slot, name, _find_part(slot, name, path), given, path)
 
-    def _changed(self, slot: Slot, base: Any, given: Mapping[str, Any], path: str, name: str) -> Any:
-        """The part with other settings."""
-        if not given:
-            return base
-        made = self._settings(slot, name, type(base), given, path, base)
-        with _at(path):
-            return replace(base, **made)
-
-    def _settings(
-        self, slot: Slot, name: str, kind: Any, given: Mapping[str, Any], path: str, base: Any = None
-    ) -> dict[str, Any]:
-        """The given settings of a class as values of their declared types."""
+    def _build(self, slot: Slot, name: str, kind: Any, given: Mapping[str, Any], path: str, base: Any = None) -> Any:
+        """A part of this class with the given settings; the others are those of `base`, or the defaults."""
         takes = _takes(slot, kind)
         _refuse_keys(path, name, given, takes, {other: _takes(slot, one) for other, one in _table(slot).items()})
-        return {
+        made = {
             key: self._setting(takes[key], value, f"{path}.{key}", getattr(base, key, None))
             for key, value in given.items()
         }
+        for one in settings(kind).values() if base is None else ():
+            if one.required and one.name not in made:
+                raise ConfigError(f"{path}: {name} needs `{one.name}`, {one.about}")
+        with _at(path):
+            return kind(**made) if base is None else replace(base, **made) if made else base
 
     def _setting(self, one: Setting, value: Any, path: str, base: Any) -> Any:
-        slot = next((SLOT_OF[option] for option in _options(one.type) if option in SLOT_OF), None)
+        kinds = (getattr(option, "__name__", "") for option in _options(one.type))
+        slot = next((SLOT_OF[kind] for kind in kinds if kind in SLOT_OF), None)
         if slot == "criterion":
             name, given = _named(value, path)
             if name is not None or base is None:
                 raise ConfigError(
                     f"{path}: give a table of settings (got {value!r:.80}); the name says which criterion"
                 )
-            return self._changed("criterion", base, given, path, base.name)
+            return self._build("criterion", base.name, type(base), given, path, base)
         if slot is not None:
             return self.part(slot, value, path, base)
-        if one.name == "among" and not isinstance(value, str):
-            return tuple(self.weighting(entry, where) for where, entry in _entries(value, path))
         return _checked(one, value, path)
-
-    def weighting(self, value: Any, path: str) -> Weighting:
-        """One of search.among; what is not given is the recipe's own."""
-        assert self._base is not None  # a recipe is made, and its search last
-        if not isinstance(value, dict):
-            raise ConfigError(f"{path}: must be a table with {', '.join(WEIGHTING_KEYS)} (got {value!r:.80})")
-        _refuse_keys(path, "a weighting", value, WEIGHTING_KEYS)
-        priority, score, normalise = self._base.priority, self._base.score, self._base.normalise
-        if "criteria" in value:
-            priority = tuple(one.name for one in self.criteria(value["criteria"], f"{path}.criteria"))
-        if "score" in value:
-            score = self.score(value["score"], priority, f"{path}.score", score)
-        elif self._score is not None and "criteria" in value:  # a capacity is in words of the criteria
-            score = self.score(self._score, priority, "recipe.score", score)
-        if "normalise" in value:
-            normalise = self.normalise(value["normalise"], f"{path}.normalise", normalise)
-        return Weighting(priority, score, normalise)
 
     def score(
         self, value: Any, priority: Sequence[str], path: str, base: Any = None, *, as_shares: bool = False
@@ -391,7 +324,7 @@ class _Maker:
         name, given = _named(value, path)
         ranking = {key: _checked(RANKING[key], given.pop(key), f"{path}.{key}") for key in RANKING if key in given}
         if as_shares and "weights" in given and name in (None, "weighted-mean"):
-            weights = _typed(tuple[float, ...], given["weights"], f"{path}.weights")
+            weights = _checked(settings(WeightedMean)["weights"], given["weights"], f"{path}.weights")
             with _at(path):
                 check_length("weights", weights, priority)
                 given["weights"] = list(shares_of(weights, len(priority)))
@@ -405,15 +338,11 @@ class _Maker:
 
     def normalise(self, value: Any, path: str, base: Any = None) -> Normalise:
         """One of the names, or public bounds."""
-        name, given = _named(value, path)
+        name, given = _named(value, path, None if isinstance(base, Scale) else "normalisation")
         if name in NORMALISATIONS:
             _refuse_keys(path, name, given, (), {"scale": ("bounds",)})
-            return name  # type: ignore[return-value]
-        if name is None and not isinstance(base, Scale):
-            raise ConfigError(
-                f'{path}: give a name, for example {{name = "scale", bounds = {{DS = 500}}}} (got {value!r:.80})'
-            )
-        if name is not None and name not in PARTS["normalise"]:
+            return cast("Normalise", name)
+        if name not in (None, *PARTS["normalise"]):
             raise ConfigError(str(UnknownName(path, name, [*NORMALISATIONS, *PARTS["normalise"]])))
         made: Scale = self.part("normalise", {"name": "scale", "bounds": {}, **given}, path)
         return made
@@ -452,9 +381,7 @@ def _table(slot: Slot) -> Mapping[str, type[Any]]:
 
 def _takes(slot: Slot, kind: Any) -> Mapping[str, Setting]:
     """The settings of a class that a configuration can change."""
-    if slot == "criterion" and kind not in PARTS[slot].values():
-        return {}
-    if not is_dataclass(kind):
+    if not is_dataclass(kind) or (slot == "criterion" and kind not in PARTS[slot].values()):
         return {}
     return {key: one for key, one in settings(kind).items() if slot != "criterion" or key not in IN_THE_NAME}
 
@@ -462,7 +389,7 @@ def _takes(slot: Slot, kind: Any) -> Mapping[str, Setting]:
 def _refuse_keys(
     path: str,
     name: str,
-    given: Collection[str] | Iterator[str],
+    given: Iterable[str],
     takes: Collection[str],
     table: Mapping[str, Collection[str]] | None = None,
 ) -> None:
@@ -481,13 +408,15 @@ def _refuse_keys(
         raise ConfigError(message or f"unknown key '{path}.{key}'{did_you_mean(key, takes)}; {valid}")
 
 
-def _named(value: Any, path: str) -> tuple[str | None, dict[str, Any]]:
-    """The name of a part and its settings, from a bare name or a table."""
+def _named(value: Any, path: str, required: str | None = None) -> tuple[Any, dict[str, Any]]:
+    """The name of a part and its settings, from a bare name or a table; `required`: what there must be a name of."""
     if isinstance(value, str):
         return value, {}
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: must be a name, or a table with a name (got {value!r:.80})")
     name = value.get("name")
+    if name is None and required:
+        raise ConfigError(f"{path}: give the name of a {required}, or a table with a name (got {value!r:.80})")
     if name is not None and not isinstance(name, str):
         raise ConfigError(f"{path}.name: must be text (got {name!r:.80})")
     return name, {key: one for key, one in value.items() if key != "name"}
@@ -506,47 +435,44 @@ def _options(hint: Any) -> tuple[Any, ...]:
 
 def _checked(one: Setting, value: Any, path: str) -> Any:
     """A plain value as its declared type has it, within its range."""
-    if value == "all" and types.NoneType in _options(one.type) and "all" not in one.choices:
-        return None  # TOML has no null: every round, every judge
-    made = _typed(one.type, value, path)
-    broken = one.check(made)
-    if broken is None:
-        return made
-    if isinstance(value, str) and one.choices and not {float, int} & set(_options(one.type)):
-        raise ConfigError(str(UnknownName(f"value of {path}", value, one.choices)))
-    raise ConfigError(f"{path}: must be {broken} (got {value!r:.80})")
-
-
-def _typed(hint: Any, value: Any, path: str) -> Any:
-    """Lists as tuples, tables as tuples of pairs, whole numbers as floats where floats are declared."""
-    options = _options(hint)
+    options = _options(one.type)
     rows = next((option for option in options if get_origin(option) is tuple), None)
-    if rows is None or (len(options) > 1 and not isinstance(value, list)):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        return float(value) if whole and float in options and int not in options else value
-    inner = get_args(rows)
-    repeated = len(inner) == 2 and inner[1] is Ellipsis
-    if repeated and get_origin(inner[0]) is tuple and get_args(inner[0])[0] is str:
-        return _pairs(get_args(inner[0])[1], value, path)
-    hints = [inner[0]] * len(value) if repeated and isinstance(value, list) else list(inner)
-    if not isinstance(value, list) or len(value) != len(hints):
-        size = "" if repeated else f" of {len(hints)} values"
-        raise ConfigError(f"{path}: must be a list{size} (got {value!r:.80})")
-    return tuple(
-        _element(one, entry, f"{path}.{place}") for place, (one, entry) in enumerate(zip(hints, value, strict=True))
-    )
+    if value == "all" and types.NoneType in options and "all" not in one.choices:
+        return None  # TOML has no null: every round
+    if rows is not None and isinstance(value, dict if _is_table(rows) else list):
+        return _tuple(rows, value, path)
+    if isinstance(value, int) and not isinstance(value, bool) and float in options and int not in options:
+        value = float(value)
+    if one.check(value) is None:
+        return value
+    if isinstance(value, str) and one.choices and not {float, int} & set(options):
+        raise ConfigError(str(UnknownName(f"value of {path}", value, one.choices)))
+    rule = "a table" if rows is not None and _is_table(rows) else one.rule
+    raise ConfigError(f"{path}: must be {rule} (got {value!r:.80})")
 
 
-def _pairs(hint: Any, value: Any, path: str) -> tuple[tuple[str, Any], ...]:
-    """A table as pairs of a key and a value of this type."""
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}: must be a table (got {value!r:.80})")
-    return tuple((key, _element(hint, one, f"{path}.{key}")) for key, one in value.items())
+def _is_table(rows: Any) -> bool:
+    """Whether a tuple is one of pairs (text, value), which a configuration writes as a table."""
+    first = get_args(rows)[0]
+    return get_origin(first) is tuple and get_args(first)[0] is str
 
 
-def _element(hint: Any, value: Any, path: str) -> Any:
-    """One entry of a list, of its declared type."""
-    return _checked(Setting("", hint, None, "", MISSING), value, path)
+def _tuple(rows: Any, value: Any, path: str) -> tuple[Any, ...]:
+    """A list as a tuple of its declared types, a table as a tuple of pairs."""
+    kinds = get_args(rows)
+    if isinstance(value, dict):
+        kind = get_args(kinds[0])[1]
+        return tuple((key, _element(kind, entry, f"{path}.{key}")) for key, entry in value.items())
+    hints = [kinds[0]] * len(value) if kinds[-1] is Ellipsis else kinds
+    if len(value) != len(hints):
+        raise ConfigError(f"{path}: must be a list of {len(hints)} values (got {value!r:.80})")
+    places = enumerate(zip(hints, value, strict=True))
+    return tuple(_element(kind, entry, f"{path}.{place}") for place, (kind, entry) in places)
+
+
+def _element(kind: Any, value: Any, path: str) -> Any:
+    """One entry of a list or a table."""
+    return _checked(Setting("", kind, None, "", MISSING), value, path)
 
 
 @contextmanager
@@ -558,27 +484,20 @@ def _at(path: str) -> Iterator[None]:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _plain(value: Any, path: str, *, top: bool = False) -> Any:
-    """Nested settings as a TOML file has them: tuples as lists, without nulls, a table of only a name as the name."""
-    if isinstance(value, Mapping):
-        _check_text(" ".join(map(str, value)), path)
-        table = {str(key): _plain(one, f"{path}.{key}") for key, one in value.items() if one is not None}
-        alone = not top and list(table) == ["name"] and isinstance(table["name"], str)
-        return table["name"] if alone else table
-    if isinstance(value, list | tuple):
-        return [_plain(one, f"{path}.{place}") for place, one in enumerate(value)]
-    if isinstance(value, str):
-        return _check_text(value, path)
-    if isinstance(value, int) and abs(value) >= 1 << 63:
-        raise ConfigError(f"{path}: must be a number of at most 64 bits (got {value!r:.40})")
-    if isinstance(value, bool | int | float):
-        return value
-    raise ConfigError(f"{path}: must be text, a number, true or false, a list or a table (got {value!r:.80})")
-
-
-def _check_text(text: str, path: str) -> str:
+def _plain(value: Any) -> Any:
+    """Settings as a TOML file has them: tuples as lists, without nulls, a table of only a name as the name."""
+    text = json.dumps(value, ensure_ascii=False, default=_refuse)
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise ConfigError(f"{path}: must be text in UTF-8; got a character that is not: {error.reason}") from None
-    return text
+        raise ConfigError(f"recipe: must be text in UTF-8; got a character that is not: {error.reason}") from None
+    return json.loads(text, object_hook=_plain_table)
+
+
+def _refuse(value: object) -> NoReturn:
+    raise ConfigError(f"recipe: must be text, numbers, true or false, lists and tables (got {value!r:.80})")
+
+
+def _plain_table(table: dict[str, Any]) -> Any:
+    given = {key: value for key, value in table.items() if value is not None}
+    return given["name"] if list(given) == ["name"] and isinstance(given["name"], str) else given

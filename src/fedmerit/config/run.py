@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
+from annotated_types import Interval
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedmerit.config.sections import Count, Positive, Section, core_field
 from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
 from fedmerit.core.collect.late import Delayed, Wait
-from fedmerit.core.collect.schedules import Available, Schedule
+from fedmerit.core.collect.schedules import Schedule
+from fedmerit.core.parts import Doc, check_settings
+from fedmerit.core.recipe import Recipe
+from fedmerit.core.recipes import privacy_of
 
 
 def _twice(value: Any) -> Any:
@@ -58,56 +63,53 @@ class DelaysConfig(Section):
     base_seconds: float = core_field(Delayed, "base_seconds")
 
 
-Hour = Annotated[float, Field(ge=0, le=24)]
+@dataclass(frozen=True, slots=True)
+class EarlyStopping:
+    """Stop once the best accuracy on validation rows has not risen by more than `least` for `patience` rounds.
 
+    >>> stop = EarlyStopping(patience=2)
+    >>> stop([0.5, 0.7, 0.7]), stop([0.5, 0.7, 0.7, 0.6])
+    (False, True)
+    """
 
-class AvailabilityConfig(Section):
-    """[run.availability]: hours of the day in which clients can be asked."""
+    patience: Annotated[
+        int, Interval(ge=1), Doc("rounds without a rise of the best accuracy, after which the run ends")
+    ] = 5
+    least: Annotated[float, Interval(ge=0, lt=1), Doc("a rise by no more than this is none")] = 0.0
 
-    hours: Annotated[tuple[tuple[Hour, Hour, Count], ...], Field(min_length=1)] = Field(
-        description="[from, to, clients], dealt in client order and again until all have some; 22 to 6 is over midnight"
-    )
-    clock: Literal["simulated", "server"] = Field(
-        "simulated",
-        description="`simulated`: rounds begin at `start` and then every `minutes`; `server`: its clock, UTC",
-    )
-    start: Hour = Field(0.0, description="simulated: the hour at which round 1 begins")
-    minutes: Positive = Field(60.0, description="simulated: from the beginning of a round to that of the next")
+    def __post_init__(self) -> None:
+        check_settings(self)
 
-    @model_validator(mode="after")
-    def _nothing_idle(self) -> Self:
-        if self.clock == "server" and {"start", "minutes"} & self.model_fields_set:
-            raise ValueError("start and minutes are of the simulated clock; leave them out, or clock")
-        return self
+    def __call__(self, accuracies: Sequence[float]) -> bool:
+        """Whether the last rounds brought nothing over those before them."""
+        if len(accuracies) <= self.patience:
+            return False
+        return max(accuracies[-self.patience :]) <= max(accuracies[: -self.patience]) + self.least
 
 
 class StopConfig(Section):
     """[run.stop]: end the run early, by the accuracy on the clients' validation rows."""
 
-    patience: Count = Field(5, description="rounds without a rise of the best accuracy, after which the run ends")
-    least: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="a rise by no more than this is none")
+    patience: int = core_field(EarlyStopping, "patience")
+    least: float = core_field(EarlyStopping, "least")
+
+    def make(self) -> EarlyStopping:
+        """The rule."""
+        return EarlyStopping(self.patience, self.least)
 
 
 class RunConfig(Section):
     """[run]: how long, with how many clients, from which seed."""
 
     rounds: Count = Field(20, description="rounds of training")
-    fraction: Annotated[float, Field(gt=0, le=1)] = Field(0.1, description="share of the clients drawn per round")
+    fraction: float = core_field(Uniform, "fraction")
     selection: Literal["uniform", "poisson"] = Field(
         "uniform",
         description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
     )
     schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
-    budget_seconds: Positive | None = Field(
-        None,
-        description="clients train as many epochs as they can in this time, at least one; here by a column speed (rows "
-        "per second) of [facts], on Flower by the clock",
-    )
     wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
     delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
-    availability: AvailabilityConfig | None = Field(
-        None, description="hours in which clients can be asked, see [run.availability]"
-    )
     stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
     seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
     workers: Count | None = Field(None, description="worker processes; default: one per core, with an accelerator one")
@@ -127,60 +129,53 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
+        uniform = self.schedule is None and self.selection == "uniform"
+        overselect = self.wait.overselect if self.wait else 1.0
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
                 "selection has no effect with a schedule, which says who takes part; leave one of them out"
             )
-        if self.budget_seconds is not None and self.schedule is not None and self.schedule.epochs is not None:
+        if overselect > 1 and not uniform:
             raise ValueError(
-                "schedule.epochs has no effect with budget_seconds, which decides on epochs; leave one out"
+                "wait.overselect needs a fraction drawn uniformly; remove schedule and selection, or overselect"
             )
-        if self.availability is not None and (self.schedule is not None or self.selection != "uniform"):
+        if overselect > 1 and overselect * self.fraction > 1:
             raise ValueError(
-                "availability draws uniformly of those who are there; leave schedule and selection out, or availability"
+                f"wait.overselect asks {overselect:g} times as many clients as a round needs, and there are not as "
+                f"many: set fraction to {1 / overselect:.2g} or less"
             )
-        if self.wait is not None and self.wait.overselect > 1:
-            self._check_overselect(self.wait.overselect)
         if self.delays is not None and self.wait is None:
             raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
             raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
         return self
 
-    def _check_overselect(self, overselect: float) -> None:
-        if self.schedule is not None or self.selection != "uniform":
-            raise ValueError(
-                "wait.overselect needs a fraction drawn uniformly; remove schedule and selection, or overselect"
-            )
-        if overselect * self.fraction > 1:
-            raise ValueError(
-                f"wait.overselect asks {overselect:g} times as many clients as a round needs, and there are not as "
-                f"many: set fraction to {1 / overselect:.2g} or less"
-            )
 
-
-def make_selection(run: RunConfig, secret: bool = False, hour_of: Callable[[int], float] | None = None) -> Selection:
+def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
     """Who takes part: [run.schedule], else `run.fraction` of the clients, drawn uniformly or independently.
 
-    secret      a Poisson sample does not derive from the seed
-    hour_of     the hour of the day at which a round begins, for [run.availability]
+    A `secret` Poisson sample does not derive from the seed.
     """
     if run.schedule is not None:
         return Schedule(run.rounds, run.schedule.rates, run.schedule.epochs)
     if run.selection == "poisson":
         return Poisson(run.fraction, secret)
-    uniform = Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
-    if run.availability is None:
-        return uniform
-    if hour_of is None:
-        raise TypeError("run.availability needs `hour_of`, the clock of the rounds")
-    return Available(uniform, run.availability.hours, hour_of)
+    return Uniform(run.fraction, run.wait.overselect if run.wait else 1.0)
 
 
-def make_collect(run: RunConfig, secret: bool = False, hour_of: Callable[[int], float] | None = None) -> Collect:
-    """How a round gets its answers: all in time, or from clients that are late in a simulation."""
-    selection = make_selection(run, secret, hour_of)
-    if run.delays is None or run.wait is None:
-        return InTime(selection, run.budget_seconds, run.wait.late if run.wait else "drop")
-    delays = run.delays
-    return Delayed(selection, run.wait.make(), delays.share, delays.seconds, delays.base_seconds, run.budget_seconds)
+def make_collect(run: RunConfig, recipe: Recipe) -> Collect:
+    """How a round gets its answers: all in time, or from clients that are late in a simulation.
+
+    The sample of a private recipe stays secret.
+    """
+    privacy, delays = privacy_of(recipe), run.delays
+    selection = make_selection(run, secret=privacy is not None and not privacy.reproducible)
+    if delays is None or run.wait is None:
+        return InTime(selection, late=run.wait.late if run.wait else "drop")
+    return Delayed(
+        selection,
+        run.wait.make(),
+        delayed=delays.share,
+        seconds=delays.seconds,
+        base_seconds=delays.base_seconds,
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import field_validator
 
 from fedmerit.config.facts import FactsConfig
 from fedmerit.config.privacy import PrivacyConfig
@@ -63,20 +62,6 @@ class Config(Section):
     run: RunConfig = RunConfig()
     privacy: PrivacyConfig | None = None
     facts: FactsConfig | None = None
-
-    @field_validator("task", "train", "run", "privacy", "facts", mode="before")
-    @classmethod
-    def _is_table(cls, value: Any) -> Any:
-        if value is None or isinstance(value, Section | Mapping):
-            return value
-        raise ValueError("must be a table such as [run]")
-
-    @field_validator("recipe", mode="before")
-    @classmethod
-    def _is_table_or_name(cls, value: Any) -> Any:
-        if isinstance(value, str | Mapping | RecipeConfig):
-            return value
-        raise ValueError("must be the name of a recipe, or a table such as [recipe]")
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
@@ -135,10 +120,7 @@ def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
 def set_values(values: dict[str, Any], changes: Sequence[tuple[str, Any]]) -> None:
     """Set keys such as `train.lr` in nested settings, in their order, with what `override` says of choices."""
     for key, value in dict(changes).items():
-        if re.fullmatch(r"recipe(\.\w+)*\.name", key):
-            _choose_part(values, key.split(".")[:-1], value)
-        elif key in CHOICES:
-            _choose(values, key, value)
+        _choose(values, key, value)
     for key, value in changes:
         *path, last = key.split(".")
         _table(values, path, key)[last] = value
@@ -177,30 +159,18 @@ def _parse(text: str) -> tuple[str, Any]:
 
 
 def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
-    """Drop from the file's table what does not go with a choice that the file did not make."""
+    """Drop from the file what does not go with a choice that the file did not make."""
     *path, tag = key.split(".")
-    table: Any = values
+    home, table = None, values  # the table that the key is in, and the one around it
     for part in path:
-        table = table.get(part) if isinstance(table, dict) else None
-    takes = CHOICES[key].get(choice) if isinstance(choice, str) else None
-    if not isinstance(table, dict) or takes is None or table.get(tag) == choice:
-        return
-    for name in [name for name in table if name not in takes]:
-        del table[name]
-
-
-def _choose_part(values: dict[str, Any], path: Sequence[str], choice: Any) -> None:
-    """Drop the file's table of a recipe, or of a part, that has another name."""
-    table: Any = values
-    for part in path[:-1]:
-        table = table.get(part) if isinstance(table, dict) else None
-    before = table.get(path[-1]) if isinstance(table, dict) else None
-    if before is None:
-        return
-    default = DEFAULT_RECIPE.name if len(path) == 1 else None
-    name = before.get("name", default) if isinstance(before, dict) else before
-    if name != choice:
-        del table[path[-1]]
+        home, table = table, table.get(part) if isinstance(table, dict) else None  # type: ignore[assignment]
+    if re.fullmatch(r"recipe(\.\w+)*\.name", key) and home is not None and table is not None:
+        default = DEFAULT_RECIPE.name if len(path) == 1 else None
+        if (table.get("name", default) if isinstance(table, dict) else table) != choice:
+            del home[path[-1]]
+    elif key in CHOICES and isinstance(table, dict) and isinstance(choice, str) and table.get(tag) != choice:
+        for name in [name for name in table if name not in CHOICES[key].get(choice, table)]:
+            del table[name]
 
 
 def _table(values: dict[str, Any], path: Sequence[str], key: str) -> dict[str, Any]:

@@ -19,16 +19,6 @@ RANKING: Mapping[str, Setting] = {"rank": settings(Ranked)["how"], "top": settin
 """What every score takes: put the clients' ranks in place of their scores."""
 
 
-def score_settings(name: str) -> tuple[str, ...]:
-    """The keys that a score takes besides `rank` and `top`.
-
-    >>> score_settings("weighted-mean"), score_settings("product")
-    (('weights',), ())
-    """
-    kind: Any = SCORES[name]
-    return tuple(settings(kind))
-
-
 def finish_score(made: Any, priority: Sequence[str]) -> Score:
     """The operator for criteria in this order."""
     if isinstance(made, WeightedMean | Topsis | OWA):

@@ -148,6 +148,8 @@ def _problem(item: Any, place: _Place) -> str:
             return f"{key}: give a name, or a table with a name (got {item['input']!r:.80})"
         case "missing":
             return f"{key} is required, and was not given"
+        case "model_type":
+            return f"{key}: must be a table such as [{key}] (got {item['input']!r:.80})"
     shown = repr(item["input"])
     rule = item["msg"].removeprefix("Value error, ")
     return f"{key}: {rule[:1].lower() + rule[1:]} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"

@@ -1,8 +1,10 @@
-"""A finished run: its ledger and its model, why clients got their weights, tables, a page, predictions."""
+"""A finished run: its ledger and its model, why clients got their weights, tables, a page, predictions, ONNX."""
 
 from __future__ import annotations
 
 import html
+import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,35 +12,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.learner import Learner
+from fedmerit.config.schema import Config, make_config
+from fedmerit.config.task import TABLE
+from fedmerit.core.learner import Learner, NamedLearner
 from fedmerit.core.measures import rounds_to_target
+from fedmerit.core.models.clusters import ClusterModels
+from fedmerit.core.models.personal import PersonalModels
+from fedmerit.core.models.shared import LocalModel
+from fedmerit.core.targets import has_probabilities, target_of
 from fedmerit.core.types import Matrix, Model
 from fedmerit.core.weights.weigh import ClientWeight
-from fedmerit.engine.trained import (
-    check_one_input,
-    check_shared,
-    example_rows,
-    learner_of,
-    make_module,
-    named_tensors,
-    personal_model,
-    predict,
-    read_encoder,
-    table_rows,
-    to_torch,
-    torch_build,
-    write_onnx,
-)
-from fedmerit.errors import FolderError
-from fedmerit.store.files import check_new_file
+from fedmerit.errors import ConfigError, DataError, FolderError, NoteWarning
+from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.frames import Frame, run_frame
-from fedmerit.store.ledger import Event, Ledger
+from fedmerit.store.ledger import Event, Ledger, kept_recipe
 from fedmerit.store.model_files import read_model, read_tensors
 from fedmerit.store.reasons import why
-from fedmerit.store.run_folder import LEDGER, MODEL, open_ledger
+from fedmerit.store.run_folder import CLUSTERS, ENCODER, LEDGER, MODEL, PERSONAL, open_ledger
 from fedmerit.tasks.encoding import Encoder
+from fedmerit.tasks.formats.table_files import read_frame, read_table
+from fedmerit.tasks.registry import make_federation, make_learner, make_task
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -72,13 +68,30 @@ class Run:
         """
         model = self._model(client)
         tensors = None if client is not None or self.folder is None else read_tensors(self.folder / MODEL)
-        return to_torch(tensors or named_tensors(self._learner(), model))
+        if tensors is None:
+            learner = self._learner()
+            if not isinstance(learner, NamedLearner):
+                raise ConfigError(
+                    f"the learner {type(learner).__name__} has no names for its model's parts; use run.model"
+                )
+            named = learner.name_tensors(model)
+            tensors = {name: values for name, values in named.tensors.items() if name not in named.beside}
+        import torch
+
+        return {name: torch.from_numpy(values) for name, values in tensors.items()}
 
     def module(self, build: Callable[[], Any] | None = None, client: int | str | None = None) -> Any:
         """A torch module with the final model, in evaluation mode; `build` makes it where the run cannot know how."""
-        made = build or torch_build(self._learner())
-        tensors = {name: values.numpy() for name, values in self.state_dict(client).items()}
-        return make_module(made, tensors)
+        build = build or getattr(self._learner(), "build", None)
+        if build is None:
+            name = type(self._learner()).__name__
+            raise ConfigError(f"a torch module comes from a TorchLearner; this run's learner is {name}")
+        module = build()
+        try:
+            module.load_state_dict(self.state_dict(client))
+        except RuntimeError as error:
+            raise DataError(f"`build` makes another module than the run trained: {error}") from None
+        return module.float().eval()
 
     def predict(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
         """The class of each row of `x`, or its number or labels; by a client's personal model where it has one.
@@ -93,11 +106,11 @@ class Run:
         >>> run.predict(task.federation.test.x[:5]).shape
         (5,)
         """
-        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x))
+        return self._predict(x, client)
 
     def predict_proba(self, x: Any, client: int | str | None = None) -> NDArray[Any]:
         """The probability of each class for each row of `x`: (rows, classes)."""
-        return predict(self._learner(), self._model(client), table_rows(self._encoder(), x), proba=True)
+        return self._predict(x, client, proba=True)
 
     @property
     def labels(self) -> tuple[str, ...] | None:
@@ -111,20 +124,48 @@ class Run:
         Needs the packages onnx and onnxscript, by which torch writes such files.
         """
         check_new_file(Path(path), "another path", force=force)
-        check_one_input(self._learner())
-        write_onnx(self.module(), example_rows(self.ledger) if x is None else x, Path(path))
+        if getattr(self._learner(), "inputs", None) is not None:
+            raise ConfigError(
+                "the ONNX file is made of a module with one input, and this one takes several: use torch.onnx.export "
+                "with run.module()"
+            )
+        if x is None:
+            config = _config(self.ledger, "what its rows look like; give some: run.write_onnx(path, x)")
+            x = make_task(config).federation.train.x[:2]
+        _write_onnx(self.module(), as_rows(x), Path(path))
 
     def _learner(self) -> Learner:
-        return self.learner or learner_of(self.ledger, self._encoder())
+        if self.learner is not None:
+            return self.learner
+        config = _config(self.ledger, "which learner it used; give it: Run.load(folder, learner=...)")
+        return make_learner(config.task, config.train, self._encoder())
 
     def _encoder(self) -> Encoder | None:
         return self.encoder or read_encoder(self.folder, self.ledger)
 
     def _model(self, client: int | str | None) -> Model:
+        """The shared model, or a client's personal one."""
         if client is None:
             check_shared(self.ledger)
             return self.model
-        return personal_model(self.folder, self.ledger.names(), self.ledger.find_client(str(client)))
+        number = self.ledger.find_client(str(client))
+        found = None if self.folder is None else read_model(self.folder / PERSONAL / f"{number}.safetensors")
+        if found is None:
+            name = self.ledger.names()[number]
+            raise FolderError(f"{name!r} has no personal model here; runs keep them in their folder's {PERSONAL}/")
+        return found[0]
+
+    def _predict(self, x: Any, client: int | str | None, *, proba: bool = False) -> NDArray[Any]:
+        """The class of each row (or its number, or its labels), or the probability of each class or label."""
+        learner, model, rows = self._learner(), self._model(client), as_rows(table_rows(self._encoder(), x))
+        if proba and target_of(learner).kind == "number":
+            raise ConfigError("this run predicts numbers, which have no probabilities; use predict")
+        if proba and not has_probabilities(learner):
+            raise ConfigError(f"the learner {type(learner).__name__} has no method `predict_proba`; ask for classes")
+        try:
+            return learner.predict_proba(model, rows) if proba else learner.predict(model, rows)  # type: ignore[attr-defined]
+        except (RuntimeError, ValueError, IndexError) as error:  # what torch and numpy raise of shapes that do not fit
+            raise DataError(f"the model does not take rows of shape {rows.shape[1:]}: {error}") from None
 
     @property
     def accuracy(self) -> float:
@@ -191,3 +232,100 @@ class Run:
     def __repr__(self) -> str:
         rounds, clients = self.ledger.last_round(), len(self.ledger.names())
         return f"<Run: {rounds} rounds, {clients} clients, accuracy {self.accuracy:.4f}>"
+
+
+def write_encoder(folder: Path, encoder: Encoder | None) -> None:
+    """Keep beside the model how rows of its table become inputs."""
+    if encoder is not None:
+        write_new_file(folder / ENCODER, encoder.to_json())
+
+
+def read_encoder(folder: Path | None, ledger: Ledger) -> Encoder | None:
+    """As the run's folder keeps it, or from the table that its configuration names; None where it had no table."""
+    if folder is not None and (folder / ENCODER).is_file():
+        return Encoder.from_json((folder / ENCODER).read_text(encoding="utf-8"))
+    kept = json.loads(ledger.meta().get("config", "null")) or {}
+    if not str(kept.get("task", {}).get("data", "")).startswith(TABLE):
+        return None
+    config = make_config(kept)
+    return make_federation(config.task, config.run.seed).encoder
+
+
+def _config(ledger: Ledger, unknown: str) -> Config:
+    kept = json.loads(ledger.meta().get("config", "null"))
+    if not kept or "task" not in kept:
+        raise ConfigError(f"a run of Python objects does not keep {unknown}")
+    return make_config(kept)
+
+
+def check_shared(ledger: Ledger) -> None:
+    """Refuse to speak of one model where each client has its own."""
+    recipe = kept_recipe(ledger)
+    models = None if recipe is None else recipe.models
+    if isinstance(models, PersonalModels | LocalModel):
+        raise ConfigError("each client of this run has a personal model; say whose, for example client=3")
+    if isinstance(models, ClusterModels):
+        raise ConfigError(
+            f"this run has {models.count} models, of which clients choose; read one from its folder's "
+            f"{CLUSTERS}/, for example {CLUSTERS}/1.safetensors"
+        )
+
+
+def table_rows(encoder: Encoder | None, x: Any) -> NDArray[Any]:
+    """Rows of a frame, or of a file that a path names, as inputs; arrays are inputs already.
+
+    What the run never saw, such as a new word, comes as a `NoteWarning`.
+    """
+    if isinstance(x, str | Path):
+        table = read_table(Path(x))
+    elif encoder is None or isinstance(x, np.ndarray | list | tuple) or not hasattr(x, "columns"):
+        return np.asarray(x)
+    else:
+        table = read_frame(x)
+    if encoder is None:
+        raise DataError(f"this run learned from arrays, and not from a table such as {table.source}; give an array")
+    rows, notes = encoder(table)
+    for note in notes:
+        warnings.warn(note, NoteWarning, stacklevel=4)  # where `predict` is called
+    return rows
+
+
+def as_rows(x: Any) -> NDArray[Any]:
+    """Rows as learners take them: images as uint8 or float32, features as float32, every value finite."""
+    rows = np.asarray(x)
+    if rows.dtype == object or rows.dtype.kind not in "biuf":
+        raise DataError(f"rows are numbers, one line per row; got values of type {rows.dtype}")
+    if rows.ndim < 2:
+        raise DataError(
+            f"rows are a table (rows, features) or images (rows, height, width, channels); got {rows.shape}"
+        )
+    rows = rows if rows.dtype == np.uint8 else np.ascontiguousarray(rows, dtype=np.float32)
+    if not np.isfinite(rows).all():
+        raise DataError(
+            f"row {int(np.argwhere(~np.isfinite(rows))[0][0])} holds NaN or infinity; put in a number first"
+        )
+    return rows
+
+
+def _write_onnx(module: Any, example: NDArray[Any], path: Path) -> None:
+    """The module as an ONNX file that takes any number of rows; `example` are a few of them."""
+    import torch
+
+    from fedmerit.learn.inputs import Inputs
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own parts among themselves
+        try:
+            torch.onnx.export(
+                module,
+                (Inputs(torch.from_numpy(example), torch.empty(0))[:],),
+                path,
+                input_names=["x"],
+                output_names=["outputs"],
+                dynamic_shapes=({0: torch.export.Dim("rows")},),
+                external_data=False,
+                verbose=False,
+            )
+        except ModuleNotFoundError as error:
+            missing = f"ONNX export needs {error.name}, which is not installed: pip install onnx onnxscript"
+            raise ConfigError(missing) from None

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -86,22 +86,9 @@ class RoundLog:
             write_log(note.text, about | who | {"kind": note.kind})
 
     def _client(self, client: int) -> dict[str, Any]:
-        return {"client": client} | ({"name": self._names[client]} if client < len(self._names) else {})
+        return {"client": client, "name": self._names[client]} if client < len(self._names) else {"client": client}
 
 
 def write_log(message: str, fields: Mapping[str, Any], level: int = logging.INFO) -> None:
     """One line, with fields of its own."""
     log.log(level, "%s", message, extra={FIELDS: fields})
-
-
-def logged(on_record: Callable[[Record], None] | None, names: Sequence[str], run: object) -> Callable[[Record], None]:
-    """What is told of each round, and with it a line of JSON for each where logs are such."""
-    lines = [RoundLog(names, run=str(run))] if log_format() == "json" else []
-
-    def tell(record: Record) -> None:
-        for one in lines:
-            one(record)
-        if on_record:
-            on_record(record)
-
-    return tell

@@ -1,4 +1,4 @@
-"""The loop: rounds one after the other, from the newest checkpoint, until done or asked to stop."""
+"""The loop of every run: rounds one after the other, from the newest checkpoint, until done or asked to stop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
-from fedmerit.config.run import make_collect as collect_of
-from fedmerit.config.schema import Config, RunConfig
-from fedmerit.core.check import first_reason
+from fedmerit.config.account import epsilon_of_releases
+from fedmerit.config.schema import RunConfig
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Fleet, Host, ServerSetup
@@ -32,24 +31,20 @@ from fedmerit.core.release import no_account
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
 from fedmerit.core.server.centring import centre_model
-from fedmerit.core.state import OnStage, Record, State
+from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import Note
-from fedmerit.engine.account import Account
-from fedmerit.engine.hours import ServerClock, SimulatedClock
 from fedmerit.engine.sinks import Sinks
-from fedmerit.engine.stopping import Stop, make_stop
 from fedmerit.errors import RunFailed, RunStopped, UserError
-from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
 from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, LEDGER, MODEL, PERSONAL
 from fedmerit.store.status import status_file
-from fedmerit.store.verify import write_sums
-from fedmerit.tasks.attackers import find_attackers
 
 OnRecord: TypeAlias = Callable[[Record], None]
+Stop: TypeAlias = Callable[[Sequence[float]], bool]
+"""The accuracies on validation rows after each round so far -> whether to stop."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -79,47 +74,69 @@ class Stopping:
 
 
 def run_rounds(
-    host: Host,
+    fleet: Fleet,
     recipe: Recipe,
     collect: Collect,
     settings: RunConfig,
-    state: State,
+    ledger: Ledger,
+    folder: Path | None = None,
+    *,
+    stopping: Stopping | None = None,
     stop: Stop | None = None,
-    validated: Sequence[float] = (),
-    audits: Sequence[str] = (),
-    on_stage: OnStage = lambda index, stage, clients: None,
-) -> Iterator[tuple[State, Record]]:
-    """The states and records of the rounds after a state, one by one; a run in which nobody ever trained fails.
+    on_record: OnRecord | None = None,
+    log: Sequence[str] = (),
+) -> State:
+    """Run the rounds that the ledger does not have yet, and record each; a run in which nobody ever trained fails.
 
-    `stop` ends it early, by the accuracies on validation rows; `validated` are those up to this state. `audits` are
-    objectives in addition to those of the settings.
+    folder      for the final model, where the run has a folder
+    stopping    of a run that can be resumed: it has checkpoints, and may be asked to stop after a round
+    stop        ends the run early, by the accuracies on validation rows
+    log         sinks that get every round
     """
-    reason, so_far = "", list(validated)
-    if stop is not None and so_far and state.history.participations and stop(so_far):
-        return  # it was killed between its last round and its end
-    objectives = [find_objective(name) for name in dict.fromkeys((*settings.audit, *audits))]
-    for index in range(state.history.rounds + 1, settings.rounds + 1):
-        due = index % settings.evaluate_every == 0 or index == settings.rounds
-        state, record = run_round(state, recipe, host, collect, settings.seed, due, objectives, on_stage)
-        reason = reason or (first_reason(record.dropped) if record.dropped else "")
-        ended = False
-        if stop is not None:
-            so_far.append(_validate(host, state))
-            ended = index < settings.rounds and bool(state.history.participations) and stop(so_far)
-            record = replace(record, validation=so_far[-1], notes=(*record.notes, *_ending(so_far, ended)))
-        yield state, record
-        if ended:
-            return
-    if not state.history.participations:
-        raise RunFailed(
-            f"nobody trained in {settings.rounds} rounds, so there is no model; "
-            f"{reason or 'the events of the run say why'}"
-        )
-
-
-def _ending(validated: Sequence[float], ended: bool) -> tuple[Note, ...]:
-    text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
-    return (Note("stopped", "run", text),) if ended else ()
+    checkpoints = None if stopping is None else folder
+    privacy = privacy_of(recipe)
+    host = Host.of(fleet, settings.rounds, ledger.book if privacy else no_account)
+    audits = dict.fromkeys((*settings.audit, *target_of(fleet.server.learner).audits))
+    objectives = [find_objective(name) for name in audits]
+    draw_seed = int(ledger.meta().get(DRAW_SEED, settings.seed))
+    with status_file(folder) as tell, Sinks(log, ledger, folder) as sinks:
+        state = newest_state(checkpoints, ledger, recipe, fleet.load) if checkpoints else None
+        state = state or first_state(fleet, host, recipe, settings.seed, ledger)
+        sinks.log(ledger)
+        validated = ledger.validated()  # where it ends already, a kill came between its last round and its end
+        ended = stop is not None and bool(validated and state.history.participations) and stop(validated)
+        for index in range(state.history.rounds + 1, settings.rounds + 1):
+            if ended:
+                break
+            due = index % settings.evaluate_every == 0 or index == settings.rounds
+            state, record = run_round(state, recipe, host, collect, draw_seed, due, objectives, tell)
+            if stop is not None:
+                validated.append(_validate(host, state))
+                ended = index < settings.rounds and bool(state.history.participations) and stop(validated)
+                text = f"stopped: accuracy on validation rows {validated[-1]:.4f}, at best {max(validated):.4f}"
+                ending = (Note("stopped", "run", text),) if ended else ()
+                record = replace(record, validation=validated[-1], notes=(*record.notes, *ending))
+            if privacy is not None:  # every release that was booked counts, also of a round that a kill repeats
+                record = replace(record, epsilon=epsilon_of_releases(privacy, ledger.releases()))
+            if checkpoints is not None:
+                # clients' test rows would choose the best model of a private run
+                best = tests_one_model(recipe) and privacy is None
+                write_models(checkpoints, ledger, fleet, state, record, best=best)
+            ledger.append(record)  # after the models: a round that the ledger knows has its checkpoint
+            sinks.log(ledger)
+            if on_record:
+                on_record(record)
+            if stopping is not None and stopping.asked and index < settings.rounds:
+                raise RunStopped(f"stopped after round {index} of {settings.rounds}")
+        if not state.history.participations:
+            left_out = (f"client {one.client}: {one.text}" for one in ledger.events(after=0) if one.kind == "left-out")
+            reason = next(left_out, "the events of the run say why")
+            raise RunFailed(f"nobody trained in {settings.rounds} rounds, so there is no model; {reason}")
+        named = fleet.server.name_tensors(state.model)
+        if folder is not None:
+            write_final_models(folder, state, fleet, named)
+        sinks.finish(partial(run_files, ledger, folder, state, named))
+    return state
 
 
 def _validate(host: Host, state: State) -> float:
@@ -127,46 +144,6 @@ def _validate(host: Host, state: State) -> float:
     if math.isnan(accuracy):
         raise RunFailed("run.stop goes by validation rows, and no client that answered has any; set task.validation")
     return accuracy
-
-
-def run_into(
-    folder: Path, config: Config, recipe: Recipe, fleet: Fleet, on_record: OnRecord | None, log: Sequence[str] = ()
-) -> None:
-    """Rounds from the newest checkpoint, or from the beginning, to the end; kept in the folder, and logged to sinks."""
-    fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
-    recipe, privacy = with_control(recipe, fleet.server), privacy_of(recipe)
-    with (
-        Stopping() as stopping,
-        status_file(folder) as tell,
-        Ledger.open(folder / LEDGER, write=True) as ledger,
-        Sinks(log, ledger, folder) as sinks,
-    ):
-        account = Account(ledger, privacy) if privacy else None
-        host = Host.of(fleet, config.run.rounds, account.book if account else no_account)
-        state = newest_state(folder, ledger, recipe, fleet.load)
-        state = state or first_state(fleet, host, recipe, config.run.seed, ledger)
-        stop, collect = make_stop(config.run.stop), make_collect(config.run, recipe)
-        draws = config.run.model_copy(update={"seed": int(ledger.meta().get(DRAW_SEED, config.run.seed))})
-        sinks.log(ledger)
-        rounds = run_rounds(host, recipe, collect, draws, state, stop, ledger.validated(), audits_of(fleet), tell)
-        for after, record in rounds:
-            state = after
-            record = replace(record, epsilon=account.epsilon()) if account else record
-            # clients' test rows would choose the best model of a private run
-            keep_round(folder, ledger, fleet, state, record, best=tests_one_model(recipe) and privacy is None)
-            sinks.log(ledger)
-            if on_record:
-                on_record(record)
-            if stopping.asked and record.index < config.run.rounds:
-                raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
-        if any_saved(folder):
-            copy_out(folder, folder / PERSONAL)
-        rounds_done, named = state.history.rounds, fleet.server.name_tensors(state.model)
-        write_model(folder / MODEL, state.model, rounds_done, named)
-        write_clusters(folder, state, fleet)
-        remove_checkpoints(folder)
-        sinks.finish(partial(run_files, ledger, folder, state, named))
-    write_sums(folder)
 
 
 def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
@@ -178,43 +155,6 @@ def with_control(recipe: Recipe, server: ServerSetup) -> Recipe:
 def tests_one_model(recipe: Recipe) -> bool:
     """Whether all clients are tested on one model."""
     return "shared test" in declared(recipe.models, "gives")
-
-
-def audits_of(fleet: Fleet) -> tuple[str, ...]:
-    """The objectives that are always audited of what the learner predicts."""
-    return target_of(fleet.server.learner).audits
-
-
-def make_collect(settings: RunConfig, recipe: Recipe) -> Collect:
-    """Which clients take part and which answers count, as [run] says; a private sample stays secret."""
-    privacy, there = privacy_of(recipe), settings.availability
-    hour_of = None
-    if there is not None:
-        hour_of = ServerClock(there.hours) if there.clock == "server" else SimulatedClock(there.start, there.minutes)
-    return collect_of(settings, secret=privacy is not None and not privacy.reproducible, hour_of=hour_of)
-
-
-def write_clusters(folder: Path, state: State, fleet: Fleet) -> None:
-    """The models that clients chose from, where there are several; the first is also the run's model."""
-    models, home = models_in(state), folder / CLUSTERS
-    for number, model in enumerate(models if len(models) > 1 else ()):
-        home.mkdir(exist_ok=True)
-        write_model(home / f"{number}.safetensors", model, state.history.rounds, named=fleet.server.name_tensors(model))
-
-
-def run_files(
-    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, scratch: Path
-) -> list[Path]:
-    """The files of a run that sinks keep: its model, and its report where one can be made (it needs plotly)."""
-    if folder is None:
-        folder = scratch / "run"
-        folder.mkdir()
-        ledger.copy(folder / LEDGER)
-        write_model(folder / MODEL, state.model, state.history.rounds, named)
-    page, out = import_module("fedmerit.report.html"), scratch / "report.html"  # that room builds on this one
-    with suppress(UserError):
-        page.write_report([folder], out)
-    return [folder / MODEL, *([out] if out.exists() else [])]
 
 
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
@@ -237,16 +177,6 @@ def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Led
     return state
 
 
-def keep_round(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
-    """First the models, then the ledger: a round that the ledger knows has its checkpoint."""
-    fleet.save(folder, record.index)
-    evaluation = record.evaluation
-    if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
-        write_model(folder / BEST, state.model, record.index, fleet.server.name_tensors(state.model))
-    write_checkpoint(folder, state, ledger.identity())
-    ledger.append(record)
-
-
 def newest_state(
     folder: Path, ledger: Ledger, recipe: Recipe, load: Callable[[Path, int], bool] = lambda run, index: True
 ) -> State | None:
@@ -262,6 +192,42 @@ def newest_state(
         return None
     model, own, _ = checkpoint
     return State(model, ledger.history(recipe.remembers), own)
+
+
+def write_models(folder: Path, ledger: Ledger, fleet: Fleet, state: State, record: Record, *, best: bool) -> None:
+    """What a killed run goes on from: the clients' own models, the best so far, and the checkpoint."""
+    fleet.save(folder, record.index)
+    evaluation = record.evaluation
+    if best and evaluation is not None and evaluation.accuracy > ledger.best_accuracy():
+        write_model(folder / BEST, state.model, record.index, fleet.server.name_tensors(state.model))
+    write_checkpoint(folder, state, ledger.identity())
+
+
+def write_final_models(folder: Path, state: State, fleet: Fleet, named: NamedTensors | None) -> None:
+    """The run's model, personal models, and the models that clients chose from; checkpoints are not needed any more."""
+    if any_saved(folder):
+        copy_out(folder, folder / PERSONAL)
+    rounds, models = state.history.rounds, models_in(state)
+    write_model(folder / MODEL, state.model, rounds, named)
+    for number, model in enumerate(models if len(models) > 1 else ()):
+        (folder / CLUSTERS).mkdir(exist_ok=True)
+        write_model(folder / CLUSTERS / f"{number}.safetensors", model, rounds, fleet.server.name_tensors(model))
+    remove_checkpoints(folder)
+
+
+def run_files(
+    ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, scratch: Path
+) -> list[Path]:
+    """The files of a run that sinks keep: its model, and its report where one can be made (it needs plotly)."""
+    if folder is None:
+        folder = scratch / "run"
+        folder.mkdir()
+        ledger.copy(folder / LEDGER)
+        write_model(folder / MODEL, state.model, state.history.rounds, named)
+    page, out = import_module("fedmerit.report.html"), scratch / "report.html"  # that room builds on this one
+    with suppress(UserError):
+        page.write_report([folder], out)
+    return [folder / MODEL, *([out] if out.exists() else [])]
 
 
 @contextmanager

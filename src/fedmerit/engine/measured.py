@@ -9,16 +9,12 @@ import numpy as np
 
 from fedmerit.core.criteria.client_fact import NAME, parse_client_fact
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
-from fedmerit.core.criteria.table import CRITERIA, Attribute, Connection
+from fedmerit.core.criteria.table import CRITERIA, Attribute
 from fedmerit.core.facts import (
     ATTRIBUTE,
     CLIENT_FACT,
     FACTS,
     IS_WORD,
-    OF_TRAINING,
-    SECONDS,
-    SIMULATED,
-    find_fact,
     measure,
 )
 from fedmerit.core.history import History
@@ -48,12 +44,14 @@ class Separation:
         return self.moved >= VISIBLE
 
 
-def measured_facts(federation: Federation, names: Sequence[str] = ()) -> dict[str, Vector]:
-    """All facts that clients have without training, a value per client; `names` are asked for on top.
+def measured_facts(federation: Federation, criteria: Sequence[Criterion] = ()) -> dict[str, Vector]:
+    """All facts that clients have without training, a value per client; also those that these criteria read.
 
-    Facts that the data cannot give (sharpness of a table) are left out, unless they are among `names`.
+    Facts that the data cannot give (sharpness of a table) are left out, unless one of the criteria reads them.
     """
     facts: dict[str, Vector] = {}
+    read = (name for criterion in criteria for name in criterion.required_facts)
+    names = [name for name in read if find_fact(name).measure is not None and name not in OF_TRAINING]
     for name in dict.fromkeys((*_measurable(federation), *names)):
         try:
             facts[name] = fact_of_clients(federation, name)
@@ -64,17 +62,8 @@ def measured_facts(federation: Federation, names: Sequence[str] = ()) -> dict[st
 
 
 def fact_of_clients(federation: Federation, name: str) -> Vector:
-    """One fact of every client: a simulated one is a column of [facts], others are measured on their rows."""
-    if name in SIMULATED:
-        return np.array(federation.facts[name], dtype=np.float64)
+    """One fact of every client, measured on its rows."""
     return np.array([measure(federation.samples(client), [name])[name] for client in range(len(federation.names))])
-
-
-def has_fact(federation: Federation, name: str) -> bool:
-    """Whether clients have that fact before they train."""
-    if name in SIMULATED:
-        return name in federation.facts
-    return find_fact(name).measure is not None and name not in OF_TRAINING
 
 
 def _measurable(federation: Federation) -> Iterator[str]:
@@ -82,9 +71,6 @@ def _measurable(federation: Federation) -> Iterator[str]:
     yield from (f"{ATTRIBUTE}{name}" for name, column in federation.train.attributes.items() if _is_share(column))
     words = {name for name, values in federation.facts.items() if any(isinstance(value, str) for value in values)}
     for name, values in federation.facts.items():
-        if name in SIMULATED:
-            yield name
-            continue
         yield from (
             (f"{CLIENT_FACT}{name} is {word}" for word in dict.fromkeys(map(str, values)))
             if name in words
@@ -105,7 +91,7 @@ def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()
     attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
     told = map(parse_client_fact, filter(_can_be_named, _shared(facts)))
     known = {one.name: one for one in (*own, *plain, *attributes, *told)}
-    return [one for one in known.values() if one.required_facts and _needed(one) <= set(facts)]
+    return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
 
 
 def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
@@ -116,11 +102,6 @@ def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
 def _can_be_named(fact: str) -> bool:
     """Whether a priority can name it: a column `home town` cannot."""
     return NAME.fullmatch(fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]) is not None
-
-
-def _needed(criterion: Criterion) -> set[str]:
-    """The facts that it reads; a link that is simulated is no matter of the seconds of training."""
-    return set(criterion.required_facts) - ({SECONDS} if criterion == Connection else set())
 
 
 def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:
@@ -134,9 +115,3 @@ def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> l
         spread = (float(values.min()), float(np.median(values)), float(values.max()))
         lines.append(Separation(criterion.name, *spread, moved))
     return sorted(lines, key=lambda line: -line.moved)
-
-
-def asked_of_clients(federation: Federation, criteria: Sequence[Criterion]) -> tuple[str, ...]:
-    """The facts of these criteria that clients have before they train."""
-    names = (name for criterion in criteria for name in criterion.required_facts)
-    return tuple(name for name in names if has_fact(federation, name))

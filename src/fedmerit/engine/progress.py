@@ -23,7 +23,15 @@ def progress(
     """A bar on a terminal, a plain line every so many rounds elsewhere; each kind of note is shown once."""
     teller: OnRecord = _Notes(console) if notes else lambda record: None
     if not console.is_terminal:
-        yield lambda record: _line(console, teller, record, label or f"of {rounds}", every)
+
+        def print_line(record: Record) -> None:
+            teller(record)
+            if record.index % every == 0:
+                seconds = f"{sum(record.seconds.values()):.1f} s"
+                text = f"round {record.index} {label or f'of {rounds}'}{_state(record)}  {seconds}"
+                console.print(text, markup=False)
+
+        yield print_line
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")]
     with Progress(*columns, TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(), console=console) as bar:
@@ -33,7 +41,7 @@ def progress(
             teller(record)
             bar.advance(task)
             if record.evaluation is not None:
-                bar.update(task, state=f"accuracy {record.evaluation.accuracy:.4f}{_order(record)}{_spent(record)}")
+                bar.update(task, state=_state(record).strip())
 
         yield advance
 
@@ -73,44 +81,29 @@ def _notes(record: Record) -> tuple[Note, ...]:
 
 
 class _Notes:
-    """Shows a note the first time its kind and subject occur."""
+    """Shows clients that were left out, rewards that were refused, and a note the first time its subject occurs."""
 
     def __init__(self, console: Console) -> None:
         self._console, self._seen = console, set[tuple[str, str]]()
 
     def __call__(self, record: Record) -> None:
-        for client, reason in record.dropped.items():
-            self._console.print(f"[yellow]round {record.index}: client {client} left out: {escape(reason)}[/]")
-        for client, verdict in record.rewards.verdicts.items():
-            if verdict.reason:
-                text = f"round {record.index}: client {client} refused its reward: {verdict.reason}"
-                self._console.print(f"[yellow]{escape(text)}[/]")
+        lines = [f"client {client} left out: {reason}" for client, reason in record.dropped.items()]
+        verdicts = record.rewards.verdicts.items()
+        lines += [f"client {one} refused its reward: {verdict.reason}" for one, verdict in verdicts if verdict.reason]
         for note in _notes(record):
-            if self._new(note):
-                who = "" if note.client is None else f"client {note.client} "
-                self._console.print(f"[yellow]round {record.index}: {who}{escape(note.text)}[/]")
-
-    def _new(self, note: Note) -> bool:
-        key = (note.kind, note.subject)
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        return True
+            if (note.kind, note.subject) not in self._seen:
+                self._seen.add((note.kind, note.subject))
+                lines.append(note.text if note.client is None else f"client {note.client} {note.text}")
+        for line in lines:
+            self._console.print(f"[yellow]round {record.index}: {escape(line)}[/]")
 
 
-def _line(console: Console, teller: OnRecord, record: Record, label: str, every: int) -> None:
-    teller(record)
-    if record.index % every:
-        return
+def _state(record: Record) -> str:
+    """Accuracy, what a search or rewards came to, and the privacy spent so far with the clip of the updates."""
     accuracy = "" if record.evaluation is None else f"  accuracy {record.evaluation.accuracy:.4f}"
-    seconds = f"{sum(record.seconds.values()):.1f} s"
-    console.print(f"round {record.index} {label}{accuracy}{_order(record)}{_spent(record)}  {seconds}", markup=False)
-
-
-def _spent(record: Record) -> str:
-    """The privacy that the run has cost so far, and the length that updates were cut to."""
     clip = record.numbers.get("clip")
-    return "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
+    spent = "" if record.epsilon is None or clip is None else f"  epsilon {record.epsilon:.3g}, clip {clip:.3g}"
+    return f"{accuracy}{_order(record)}{spent}"
 
 
 def _order(record: Record) -> str:

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedmerit.config.privacy import recipe_of
-from fedmerit.config.schema import Config, make_config
+from fedmerit.config.run import make_collect
+from fedmerit.config.schema import Config, RunConfig, make_config
 from fedmerit.core.collect.collect import InTime, Poisson, Selection, Uniform, default_fraction
 from fedmerit.core.host import Fleet, Host
+from fedmerit.core.learner import DeviceLearner, Learner
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.release import no_account
-from fedmerit.engine.account import Account
-from fedmerit.engine.devices import count_workers, device_of, on_devices
-from fedmerit.engine.finished import Run
-from fedmerit.engine.logs import logged
-from fedmerit.engine.loop import (
-    OnRecord,
-    audits_of,
-    first_state,
-    make_collect,
-    resumable,
-    run_files,
-    run_into,
-    run_rounds,
-    with_control,
-    write_clusters,
-)
-from fedmerit.engine.preflight import BELIEVED, check_parts, check_task, check_waited
+from fedmerit.core.state import Record
+from fedmerit.core.system import cores
+from fedmerit.engine.finished import Run, write_encoder
+from fedmerit.engine.logs import RoundLog, log_format
+from fedmerit.engine.loop import OnRecord, Stop, Stopping, resumable, run_rounds, with_control
+from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check_task
 from fedmerit.engine.progress import Warner, progress_bar
-from fedmerit.engine.sinks import Sinks, check_logs
-from fedmerit.engine.stopping import Stop, check_stop, make_stop
-from fedmerit.engine.trained import epochs_of, write_encoder
+from fedmerit.engine.sinks import check_logs
+from fedmerit.errors import ConfigError
 from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
-from fedmerit.store.model_files import read_model, remove_checkpoints, write_model
-from fedmerit.store.run_folder import MODEL, check_device, check_new, config_to_resume, held, make_folder, new_ledger
-from fedmerit.store.status import status_file
+from fedmerit.store.ledger import Ledger
+from fedmerit.store.model_files import read_model, remove_checkpoints
+from fedmerit.store.run_folder import (
+    LEDGER,
+    MODEL,
+    check_device,
+    check_new,
+    config_to_resume,
+    held,
+    make_folder,
+    new_ledger,
+)
 from fedmerit.store.verify import SUMS, write_sums
+from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
@@ -81,7 +79,7 @@ def federate(
                     task is made in Python, is not resumed
     progress        show a bar, or a line per round where there is no terminal
     stop            called after every round with the accuracies on all validation rows so far; True ends the run:
-                    `fedmerit.engine.stopping.EarlyStopping(patience=5)`, or any function
+                    `fedmerit.config.run.EarlyStopping(patience=5)`, or any function
     device          where clients train, as `run.device` has it: "cpu", "cuda", "cuda:1", "mps", "auto"
     log             sinks that get every round, as NAME:WHERE: ["tensorboard:runs/tb"] (docs/watch.md); one that fails
                     warns once
@@ -103,38 +101,19 @@ def federate(
     secret = privacy is not None and not privacy.reproducible
     chosen = replace(selection, secret=True) if secret and isinstance(selection, Poisson) else selection
     collect = InTime(chosen or Uniform(config.run.fraction))
-    check_task(task, recipe, collect, config.run.audit)
-    check_stop(stop, task, recipe, evaluate_every)
+    check_task(task, recipe, collect, config.run, stop)
     check_logs(log)
     home = None if out is None else Path(out)
-    ledger = new_ledger(out, recipe, config, names, epochs_of(task.learner), device_of(task.learner))
-    warn = Warner(names, stacklevel=4)  # where `federate` is called
+    epochs = int(getattr(getattr(task.learner, "config", None), "epochs", 1))
+    ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner))
+    if home is not None:
+        write_encoder(home, task.federation.encoder)
+    warn = Warner(names, stacklevel=6)  # where `federate` is called
     workers = count_workers(task.learner, config.run)
-    with (
-        LocalFleet(task, workers) as local,
-        progress_bar(rounds, shown=progress) as advance,
-        status_file(home) as tell,
-        Sinks(log, ledger, home) as sinks,
-    ):
+    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
+        tell = _all([warn, advance, *([on_record] if on_record else [])])
         fleet = attacked(local, task.attackers)
-        account = Account(ledger, privacy) if privacy else None
-        host = Host.of(fleet, rounds, account.book if account else no_account)
-        state = first_state(fleet, host, recipe, seed, ledger)
-        audits = audits_of(fleet)
-        for after, done in run_rounds(host, recipe, collect, config.run, state, stop, audits=audits, on_stage=tell):
-            state, record = after, replace(done, epsilon=account.epsilon()) if account else done
-            ledger.append(record)
-            sinks.log(ledger)
-            warn(record)
-            advance(record)
-            if on_record:
-                on_record(record)
-        named = task.server().name_tensors(state.model)
-        if home is not None:
-            write_encoder(home, task.federation.encoder)
-            write_model(home / MODEL, state.model, state.history.rounds, named)
-            write_clusters(home, state, fleet)
-        sinks.finish(partial(run_files, ledger, home, state, named))
+        state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=tell, log=log)
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
@@ -163,16 +142,17 @@ def run_config(
     """
     check_new(out)
     check_logs(log)
-    check_waited(config)
-    recipe = recipe_of(config)
+    if config.run.wait is not None and config.run.delays is None:
+        raise ConfigError(
+            "run.wait has no effect on this machine, where every client answers; set run.delays to simulate some that "
+            "are late, or run it on Flower"
+        )
     task = on_devices(load(config), config.run)
-    recipe = with_control(recipe, task.server())
-    check_task(task, recipe, make_collect(config.run, recipe), config.run.audit, budget=config.run.budget_seconds)
-    check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
+    recipe = check_config(config, task)
     with resumable(out, "start again"):
         names, device = task.federation.names, device_of(task.learner)
         make_folder(out, config, names, part_to_json(recipe), device, draw_seed=draw_seed)
-    return _run_locally(out, config, recipe, task, on_record, log)
+    return _run_locally(out, config, task, on_record, log)
 
 
 def resume(
@@ -200,14 +180,12 @@ def resume(
         return Run.load(folder)
     task = on_devices(load(config), config.run)
     check_device(folder, device_of(task.learner))
-    return _run_locally(folder, config, recipe_of(config), task, on_record, log)
+    return _run_locally(folder, config, task, on_record, log)
 
 
-def _run_locally(
-    folder: Path, config: Config, recipe: Recipe, task: Task, on_record: OnRecord | None, log: Sequence[str]
-) -> Run:
+def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None, log: Sequence[str]) -> Run:
     """On this machine, from the newest checkpoint or from the beginning."""
-    run, workers = config.run, count_workers(task.learner, config.run)
+    run, workers, attackers = config.run, count_workers(task.learner, config.run), task.attackers
     budget = None if run.memory is None else int(run.memory * GIB)
     with (
         held(folder),
@@ -216,8 +194,28 @@ def _run_locally(
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
-        run_into(folder, config, recipe, fleet, on_record, log)
+        _run_into(folder, config, attacked(fleet, attackers), on_record, log)
     return Run.load(folder)
+
+
+def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: OnRecord | None, log: Sequence[str]) -> None:
+    """Run the rounds of a configuration that its folder does not have yet."""
+    recipe, run = with_control(recipe_of(config), fleet.server), config.run
+    stop = None if run.stop is None else run.stop.make()
+    with Stopping() as stopping, Ledger.open(folder / LEDGER, write=True) as ledger:
+        run_rounds(
+            fleet,
+            recipe,
+            make_collect(run, recipe),
+            run,
+            ledger,
+            folder,
+            stopping=stopping,
+            stop=stop,
+            on_record=on_record,
+            log=log,
+        )
+    write_sums(folder)
 
 
 def run_on(
@@ -241,5 +239,39 @@ def run_on(
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
-            run_into(folder, config, recipe, fleet, logged(on_record, fleet.server.names, folder), log)
+            fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
+            told = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
+            _run_into(folder, config, fleet, _all([*told, *([on_record] if on_record else [])]), log)
     return Run.load(folder)
+
+
+def _all(callbacks: Sequence[OnRecord]) -> OnRecord:
+    """One callback that calls each of these in turn."""
+
+    def call(record: Record) -> None:
+        for callback in callbacks:
+            callback(record)
+
+    return call
+
+
+def on_devices(task: Task, settings: RunConfig) -> Task:
+    """The task with a learner that trains where `run.device` says; without a device, the task itself."""
+    if settings.device == "cpu":
+        return task
+    if not isinstance(task.learner, DeviceLearner):
+        raise ConfigError(
+            f"run.device = {settings.device!r} needs a learner with the methods of `DeviceLearner`, such as "
+            "`TorchLearner`; that of this task has none: leave run.device out"
+        )
+    return replace(task, learner=task.learner.on(settings.device))
+
+
+def device_of(learner: Learner) -> str:
+    """The device that the bits depend on, as ledgers name it."""
+    return learner.described if isinstance(learner, DeviceLearner) else "cpu"
+
+
+def count_workers(learner: Learner, settings: RunConfig) -> int:
+    """As `run.workers` says; else one per core, and one where an accelerator trains."""
+    return settings.workers or (cores() if device_of(learner) == "cpu" else 1)

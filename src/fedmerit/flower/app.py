@@ -20,12 +20,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedmerit.config.privacy import recipe_of
+from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.state import Record
 from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
-from fedmerit.engine.loop import make_collect, with_control
-from fedmerit.engine.preflight import check_server
+from fedmerit.engine.loop import with_control
+from fedmerit.engine.preflight import BELIEVED, check_server
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import Enrolment, read_enrolment
@@ -101,7 +102,7 @@ def serve(
     recipe, wait = with_control(recipe_of(config), half), config.run.wait
     splits = frozenset({"test rows"} | ({"validation rows"} if config.task.validation > 0 else set()))
     collect = make_collect(config.run, recipe)
-    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else None)
+    check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
     deadline = config.run.deadline or timeout
     fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
     fleet.meet(len(half.names), patience=patience)

@@ -19,12 +19,9 @@ from typing import Any
 import tomli_w
 
 from fedmerit.config.own import is_own
-from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.config.task import TABLE
-from fedmerit.engine.loop import make_collect, with_control
-from fedmerit.engine.preflight import check_task
-from fedmerit.engine.stopping import check_stop, make_stop
+from fedmerit.engine.preflight import check_config
 from fedmerit.errors import ConfigError, FolderError, RunFailed
 from fedmerit.flower.app import simulation_apps
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
@@ -199,10 +196,7 @@ def _node_configs(config: Config, nodes: Sequence[str]) -> list[str]:
 def _count_clients(config: Config) -> int:
     """The number of clients of the task, after checking that it has what the recipe needs."""
     task = make_task(config)
-    recipe = with_control(recipe_of(config), task.server())
-    collect, budget = make_collect(config.run, recipe), config.run.budget_seconds
-    check_task(task, recipe, collect, config.run.audit, one_device=False, budget=budget)
-    check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
+    check_config(config, task)
     return len(task.federation.names)
 
 

@@ -128,17 +128,16 @@ def check_disk(folder: Path) -> Finding:
 def check_data(config: Config) -> Finding:
     """The data of a configuration can be read, and has what its recipe asks for."""
     from fedmerit.config.privacy import recipe_of
-    from fedmerit.engine.loop import make_collect
-    from fedmerit.engine.preflight import check_server, check_task
+    from fedmerit.config.run import make_collect
+    from fedmerit.engine.preflight import check_config, check_server
     from fedmerit.tasks.registry import make_server, make_task
 
-    recipe = recipe_of(config)
-    collect = make_collect(config.run, recipe)
     if config.task.nodes is not None:
-        check_server(make_server(config), recipe, collect, config.run.audit)
+        recipe = recipe_of(config)
+        check_server(make_server(config), recipe, make_collect(config.run, recipe), config.run.audit)
         return Finding("data", "ok", f"the server's part is there; {len(config.task.nodes.names)} nodes have the rows")
     task = make_task(config)
-    check_task(task, recipe, collect, config.run.audit, budget=config.run.budget_seconds)
+    check_config(config, task)
     rows = len(task.federation.train.y)
     return Finding("data", "ok", f"{config.task.data}: {len(task.federation.names)} clients, {rows:,} training rows")
 

@@ -9,15 +9,6 @@ from pathlib import Path
 from fedmerit.errors import FolderError
 
 
-def check_size(path: Path, most: int) -> None:
-    """Refuse a file that is no ordinary one, such as a pipe that never ends, or larger than `most` bytes."""
-    if not path.is_file():
-        raise FolderError(f"{path} is not a file that can be read to its end; give an ordinary file")
-    size = path.stat().st_size
-    if size > most:
-        raise FolderError(f"{path} has {size} bytes, more than the {most} that are read of such a file")
-
-
 def check_new_file(path: Path, other: str = "another name", *, force: bool = False) -> None:
     """Refuse to write over anything, and to guess a folder; `other` is what the user can choose instead.
 

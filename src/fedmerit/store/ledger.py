@@ -23,13 +23,21 @@ from fedmerit.core.release import Release
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import Record
-from fedmerit.core.types import ClientId, Matrix, Vector
+from fedmerit.core.types import Matrix
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
-from fedmerit.store.chain import RELEASE, broken_links, extend_chain, head, release_hash
-from fedmerit.store.ledger_rows import TABLES, insert, rows_of
+from fedmerit.store.ledger_rows import (
+    RELEASE,
+    TABLES,
+    broken_links,
+    extend_chain,
+    head,
+    insert,
+    release_hash,
+    rows_of,
+)
 from fedmerit.store.schema import SCHEMA, SCHEMA_VERSION, check_schema, guard_connection
-from fedmerit.store.weight_columns import WeightColumns, read_columns, read_facts
+from fedmerit.store.weight_columns import WeightColumns, read_columns
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a reader of a damaged ledger may run into."""
@@ -156,18 +164,12 @@ class Ledger:
         with closing(sqlite3.connect(path)) as other:
             self._db.backup(other)
 
-    def append(self, record: Record) -> None:
-        """One round, in one transaction."""
+    def append(self, record: Record, *, again: bool = False) -> None:
+        """One round, in one transaction; `again`: in place of what there is of it."""
         with _transaction(self._db) as db:
             for table, rows in rows_of(record):
-                insert(db, table, rows)
-            extend_chain(db, record.index)
-
-    def amend(self, record: Record) -> None:
-        """A round that is there already, anew, in one transaction."""
-        with _transaction(self._db) as db:
-            for table, rows in rows_of(record):
-                db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
+                if again:
+                    db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
                 insert(db, table, rows)
             extend_chain(db, record.index)
 
@@ -196,8 +198,9 @@ class Ledger:
         """A release of a private run; on the disk when this returns, and never removed."""
         with _transaction(self._db) as db:
             before = db.execute("SELECT hash FROM releases ORDER BY number DESC LIMIT 1").fetchone()
-            row = asdict(release)
-            insert(db, "releases", [row | {"hash": release_hash(release, str(before[0]) if before else "")}])
+            insert(
+                db, "releases", [asdict(release) | {"hash": release_hash(release, str(before[0]) if before else "")}]
+            )
 
     def releases(self) -> list[Release]:
         """All releases of a private run, in the order in which they were booked."""
@@ -274,10 +277,6 @@ class Ledger:
         """The same column by column, for whoever reads many rounds."""
         return read_columns(self._db, index)
 
-    def facts(self, index: int) -> tuple[tuple[ClientId, ...], dict[str, Vector]]:
-        """Who was weighed in a round, in client order, and their facts by name."""
-        return read_facts(self._db, index)
-
     def observations(self) -> list[tuple[int, int, float, float | None]]:
         """(round, client, norm of its update, its cosine with the others' directions), by round and client."""
         query = "SELECT round, client, norm, cosine FROM observations ORDER BY round, client"
@@ -297,20 +296,21 @@ class Ledger:
 
     def rewards(self, index: int | None = None, after: int = 0) -> list[Rewarded]:
         """What clients got back in a round, in those after one, or in all; empty where all share one model."""
-        where, values = (" WHERE round > ?", (after,)) if index is None else (" WHERE round = ?", (index,))
-        return [
-            Rewarded(*row)
-            for row in self._db.execute(
-                f"SELECT round, client, entries, bytes, accepted, before, after, reason FROM rewards{where} "
-                "ORDER BY round, client",
-                values,
-            )
-        ]
+        columns = "round, client, entries, bytes, accepted, before, after, reason"
+        return [Rewarded(*row) for row in self._select(columns, "rewards", index, after, "round, client")]
 
     def audits(self, index: int | None = None, after: int = 0) -> list[tuple[int, int, str, float | None]]:
         """(round, client, objective, value), client -1 being the server; of a round, of those after one, or of all."""
-        where, values = (" WHERE round > ?", (after,)) if index is None else (" WHERE round = ?", (index,))
-        return self._db.execute(f"SELECT round, client, objective, value FROM audits{where}", values).fetchall()
+        return self._select("round, client, objective, value", "audits", index, after, "round, client, objective")
+
+    def events(self, index: int | None = None, after: int = -1) -> list[Event]:
+        """Who was left out and why, and the notes on the weights; of one round, of those after one, or of all."""
+        return [Event(*row) for row in self._select("round, client, kind, text", "events", index, after, "rowid")]
+
+    def _select(self, columns: str, table: str, index: int | None, after: int, order: str) -> list[Any]:
+        """Rows of one round, or of those after one."""
+        where, value = ("round > ?", after) if index is None else ("round = ?", index)
+        return self._db.execute(f"SELECT {columns} FROM {table} WHERE {where} ORDER BY {order}", (value,)).fetchall()
 
     def pair_distances(self) -> PairDistances:
         """How near each two clients were in all rounds, for a grouping that remembers."""
@@ -353,15 +353,6 @@ class Ledger:
         known = rows[:, 3] > 0
         table[places[known], rows[known, 1]] = rows[known, 2] / rows[known, 3]
         return [int(number) for number in rounds], table
-
-    def events(self, index: int | None = None, after: int = -1) -> list[Event]:
-        """Who was left out and why, and the notes on the weights; of one round, of those after one, or of all."""
-        where = " WHERE round > ?" if index is None else " WHERE round = ?"
-        values = (after if index is None else index,)
-        return [
-            Event(*row)
-            for row in self._db.execute(f"SELECT round, client, kind, text FROM events{where} ORDER BY rowid", values)
-        ]
 
 
 def kept_recipe(ledger: Ledger) -> Recipe | None:

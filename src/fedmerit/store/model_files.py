@@ -32,18 +32,14 @@ KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
 def write_model(path: Path, model: Model, index: int, named: NamedTensors | None = None) -> None:
-    """The tensor `model`, or the tensors that the learner names, with the round and a SHA-256; atomic and synced.
+    """The tensor `model`, or the tensors that the learner names, with the round: sealed, atomic and synced.
 
     Named tensors are what the model's own library loads.
     """
-    tensors: dict[str, NDArray[Any]] = {MODEL: model}
-    about: dict[str, Any] = {"round": index}
-    if named is not None:
-        tensors = {name: named.tensors[name] for name in sorted(named.tensors)}
-        about |= {"vector": named.vector, "beside": named.beside}
-    tensors = {name: np.ascontiguousarray(values).reshape(values.shape) for name, values in tensors.items()}
-    about |= {"sha256": _digest(tensors, named is not None)}
-    _write(path, save(tensors, metadata={"fedmerit": json.dumps(about)}))
+    if named is None:
+        write_sealed(path, {MODEL: model}, {"round": index})
+    else:
+        write_sealed(path, named.tensors, {"round": index, "vector": named.vector, "beside": named.beside})
 
 
 def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
@@ -54,17 +50,17 @@ def write_sealed(path: Path, tensors: Mapping[str, NDArray[Any]], about: Mapping
     ordered = {name: np.ascontiguousarray(tensors[name]).reshape(tensors[name].shape) for name in sorted(tensors)}
     # one key: safetensors writes several in no fixed order, and equal models shall be equal files
     content = save(ordered, metadata={"fedmerit": json.dumps({**about, SEAL: UNSEALED})})
-    _write(path, content.replace(UNSEALED.encode(), sha256(content).hexdigest().encode(), 1))
-
-
-def _write(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".part")
     with part.open("wb") as file:
-        file.write(content)
+        file.write(content.replace(UNSEALED.encode(), sha256(content).hexdigest().encode(), 1))
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
-    _sync_folder(path.parent)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # makes the rename last
+    finally:
+        os.close(folder)
 
 
 def read_model(path: Path) -> tuple[Model, int] | None:
@@ -89,17 +85,14 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
-    """The tensors and what the file says of them; the model's row comes first where it is one tensor."""
+    """The tensors and what the file says of them; None where the file is missing, truncated or altered."""
     try:
         with safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["fedmerit"])
-            named = "vector" in about
-            names = sorted(file.keys(), key=lambda name: (name != MODEL and not named, name))
-            tensors = {name: file.get_tensor(name) for name in names}
-            int(about["round"])
-            seal = about.get(SEAL)
-            intact = about["sha256"] == _digest(tensors, named) if seal is None else seal == _seal(path, seal)
-            return (tensors, about) if intact and (not named or set(about["vector"]) <= set(names)) else None
+            tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
+        int(about["round"])
+        expected = set(about.get("vector", [MODEL]))
+        return (tensors, about) if about[SEAL] == _seal(path, about[SEAL]) and expected <= tensors.keys() else None
     except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return None
 
@@ -114,16 +107,6 @@ def _seal(path: Path, kept: str) -> str:
         digest = sha256(start + file.read(length).replace(kept.encode(), UNSEALED.encode(), 1))
         while block := file.read(1 << 20):
             digest.update(block)
-    return digest.hexdigest()
-
-
-def _digest(tensors: Mapping[str, NDArray[Any]], named: bool) -> str:
-    """SHA-256 over names and bytes, in the order of the names; a row called `model` comes first, without its name."""
-    digest = sha256()
-    for name, values in tensors.items():
-        if named or name != MODEL:
-            digest.update(name.encode())
-        digest.update(values.tobytes())
     return digest.hexdigest()
 
 
@@ -237,12 +220,3 @@ def remove_checkpoints(run: Path) -> None:
 def _paths(run: Path) -> Iterator[Path]:
     """Newest first."""
     return iter(sorted((run / FOLDER).glob("*.safetensors"), reverse=True))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename last."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

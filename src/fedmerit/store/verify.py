@@ -17,12 +17,12 @@ from hashlib import file_digest
 from pathlib import Path
 
 from fedmerit.config.account import epsilon_of_releases, require_account
+from fedmerit.config.reading import check_file
 from fedmerit.config.schema import load_config, make_config
 from fedmerit.core.recipe_json import part_from_json
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError, FolderError, UserError
-from fedmerit.store.files import check_size
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import damaged_models
 from fedmerit.store.run_folder import CONFIG, LEDGER, differences
@@ -109,7 +109,7 @@ def _wrong_sums(folder: Path) -> dict[str, str]:
     path = folder / SUMS
     if not path.exists() and not path.is_symlink():
         return {}
-    check_size(path, LARGEST_SUMS)
+    check_file(path, LARGEST_SUMS, FolderError)
     kept: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         digest, separator, name = line.partition("  ")

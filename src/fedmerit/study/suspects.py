@@ -54,12 +54,11 @@ def _rounds(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> Iterator[Ro
         events.setdefault(event.round, []).append(event)
     for row in ledger.rounds():
         index = row["round"]
-        seen, columns = observed.get(index, {}), weights.get(index)
-        weighed, facts = ledger.facts(index) if columns is None else (columns.ids, columns.facts)
-        places = [place for place, client in enumerate(weighed) if client in seen]
-        ids = tuple(weighed[place] for place in places)
+        seen, columns = observed.get(index, {}), weights.get(index) or ledger.weight_columns(index)
+        places = [place for place, client in enumerate(columns.ids) if client in seen]
+        ids = tuple(columns.ids[place] for place in places)
         pairs = np.array([seen[client] for client in ids], dtype=np.float64).reshape(-1, 2)
-        facts = {name: values[places] for name, values in facts.items()}
+        facts = {name: values[places] for name, values in columns.facts.items()}
         about = [(event.client, event.kind, event.text) for event in events.get(index, []) if event.client is not None]
         refused = {client: text for client, kind, text in about if kind == "left-out" and is_refusal(text)}
         notes = tuple(note for note in about if note[1] not in SILENT)

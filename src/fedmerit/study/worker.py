@@ -11,13 +11,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from fedmerit.config.privacy import recipe_of
 from fedmerit.config.schema import Config, TaskConfig
 from fedmerit.core.state import Record
-from fedmerit.engine.loop import make_collect, with_control
-from fedmerit.engine.preflight import check_task
+from fedmerit.engine.preflight import check_config
 from fedmerit.engine.run import resume, run_config
-from fedmerit.engine.stopping import check_stop, make_stop
 from fedmerit.errors import ConfigError, FedmeritError, RunStopped, UserError
 from fedmerit.fleet.pool import keep_memory
 from fedmerit.store.model_files import read_model
@@ -148,10 +145,7 @@ def _check(rows: Mapping[str, Config], load: TaskLoader) -> None:
     """Check every row against its data, which most rows share."""
     for name, config in rows.items():
         try:
-            task = load(config)
-            recipe, budget = with_control(recipe_of(config), task.server()), config.run.budget_seconds
-            check_task(task, recipe, make_collect(config.run, recipe), config.run.audit, budget=budget)
-            check_stop(make_stop(config.run.stop), task, recipe, config.run.evaluate_every)
+            check_config(config, load(config))
         except UserError as error:
             raise ConfigError(f"row {name!r}: {error}") from None
 

@@ -1,8 +1,8 @@
-"""Schedules: clients that can be asked at some hours of the day, or that take part in a share of the rounds."""
+"""Schedules: clients that take part in a share of the rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
 
@@ -10,52 +10,11 @@ import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.collect.collect import Chosen, Uniform, count_drawn
+from fedmerit.core.collect.collect import Chosen
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import ClientId
 from fedmerit.errors import ConfigError
-
-
-@part("selection", "available")
-class Available:
-    """Of those who are there at the hour of the round, as many as `Uniform` draws of all; all of them where fewer are.
-
-    hours    (from, to, clients): the hours of the day, 0..24, in which so many clients can be asked, dealt in client
-             order and again from the start until all have some; from 22 to 6 goes over midnight, from 8 to 8 all day
-    hour_of  the hour of the day at which a round begins
-
-    >>> night_and_day = Available(Uniform(1.0), ((22, 6, 1), (8, 18, 1)), hour_of=lambda index: 23.5)
-    >>> night_and_day(index=1, clients=4, seed=0)
-    {0: None, 2: None}
-    """
-
-    of: Annotated[Uniform, Doc("how many are drawn")]
-    hours: Annotated[tuple[tuple[float, float, int], ...], Doc("(from, to, clients), dealt in client order")]
-    hour_of: Annotated[Callable[[int], float], Doc("the hour of the day at which a round begins")]
-
-    def __call__(self, index: int, clients: int, seed: int) -> Chosen:
-        """In id order, with the task's epochs; it may be nobody."""
-        hour, pattern = self.hour_of(index), deal_hours(self.hours)
-        there = [client for client in range(clients) if is_within(hour, pattern[client % len(pattern)])]
-        number = min(count_drawn(self.of.fraction, clients, self.of.overselect), len(there))
-        drawn = generator(seed, "select", index).choice(len(there), size=number, replace=False) if there else ()
-        return dict.fromkeys(sorted(there[int(place)] for place in drawn))
-
-
-def deal_hours(hours: Sequence[tuple[float, float, int]]) -> list[tuple[float, float]]:
-    """The hours of client 0, 1, ... until they begin again."""
-    return [(start, end) for start, end, clients in hours for _ in range(clients)]
-
-
-def is_within(hour: float, span: tuple[float, float]) -> bool:
-    """Whether an hour of the day lies from the one to the other, over midnight where the first is later.
-
-    >>> is_within(23, (22, 6)), is_within(6, (22, 6)), is_within(3, (8, 8))
-    (True, False, True)
-    """
-    start, end = span
-    return start <= hour < end if start < end else hour >= start or hour < end
 
 
 @part("selection", "schedule")
