@@ -15,6 +15,8 @@ from fedmerit.core.facts import (
     CLIENT_FACT,
     FACTS,
     IS_WORD,
+    OF_TRAINING,
+    find_fact,
     measure,
 )
 from fedmerit.core.history import History
