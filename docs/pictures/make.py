@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit.core.history import PairDistances
+from fedmerit.core.state import PairDistances
 from fedmerit.core.models.grouping import ByCosine
 from fedmerit.core.models.rewards import entries
 from fedmerit.core.updates import Updates

@@ -13,9 +13,8 @@ import numpy as np
 
 from fedmerit.core.seeds import generator
 from fedmerit.core.types import Matrix
-from fedmerit.core.weights.normalise import Normalise
 from fedmerit.core.weights.scores import Prioritized
-from fedmerit.core.weights.weigh import VISIBLE, total_variation, weigh
+from fedmerit.core.weights.weigh import VISIBLE, Normalise, total_variation, weigh
 from reproductions.errata.erratum import Erratum, Evidence, Step, percent, shown
 from reproductions.svg import MARK, SOFT, curve, dot, line, picture, text
 

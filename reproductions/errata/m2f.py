@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedmerit.core.criteria.computation import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
-from fedmerit.core.history import History
+from fedmerit.core.criteria.table import REPORTED_COMPUTATION, SIMULATED_COMPUTATION
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.normalise import normalised
 from fedmerit.core.weights.scores import Product
+from fedmerit.core.weights.weigh import normalised
 from fedmerit.study.fairness import convergence, rank_correlation
 from reproductions.errata.erratum import Erratum, Evidence, Step, cannot, listed, percent, shown
 from reproductions.published import MNIST_LABELS, M2fClient, published

@@ -8,9 +8,8 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from fedmerit.core.types import Vector
-from fedmerit.core.weights.normalise import normalised
 from fedmerit.core.weights.scores import Prioritized, WeightedMean
-from fedmerit.core.weights.weigh import weigh
+from fedmerit.core.weights.weigh import normalised, weigh
 from reproductions.errata.erratum import Erratum, Evidence, Step, cannot, listed, shown
 from reproductions.errata.findings import devices_above
 from reproductions.published import (

@@ -25,9 +25,8 @@ from fedmerit.core.criteria.robust import RARE_SHARE, UNMOVED
 from fedmerit.core.facts import SAMPLES
 from fedmerit.core.host import Host
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.round import run_round
+from fedmerit.core.round import run_round, run_stages
 from fedmerit.core.seeds import generator
-from fedmerit.core.stages.stages import run_stages
 from fedmerit.core.state import State, View
 from fedmerit.core.types import Cohort, Model, Replies
 from fedmerit.core.updates import Updates

@@ -31,7 +31,7 @@ from fedmerit.core.recipes import private
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.types import Vector
 from fedmerit.core.weights.limits import Cap
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import NoteWarning
 from fedmerit.learn.models import dense
 from fedmerit.learn.sgd import TorchLearner

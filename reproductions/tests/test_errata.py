@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedmerit.config.schema import TaskConfig
-from fedmerit.core.weights.normalise import normalised
+from fedmerit.core.weights.weigh import normalised
 from fedmerit.learn.models import find_model
 from fedmerit.learn.sgd import TorchLearner
 from fedmerit.tasks.registry import find_task

@@ -55,28 +55,28 @@ if TYPE_CHECKING:
     from fedmerit.core.recipes import standalone as standalone
     from fedmerit.core.search.backtracking import Backtracking as Backtracking
     from fedmerit.core.search.step_search import StepSearch as StepSearch
-    from fedmerit.core.server.optimizers import SGD as SGD
     from fedmerit.core.server.optimizers import Adagrad as Adagrad
     from fedmerit.core.server.optimizers import Adam as Adam
     from fedmerit.core.server.optimizers import FedExP as FedExP
     from fedmerit.core.server.optimizers import Momentum as Momentum
     from fedmerit.core.server.optimizers import Yogi as Yogi
     from fedmerit.core.server.private_sum import PrivateSum as PrivateSum
+    from fedmerit.core.server.server import SGD as SGD
     from fedmerit.core.server.server import Server as Server
     from fedmerit.core.stages.claims import Claims as Claims
     from fedmerit.core.stages.clip import Clip as Clip
     from fedmerit.core.types import Samples as Samples
     from fedmerit.core.weights.limits import Cap as Cap
     from fedmerit.core.weights.limits import SiteCap as SiteCap
-    from fedmerit.core.weights.normalise import Scale as Scale
-    from fedmerit.core.weights.normalise import scale as scale
-    from fedmerit.core.weights.ranking import Ranked as Ranked
     from fedmerit.core.weights.scores import OWA as OWA
     from fedmerit.core.weights.scores import Choquet as Choquet
     from fedmerit.core.weights.scores import Prioritized as Prioritized
     from fedmerit.core.weights.scores import Product as Product
+    from fedmerit.core.weights.scores import Ranked as Ranked
     from fedmerit.core.weights.scores import Score as Score
     from fedmerit.core.weights.scores import WeightedMean as WeightedMean
+    from fedmerit.core.weights.weigh import Scale as Scale
+    from fedmerit.core.weights.weigh import scale as scale
     from fedmerit.core.weights.weigh import weigh as weigh
     from fedmerit.engine.finished import Run as Run
     from fedmerit.engine.run import federate as federate

@@ -17,13 +17,11 @@ import pytest
 from opened_report import Opened, check, go
 
 from fedmerit.config.recipe import make_score, part_names
-from fedmerit.core.models.grouping import Groups
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.search.search import Weighting
 from fedmerit.core.state import Record
-from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import Prioritized, Score, Terms, explain_score
+from fedmerit.core.types import Groups, Matrix, Vector
+from fedmerit.core.weights.scores import Prioritized, Ranked, Score, Terms, explain_score
 from fedmerit.core.weights.weigh import concat_groups, weigh
 from fedmerit.report.html import write_report
 from fedmerit.store.ledger import Ledger

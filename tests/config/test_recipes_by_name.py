@@ -23,7 +23,7 @@ from fedmerit.core.server.server import Server
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.weights.limits import Cap, SiteCap
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 
 VALIDATED = ["validated:accuracy", "validated:balanced_accuracy"]
 PYTHON = [

@@ -45,11 +45,10 @@ from fedmerit import (
 from fedmerit.core.collect.collect import InTime
 from fedmerit.core.collect.schedules import Schedule
 from fedmerit.core.criteria.alignment import Alignment
-from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.robust import NormInlier
 from fedmerit.core.criteria.similarity import SimilarityFilter
-from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.host import Fleet, Host
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import initial_state, run_round

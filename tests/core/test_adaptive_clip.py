@@ -25,8 +25,7 @@ from fedmerit.core.server.server import Batch, Server
 from fedmerit.core.state import Clock, RoundResult, State, View
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.normalise import scale
-from fedmerit.core.weights.weigh import weigh
+from fedmerit.core.weights.weigh import scale, weigh
 from fedmerit.errors import ConfigError
 
 RECIPE = replace(prioritized("DS", normalise=scale({"DS": 1})), server=Server(optimizer=Momentum(0.5)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedmerit.core.history import PairDistances
 from fedmerit.core.models.attention import ByAttention
 from fedmerit.core.recipes import fedamp, m2f
+from fedmerit.core.state import PairDistances
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 

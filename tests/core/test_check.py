@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from fedmerit import CB, DS, LD, Attribute, Criterion, fedavg, prioritized
 from fedmerit.core.check import check
 from fedmerit.core.criteria.criterion import criterion
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
 from fedmerit.core.showing import printable
-from fedmerit.core.state import Record, State, View
+from fedmerit.core.state import History, Record, State, View
 from fedmerit.core.types import Cohort, Family, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import TableError

@@ -31,19 +31,16 @@ from fedmerit import (
     run_config,
 )
 from fedmerit.config.recipe import make_recipe
-from fedmerit.core.criteria.computation import REPORTED_COMPUTATION
-from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, REPORTED_COMPUTATION
 from fedmerit.core.facts import find_fact
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
 from fedmerit.core.models.grouping import OneGroup
 from fedmerit.core.models.shared import Assignment
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.round import aggregate_round
+from fedmerit.core.round import Ran, aggregate_round, run_stages
 from fedmerit.core.stages.claims import Anchor, Claims
-from fedmerit.core.stages.stages import Ran, run_stages
-from fedmerit.core.state import Clock, RoundResult, State, View
+from fedmerit.core.state import Clock, History, RoundResult, State, View
 from fedmerit.core.types import Cohort, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.limits import Cap

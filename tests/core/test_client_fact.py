@@ -14,8 +14,8 @@ from fedmerit.core.check import SHORTEST_TRIP, measure_links
 from fedmerit.core.criteria.client_fact import ClientFact, parse_client_fact
 from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.facts import find_fact, measure
-from fedmerit.core.history import History
 from fedmerit.core.recipe_json import part_from_json, part_to_json
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, DataError

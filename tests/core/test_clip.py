@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import DS, MW, Recipe, fedavg, prioritized
-from fedmerit.core.history import History
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.server import Server
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.stages.stages import median_norm
-from fedmerit.core.state import Record
+from fedmerit.core.state import History, Record
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 

@@ -15,11 +15,11 @@ from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.table import CRITERIA, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
 from fedmerit.core.objectives import Predictions, find_objective
-from fedmerit.core.stages.stages import run_stages, stages_of
-from fedmerit.core.state import State, View
+from fedmerit.core.round import run_stages
+from fedmerit.core.stages.stages import stages_of
+from fedmerit.core.state import History, State, View
 from fedmerit.core.targets import Labels
 from fedmerit.core.types import Cohort, Family
 from fedmerit.core.updates import Updates

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 
 from fedmerit.core.criteria.table import DS
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
-from fedmerit.core.models.grouping import one_group
 from fedmerit.core.models.shared import Job
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.evaluator import ROWS_PER_PASS, CandidateEvaluator
 from fedmerit.core.search.search import Candidate, Weighting
 from fedmerit.core.seeds import Draws
-from fedmerit.core.server.optimizers import Aggregate, HeavyBall
-from fedmerit.core.server.server import Batch, Mean, Server
+from fedmerit.core.server.optimizers import HeavyBall
+from fedmerit.core.server.server import Aggregate, Batch, Mean, Server
 from fedmerit.core.stages.claims import Claims
-from fedmerit.core.state import View
-from fedmerit.core.types import Cohort, Evaluation, Model
+from fedmerit.core.state import History, View
+from fedmerit.core.types import Cohort, Evaluation, Model, one_group
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.scores import Prioritized
 from fedmerit.core.weights.weigh import Weights

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedmerit import fedval
-from fedmerit.core.history import History
 from fedmerit.core.search.search import earn
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
 from fedmerit import ByCosine
-from fedmerit.core.history import PairDistances
-from fedmerit.core.models.grouping import Cut, Groups, OneGroup, silhouette
+from fedmerit.core.models.grouping import Cut, OneGroup, silhouette
+from fedmerit.core.state import PairDistances
+from fedmerit.core.types import Groups
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 

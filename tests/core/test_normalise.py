@@ -10,9 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from fedmerit.core.criteria.table import CB, DS, LD
 from fedmerit.core.recipe import Recipe
-from fedmerit.core.weights.normalise import Normalise, normalised, scale
 from fedmerit.core.weights.scores import Prioritized
-from fedmerit.core.weights.weigh import weigh
+from fedmerit.core.weights.weigh import Normalise, normalised, scale, weigh
 from fedmerit.errors import ConfigError
 
 RAW = np.array([[1.0, 0.0, 4.0], [3.0, 0.0, 4.0]])

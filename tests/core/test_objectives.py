@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, log_loss, recall_score, roc_auc_score
 
 from fedmerit.core.criteria.validated import VALIDATED_ACCURACY, Validated
-from fedmerit.core.history import History
 from fedmerit.core.objectives import GROUPED, OVERALL, Predictions, find_objective
+from fedmerit.core.state import History
 from fedmerit.core.targets import Number
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates

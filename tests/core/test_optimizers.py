@@ -14,20 +14,8 @@ from fedmerit import fedavg
 from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
-from fedmerit.core.server.optimizers import (
-    SGD,
-    Adagrad,
-    Adam,
-    Aggregate,
-    FedExP,
-    HeavyBall,
-    MixingOptimizer,
-    Momentum,
-    ServerOptimizer,
-    Yogi,
-    mix,
-)
-from fedmerit.core.server.server import Server
+from fedmerit.core.server.optimizers import Adagrad, Adam, FedExP, HeavyBall, Momentum, Yogi
+from fedmerit.core.server.server import SGD, Aggregate, MixingOptimizer, Server, ServerOptimizer, mix
 from fedmerit.core.state import State
 from fedmerit.core.types import EMPTY
 

@@ -44,9 +44,8 @@ from fedmerit.core.server.server import Batch, Mean, Server
 from fedmerit.core.stages.claims import Claims
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.weights.limits import SiteCap
-from fedmerit.core.weights.normalise import scale
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import Product
+from fedmerit.core.weights.scores import Product, Ranked
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import ConfigError, UnknownName
 
 load_parts()

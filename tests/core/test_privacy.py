@@ -18,13 +18,11 @@ from fedmerit import fedavg, prioritized
 from fedmerit.config.account import epsilon_after
 from fedmerit.core.collect.collect import Poisson, Uniform
 from fedmerit.core.criteria.table import CB, DS
-from fedmerit.core.history import History
-from fedmerit.core.host import Host
+from fedmerit.core.host import Host, Release
 from fedmerit.core.models.shared import Assignment
 from fedmerit.core.parts import ACCOUNTED, PARTS, declared, load_parts
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
-from fedmerit.core.release import Release
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.seeds import Draws, generator
 from fedmerit.core.server.private_sum import (
@@ -36,11 +34,11 @@ from fedmerit.core.server.private_sum import (
 )
 from fedmerit.core.server.server import Batch
 from fedmerit.core.stages.clip import clip_factors
-from fedmerit.core.state import Clock, RoundResult, State, View
+from fedmerit.core.state import Clock, History, RoundResult, State, View
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.limits import Cap
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import ConfigError
 
 CLIP = 1.0

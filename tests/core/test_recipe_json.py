@@ -26,14 +26,13 @@ from fedmerit import (
     m2f,
     prioritized,
 )
-from fedmerit.core.criteria.computation import COMPUTATION, SIMULATED_COMPUTATION
-from fedmerit.core.criteria.table import CRITERIA, Attribute
+from fedmerit.core.criteria.table import COMPUTATION, CRITERIA, SIMULATED_COMPUTATION, Attribute
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.recipe_json import part_from_json, part_text, part_to_json, recipe_from_json
 from fedmerit.core.recipes import RECIPES, private
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
 from fedmerit.core.types import Family
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import DataError
 
 GATED = Validated(find_objective("parity:sex"), min_accuracy=0.6)

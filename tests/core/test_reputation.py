@@ -11,12 +11,11 @@ from helpers import stopped_and_resumed
 from fedmerit import CB, DS, MW, Recipe, Validated, load_config, prioritized, run_config
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.table import find_criterion
-from fedmerit.core.history import History, remember
 from fedmerit.core.host import Host
 from fedmerit.core.objectives import find_objective
+from fedmerit.core.round import run_stages
 from fedmerit.core.seeds import Draws
-from fedmerit.core.stages.stages import run_stages
-from fedmerit.core.state import View
+from fedmerit.core.state import History, View, remember
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 from fedmerit.errors import UnknownName

@@ -16,13 +16,11 @@ from fedmerit.core.collect.collect import InTime, Uniform
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
-from fedmerit.core.history import History
 from fedmerit.core.host import Host, Predict
 from fedmerit.core.objectives import Predictions, find_objective
-from fedmerit.core.round import run_round
+from fedmerit.core.round import run_round, run_stages
 from fedmerit.core.seeds import Draws, derive
-from fedmerit.core.stages.stages import run_stages
-from fedmerit.core.state import Record, State, View
+from fedmerit.core.state import History, Record, State, View
 from fedmerit.core.types import Cohort, Note
 from fedmerit.core.updates import Updates
 from fedmerit.fleet.local import LocalFleet

@@ -14,21 +14,18 @@ from helpers import CannedFleet, ProbabilisticSoftmax, run_canned, small_task
 from fedmerit import DS, LD, MW, Recipe, device_aware, fedavg, ifca, m2f, prioritized
 from fedmerit.core.collect.collect import InTime, Uniform, draw
 from fedmerit.core.collect.late import Delayed, Wait
-from fedmerit.core.criteria.computation import SIMULATED_COMPUTATION
 from fedmerit.core.criteria.similarity import SimilarityFilter
-from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION
-from fedmerit.core.history import History
+from fedmerit.core.criteria.table import DATA_RATIO, PARTICIPATION, SIMULATED_COMPUTATION
 from fedmerit.core.host import Host, ServerSetup
 from fedmerit.core.models.clusters import models_in
-from fedmerit.core.models.grouping import Groups
 from fedmerit.core.models.rewards import TopShare
 from fedmerit.core.models.shared import LocalModel
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.core.search.search import earn
-from fedmerit.core.state import State
-from fedmerit.core.types import Cohort, Evaluation, Family, Replies
+from fedmerit.core.state import History, State
+from fedmerit.core.types import Cohort, Evaluation, Family, Groups, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.limits import SiteCap
 from fedmerit.fleet.local import LocalFleet

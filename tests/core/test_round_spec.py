@@ -15,10 +15,9 @@ import pytest
 from helpers import CannedFleet, run_canned
 
 from fedmerit import DS, LD, Recipe, Samples, device_aware, fedavg, fedval, m2f, prioritized
-from fedmerit.core.history import History
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.objectives import Predictions
-from fedmerit.core.state import Record, State
+from fedmerit.core.state import History, Record, State
 from fedmerit.core.types import Evaluation, Replies, Verdict
 
 Entries = tuple[int, ...]

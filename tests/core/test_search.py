@@ -12,19 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import CB, DS, IS, LC, LD, MW, Prioritized, Sharpness, device_aware, fedavg
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
-from fedmerit.core.models.grouping import one_group
 from fedmerit.core.models.shared import Assignment, Job
 from fedmerit.core.round import aggregate_round
 from fedmerit.core.search.backtracking import Answer, Backtracking
 from fedmerit.core.search.evaluator import Mixtures
 from fedmerit.core.search.search import Candidate, Choice, Weighting, distinct, kendall, remember_choice
 from fedmerit.core.seeds import Draws
-from fedmerit.core.server.optimizers import SGD, Adam, HeavyBall, Momentum, ServerOptimizer
-from fedmerit.core.server.server import Batch, Server
-from fedmerit.core.state import Clock, State, View
-from fedmerit.core.types import EMPTY, Cohort, Evaluation, Model, Own, Replies
+from fedmerit.core.server.optimizers import Adam, HeavyBall, Momentum
+from fedmerit.core.server.server import SGD, Batch, Server, ServerOptimizer
+from fedmerit.core.state import Clock, History, State, View
+from fedmerit.core.types import EMPTY, Cohort, Evaluation, Model, Own, Replies, one_group
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import Weights
 from fedmerit.errors import ConfigError

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
 from fedmerit.core.criteria.similarity import SimilarityFilter, Split, add_round, split
-from fedmerit.core.history import History, PairDistances
 from fedmerit.core.host import Host
+from fedmerit.core.round import run_stages
 from fedmerit.core.stages.clip import Clip
-from fedmerit.core.stages.stages import Stage, run_stages, stages_of
-from fedmerit.core.state import State, View
+from fedmerit.core.stages.stages import Stage, stages_of
+from fedmerit.core.state import History, PairDistances, State, View
 from fedmerit.core.types import Cohort, Matrix, Note
 from fedmerit.core.updates import Updates
 

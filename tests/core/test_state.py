@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedmerit.core.facts import LOSS
-from fedmerit.core.history import RECENT, History, remember, remember_facts
-from fedmerit.core.state import Clock
+from fedmerit.core.state import RECENT, Clock, History, remember, remember_facts
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fedmerit import DS, LD, Momentum, Prioritized, Recipe, Run, Server, StepSearch, Task, adaptive, federate
 from fedmerit.core.search.evaluator import Mixtures
 from fedmerit.core.search.search import Fixed, Weighting
-from fedmerit.core.server.optimizers import Aggregate, HeavyBall
+from fedmerit.core.server.optimizers import HeavyBall
+from fedmerit.core.server.server import Aggregate
 from fedmerit.core.types import Evaluation
 from fedmerit.errors import ConfigError
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedmerit.core.weights.ranking import Ranked
 from fedmerit.core.weights.scores import (
     OWA,
     Choquet,
@@ -16,6 +15,7 @@ from fedmerit.core.weights.scores import (
     PrioritizedAnd,
     PrioritizedMean,
     Product,
+    Ranked,
     Score,
     Terms,
     WeightedMean,

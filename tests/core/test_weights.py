@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedmerit.core.types import Note
-from fedmerit.core.weights.normalise import Normalise
 from fedmerit.core.weights.scores import Prioritized, Product
 from fedmerit.core.weights.weigh import (
     ClientWeight,
+    Normalise,
     Weights,
     by_client,
     check_table,

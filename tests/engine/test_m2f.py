@@ -12,8 +12,7 @@ from helpers import CannedFleet, CommandLine, one_line, run_canned, small_task, 
 from fedmerit import DS, ByCosine, Run, TopShare, federate, load_task, m2f, prioritized, run_config
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.collect.schedules import Schedule
-from fedmerit.core.criteria.computation import REPORTED_COMPUTATION, Computation
-from fedmerit.core.criteria.table import PARTICIPATION
+from fedmerit.core.criteria.table import PARTICIPATION, REPORTED_COMPUTATION, Computation
 from fedmerit.core.models.rewards import Whole
 from fedmerit.errors import ConfigError
 from fedmerit.store.model_files import read_model

@@ -14,7 +14,7 @@ from fedmerit.config.schema import Config, make_config
 from fedmerit.core.collect.collect import Poisson, Uniform
 from fedmerit.core.recipes import private as noisy
 from fedmerit.core.server.private_sum import PrivateSum
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import ConfigError
 
 VALUES: dict[str, Any] = {

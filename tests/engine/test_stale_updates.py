@@ -13,10 +13,9 @@ from fedmerit import Run, resume, run_config
 from fedmerit.config.schema import make_config
 from fedmerit.core.collect.collect import Collect, InTime, Uniform
 from fedmerit.core.collect.late import Delayed, PendingUpdate, Wait
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
 from fedmerit.core.seeds import Draws
-from fedmerit.core.state import Record, View
+from fedmerit.core.state import History, Record, View
 from fedmerit.core.types import Download, Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError

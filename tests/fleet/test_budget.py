@@ -9,8 +9,7 @@ from fleets import on_flower, run_rounds
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Task, prioritized
-from fedmerit.core.criteria.computation import BUDGET_COMPUTATION
-from fedmerit.core.criteria.table import DS
+from fedmerit.core.criteria.table import BUDGET_COMPUTATION, DS
 from fedmerit.core.state import Record
 from fedmerit.fleet.client import Job, train_clients
 from fedmerit.fleet.local import LocalFleet

@@ -13,9 +13,8 @@ from helpers import SoftmaxLearner, small_task
 
 from fedmerit import Samples, Task
 from fedmerit.core.check import check
-from fedmerit.core.history import History
 from fedmerit.core.host import Host
-from fedmerit.core.state import State, View
+from fedmerit.core.state import History, State, View
 from fedmerit.core.types import Download, Replies
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import read_checkpoint, read_model, write_checkpoint

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import toy
 
-from fedmerit.core.history import History
-from fedmerit.core.state import State
+from fedmerit.core.state import History, State
 from fedmerit.core.types import Download, Personal, Replies, Training
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.model_files import write_checkpoint

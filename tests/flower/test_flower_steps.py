@@ -13,8 +13,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi
 
 from fedmerit import fedavg
-from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, ServerOptimizer, Yogi
-from fedmerit.core.server.server import Server
+from fedmerit.core.server.optimizers import Adagrad, Adam, Momentum, Yogi
+from fedmerit.core.server.server import Server, ServerOptimizer
 from fedmerit.flower import InProcessGrid, Merit
 
 NODES, LENGTH, ROUNDS = 4, 30, 5

@@ -13,7 +13,7 @@ from flwr.serverapp.exception import InconsistentMessageReplies
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
 from fedmerit import CB, DS, LD, Criterion, Recipe, device_aware, fedavg, fedval, m2f, prioritized
-from fedmerit.core.criteria.computation import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
+from fedmerit.core.criteria.table import COMPUTATION, REPORTED_COMPUTATION, SIMULATED_COMPUTATION
 from fedmerit.core.objectives import Predictions
 from fedmerit.core.search.backtracking import Backtracking
 from fedmerit.errors import ConfigError

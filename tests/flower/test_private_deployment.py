@@ -25,7 +25,7 @@ from flwr.serverapp import ServerApp
 from fedmerit import prioritized
 from fedmerit.core.recipes import private
 from fedmerit.core.server.private_sum import PrivateSum
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.flower import Merit, clip_mod
 
 client = ClientApp(mods=[clip_mod(1.0)])

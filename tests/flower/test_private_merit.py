@@ -19,7 +19,7 @@ from fedmerit.config.account import epsilon_after
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import ConfigError
 from fedmerit.flower import InProcessGrid, Merit, clip_mod
 from fedmerit.flower.clientapp import clipped_model

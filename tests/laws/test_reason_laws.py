@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from tables import operators
 
 from fedmerit.core.reasons import NEAR, Change, Gate, Reason, Rule, explain, number, percent, standing
-from fedmerit.core.weights.normalise import Normalise, scale
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import Prioritized, Product, Score
-from fedmerit.core.weights.weigh import weigh
+from fedmerit.core.weights.scores import Prioritized, Product, Ranked, Score
+from fedmerit.core.weights.weigh import Normalise, scale, weigh
 
 NAMES = ("LD", "DS", "CB", "MW")
 WORDS = {"label diversity": "LD", "dataset size": "DS", "class balance": "CB", "model nearness": "MW"}

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from tables import COUNT, DEGREE, EXTREME, NORMALISE, names, operators, tables
 
 from fedmerit import DS, Prioritized, fedavg, prioritized, weigh
-from fedmerit.core.history import History
 from fedmerit.core.search.search import earn
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 

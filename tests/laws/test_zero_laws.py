@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tables import COUNT, NORMALISE, names, tables
 
 from fedmerit import CB, DS, Prioritized, Product, prioritized, weigh
-from fedmerit.core.history import History
 from fedmerit.core.search.search import earn
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 

@@ -18,12 +18,11 @@ from safetensors.numpy import save_file
 
 from fedmerit import DS, LD, Run, federate, load_config, prioritized, resume, run_config
 from fedmerit.core.collect.collect import Poisson
-from fedmerit.core.history import History
+from fedmerit.core.host import Release
 from fedmerit.core.recipes import private
-from fedmerit.core.release import Release
 from fedmerit.core.server.private_sum import PrivateSum
-from fedmerit.core.state import Record, State
-from fedmerit.core.weights.normalise import scale
+from fedmerit.core.state import History, Record, State
+from fedmerit.core.weights.weigh import scale
 from fedmerit.errors import FolderError, UserError
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.ledger_rows import extend_chain

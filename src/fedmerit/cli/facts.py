@@ -13,7 +13,7 @@ from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.core.types import Vector
-    from fedmerit.core.weights.normalise import Normalise
+    from fedmerit.core.weights.weigh import Normalise
     from fedmerit.tasks.federation import Federation
 
 SHOWN = 20

@@ -54,8 +54,7 @@ def weigh(
     from fedmerit.config.recipe import make_limit, make_normalise, make_score, split_names
     from fedmerit.config.schema import parse_value
     from fedmerit.core.reasons import Rule, explain
-    from fedmerit.core.weights.normalise import Scale, normalise_name
-    from fedmerit.core.weights.weigh import by_client
+    from fedmerit.core.weights.weigh import Scale, by_client, normalise_name
     from fedmerit.core.weights.weigh import weigh as weigh_table
 
     names = tuple(split_names(priority))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from fedmerit.core.release import Release
+from fedmerit.core.host import Release
 from fedmerit.core.server.private_sum import Accountant, PrivateSum
 from fedmerit.errors import ConfigError
 

@@ -31,9 +31,8 @@ from fedmerit.core.recipes import RECIPES, shares_of
 from fedmerit.core.server.server import Server
 from fedmerit.core.stages.stages import Stage
 from fedmerit.core.types import Family
-from fedmerit.core.weights.normalise import NORMALISATIONS, Normalise, Scale
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import Score, WeightedMean
+from fedmerit.core.weights.scores import Ranked, Score, WeightedMean
+from fedmerit.core.weights.weigh import NORMALISATIONS, Normalise, Scale
 from fedmerit.errors import ConfigError, UnknownName, UserError, did_you_mean
 
 FIELDS: tuple[str, ...] = tuple(one.name for one in fields(Recipe))

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fedmerit.core.parts import PARTS, Setting, load_parts, settings
-from fedmerit.core.weights.ranking import Ranked
-from fedmerit.core.weights.scores import OWA, Choquet, Score, WeightedMean
+from fedmerit.core.weights.scores import OWA, Choquet, Ranked, Score, WeightedMean
 from fedmerit.core.weights.topsis import Topsis
 from fedmerit.errors import ConfigError
 

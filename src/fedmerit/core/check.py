@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.facts import SAMPLES, Fact, find_fact
-from fedmerit.core.history import History
+from fedmerit.core.host import Limits
 from fedmerit.core.showing import printable
+from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.criteria.criterion import Criterion
-    from fedmerit.core.host import Limits
-    from fedmerit.core.state import View
 
 
 def check(

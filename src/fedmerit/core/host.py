@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ from fedmerit.core.learner import (
 from fedmerit.core.models.rewards import Acceptance
 from fedmerit.core.objectives import Objective, Predictions
 from fedmerit.core.parts import NO_WORDS, Words
-from fedmerit.core.release import Release, no_account
 from fedmerit.core.server.centring import Centre, SummingClients
 from fedmerit.core.server.controls import Control
 from fedmerit.core.targets import has_losses, has_probabilities, target_of
@@ -48,6 +47,24 @@ from fedmerit.core.types import (
     Verdict,
 )
 from fedmerit.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release of noisy numbers, to be booked before anybody sees them.
+
+    kind        `round`: a Poisson-sampled Gaussian mechanism
+    """
+
+    round: int
+    kind: Literal["round"]
+    multiplier: float
+    fraction: float = 1.0
+
+
+def no_account(release: Release) -> None:
+    """Book nothing: the host of a test, or of a run without an account."""
+
 
 Predict: TypeAlias = Callable[[Iterable[Model]], Predictions]
 """Ask models about the server's rows."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.server.controls import Control
 from fedmerit.core.types import Model, Samples
 
 if TYPE_CHECKING:
     from fedmerit.core.server.centring import Centring
-    from fedmerit.core.server.controls import Control
 
 
 class Learner(Protocol):

@@ -15,9 +15,8 @@ import numpy as np
 from fedmerit.core.criteria.table import display_name
 from fedmerit.core.facts import CLIENT_FACT, IS_WORD
 from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.weights.normalise import Normalise, normalised
 from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
-from fedmerit.core.weights.weigh import shares
+from fedmerit.core.weights.weigh import Normalise, normalised, shares
 
 NEAR = 1e-9
 """Weights nearer than this are the same."""

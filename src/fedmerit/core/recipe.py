@@ -17,8 +17,8 @@ from fedmerit.core.showing import settings_html, short_repr
 from fedmerit.core.stages.claims import CLIENT_FACTS
 from fedmerit.core.stages.stages import Phase, Stage, stages_of
 from fedmerit.core.weights.limits import Limit
-from fedmerit.core.weights.normalise import Normalise, Scale, gives_of, normalise_name
 from fedmerit.core.weights.scores import Prioritized, Score
+from fedmerit.core.weights.weigh import Normalise, Scale, gives_of, normalise_name
 from fedmerit.errors import ConfigError, UnknownName
 
 WhenZero: TypeAlias = Literal["samples", "uniform", "keep"]

@@ -13,16 +13,15 @@ from types import FunctionType
 from typing import Any
 
 from fedmerit.core.criteria.client_fact import ClientFact
-from fedmerit.core.criteria.computation import Computation
 from fedmerit.core.criteria.criterion import FunctionCriterion
-from fedmerit.core.criteria.table import Attribute, find_criterion
-from fedmerit.core.history import History
+from fedmerit.core.criteria.table import Attribute, Computation, find_criterion
 from fedmerit.core.objectives import ByGroup, Overall, Recall
 from fedmerit.core.parts import PARTS, load_parts
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.search import Weighting
 from fedmerit.core.server.private_sum import AdaptiveClip
 from fedmerit.core.server.server import Server
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import DataError
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedmerit.core.criteria.computation import COMPUTATION
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion
 from fedmerit.core.criteria.loss import Agnostic, LossPower
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.similarity import SimilarityFilter
-from fedmerit.core.criteria.table import DATA_RATIO, DS, PARTICIPATION, find_criterion
+from fedmerit.core.criteria.table import COMPUTATION, DATA_RATIO, DS, PARTICIPATION, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.models.attention import ByAttention
 from fedmerit.core.models.clusters import ClusterModels
@@ -32,9 +31,8 @@ from fedmerit.core.stages.clip import Clip
 from fedmerit.core.state import Rho
 from fedmerit.core.types import Personal
 from fedmerit.core.weights.limits import Cap
-from fedmerit.core.weights.normalise import Normalise
-from fedmerit.core.weights.ranking import Rank, Ranked
-from fedmerit.core.weights.scores import Product, Score, WeightedMean
+from fedmerit.core.weights.scores import Product, Rank, Ranked, Score, WeightedMean
+from fedmerit.core.weights.weigh import Normalise
 from fedmerit.errors import ConfigError
 
 BACKTRACKING = Backtracking()
@@ -287,7 +285,7 @@ def private(recipe: Recipe, aggregator: PrivateSum) -> Recipe:
     others'. A score of 0 adds nothing to the sum, also where all are 0.
 
     >>> from fedmerit.core.server.private_sum import PrivateSum
-    >>> from fedmerit.core.weights.normalise import scale
+    >>> from fedmerit.core.weights.weigh import scale
     >>> private(prioritized("DS", normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1)).when_zero
     'keep'
     """

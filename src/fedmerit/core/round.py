@@ -7,24 +7,30 @@ that a recipe does not have is not called, and no line here belongs to a single 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from fedmerit.core.check import check, check_criteria, nobody_trained
 from fedmerit.core.collect.collect import Collect
-from fedmerit.core.criteria.similarity import cosine_distances
-from fedmerit.core.history import History, remember
 from fedmerit.core.host import Host
-from fedmerit.core.models.grouping import Groups
 from fedmerit.core.models.shared import Assignment, Job
 from fedmerit.core.objectives import Objective
-from fedmerit.core.parts import PAIRS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.search.search import make_candidates
 from fedmerit.core.seeds import Draws
-from fedmerit.core.stages.stages import run_stages
-from fedmerit.core.state import NOT_TESTED, Clock, OnStage, Record, RoundResult, State, View, make_record
-from fedmerit.core.types import Cohort, Download, Model, Note, Replies
+from fedmerit.core.stages.stages import Stage
+from fedmerit.core.state import (
+    NOT_TESTED,
+    Clock,
+    OnStage,
+    Record,
+    RoundResult,
+    State,
+    View,
+    make_record,
+    remember_round,
+)
+from fedmerit.core.types import Cohort, Download, Model, Note, Own, Replies
 from fedmerit.core.updates import diagnose
 
 
@@ -99,17 +105,25 @@ def aggregate_round(
     return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics)
 
 
-def remember_round(history: History, cohort: Cohort, groups: Groups, names: Sequence[str]) -> tuple[History, Groups]:
-    """The history after the round, and the groups with the distances that the ledger must keep for a resume."""
-    after = remember(history, cohort, [name for name in names if name != PAIRS])
-    if PAIRS not in names:
-        return after, groups
-    distances = cosine_distances(cohort) if groups.distances is None else groups.distances
-    pairs = history.pairs.after(cohort.ids, distances)
-    return replace(after, pairs=pairs), replace(groups, distances=distances)
-
-
 def initial_state(recipe: Recipe, host: Host, model: Model, seed: int) -> tuple[State, tuple[Note, ...]]:
     """The state before round 1, from the learner's first model: M2F's initial phase, IFCA's other models."""
     started, own, notes = recipe.models.start(model, host, Draws(seed, 0))
     return State(started, own={"models": own} if own else {}), notes
+
+
+class Ran(NamedTuple):
+    """What the stages of a phase left: notes, and own states by the key of `State.own`."""
+
+    notes: tuple[Note, ...]
+    own: Mapping[str, Own]
+
+
+def run_stages(stages: Sequence[Stage], cohort: Cohort, view: View) -> tuple[Cohort, Ran]:
+    """The cohort with the facts that the stages measure, one after the other."""
+    notes, own = list[Note](), dict[str, Own]()
+    for stage in stages if cohort.ids else ():
+        measured = stage.measure(cohort, view)
+        cohort = cohort.with_facts(measured.facts)
+        notes += measured.notes
+        own |= {f"stage:{stage.name}": measured.own} if measured.own else {}
+    return cohort, Ran(tuple(notes), own)

@@ -12,15 +12,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from fedmerit.core.facts import CLAIMED, SAMPLES, VALIDATED
+from fedmerit.core.state import Record
 from fedmerit.core.types import ClientId, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import Record
 
 EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)

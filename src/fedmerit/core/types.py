@@ -260,3 +260,58 @@ class Note:
     subject: str
     text: str
     client: ClientId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentRewards:
+    """The rewards that went out, and each client's answer; nothing where all share one model."""
+
+    rewards: Mapping[ClientId, SparseUpdate] = field(default_factory=dict)
+    verdicts: Mapping[ClientId, Verdict] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire."""
+        return sum(reward.nbytes for reward in self.rewards.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
+
+    cut         the distance from which on clients were separated
+    attention   (n, n): each client has its own aggregate, and row i is how much client i listens to each other client,
+                in addition to what they earned
+    """
+
+    labels: NDArray[np.intp]
+    cut: float | None = None
+    distances: Matrix | None = None
+    attention: Matrix | None = None
+
+    @property
+    def members(self) -> list[NDArray[np.intp]]:
+        """The places of each group's clients."""
+        return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
+
+    @property
+    def recipients(self) -> list[NDArray[np.intp]]:
+        """The places that each aggregate is for: a group's clients, or with attention one."""
+        return self.members if self.attention is None else [np.array([place]) for place in range(len(self.labels))]
+
+    def spread(self, weights: Vector) -> Matrix:
+        """A weighting per aggregate (groups, n): its own clients' weights, 0 for all others.
+
+        With attention (n, n): weight times attention, as shares; a row without any is all 0.
+        """
+        if self.attention is not None:
+            rows = self.attention * weights
+            sums = rows.sum(axis=1, keepdims=True)
+            return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
+        numbers = np.arange(len(self.members))[:, np.newaxis]
+        return np.asarray(np.where(self.labels == numbers, weights, 0.0))
+
+
+def one_group(cohort: Cohort) -> Groups:
+    """All clients of a cohort in one group."""
+    return Groups(np.zeros(len(cohort.ids), dtype=np.intp))

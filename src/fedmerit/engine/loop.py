@@ -20,14 +20,13 @@ from fedmerit.config.account import epsilon_of_releases
 from fedmerit.config.schema import RunConfig
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.host import Fleet, Host, ServerSetup
+from fedmerit.core.host import Fleet, Host, ServerSetup, no_account
 from fedmerit.core.learner import NamedTensors
 from fedmerit.core.models.clusters import models_in
 from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import declared
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.release import no_account
 from fedmerit.core.round import initial_state, run_round
 from fedmerit.core.seeds import derive
 from fedmerit.core.server.centring import centre_model

@@ -19,7 +19,7 @@ from fedmerit.core.facts import (
     find_fact,
     measure,
 )
-from fedmerit.core.history import History
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.weigh import VISIBLE, shares, total_variation

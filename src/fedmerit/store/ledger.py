@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import EPOCHS
-from fedmerit.core.history import History, PairDistances, remember_facts
+from fedmerit.core.host import Release
 from fedmerit.core.parts import PAIRS
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import recipe_from_json
-from fedmerit.core.release import Release
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
-from fedmerit.core.state import Record
+from fedmerit.core.state import History, PairDistances, Record, remember_facts
 from fedmerit.core.types import Matrix
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean

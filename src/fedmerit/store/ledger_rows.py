@@ -16,14 +16,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedmerit.core.host import Release
 from fedmerit.core.measures import percentiles
 from fedmerit.core.recipe_json import part_from_json, part_to_json
-from fedmerit.core.release import Release
 from fedmerit.core.state import Record
 from fedmerit.core.types import Verdict
-from fedmerit.core.weights.normalise import normalise_name
 from fedmerit.core.weights.scores import ExplainedScore, Score
-from fedmerit.core.weights.weigh import by_client
+from fedmerit.core.weights.weigh import by_client, normalise_name
 from fedmerit.errors import DataError
 
 NO_ANSWER = Verdict(False, reason="no answer")

@@ -9,18 +9,16 @@ import numpy as np
 
 from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.client_fact import ClientFact
-from fedmerit.core.criteria.computation import Computation
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion
 from fedmerit.core.criteria.loss import LossPower
-from fedmerit.core.criteria.table import MW, PARTICIPATION, Attribute, check_priority, find_criterion
+from fedmerit.core.criteria.table import MW, PARTICIPATION, Attribute, Computation, check_priority, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import CLIP, SAMPLES
-from fedmerit.core.history import History
+from fedmerit.core.state import History
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Vector
 from fedmerit.core.updates import Updates
-from fedmerit.core.weights.normalise import Normalise, Scale
 from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Product, Score
-from fedmerit.core.weights.weigh import ClientWeight, total_variation, weigh
+from fedmerit.core.weights.weigh import ClientWeight, Normalise, Scale, total_variation, weigh
 from fedmerit.errors import UserError
 from fedmerit.store.ledger import Ledger, kept_recipe
 

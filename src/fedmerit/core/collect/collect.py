@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeAlias
+from typing import Annotated, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
@@ -14,10 +14,8 @@ from annotated_types import Interval
 from fedmerit.core.facts import CLOCK, EPOCHS, STALENESS, find_fact
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
+from fedmerit.core.state import View
 from fedmerit.core.types import EMPTY, ClientId, Download, Note, Own, Replies
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 Chosen: TypeAlias = Mapping[ClientId, int | None]
 """The clients of a round in id order, with their epochs; None: as the task says."""

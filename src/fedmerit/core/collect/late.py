@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
@@ -25,14 +25,11 @@ from fedmerit.core.collect.collect import (
     words_of_late,
 )
 from fedmerit.core.facts import STALENESS
-from fedmerit.core.history import History
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.seeds import generator
+from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Family, Model, Own, Replies, Vector
 from fedmerit.core.updates import Updates
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 ROUNDING = 1e-9
 """0.7 * 10 is a little more than 7."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from fedmerit.core.history import History
 from fedmerit.core.parts import Words, part
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import History, View
 from fedmerit.core.types import Cohort, Family, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 
 @part("criterion", "Alignment")

@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from fedmerit.core.facts import CLIENT_FACT
-from fedmerit.core.history import History
 from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Words
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import ConfigError
 

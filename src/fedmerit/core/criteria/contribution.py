@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.facts import CONTRIBUTION, SAMPLES
-from fedmerit.core.history import History
 from fedmerit.core.objectives import Objective, Predictions, check_rising, find_objective
 from fedmerit.core.parts import NO_WORDS, Doc, Words, part
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import History, View
 from fedmerit.core.types import Cohort, Family, Model, Note, Vector
 from fedmerit.errors import ConfigError, UnknownName
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 Method: TypeAlias = Literal["shapley", "banzhaf", "leave-one-out", "cosine"]
 Coalitions: TypeAlias = NDArray[np.bool_]

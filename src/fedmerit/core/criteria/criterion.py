@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from fedmerit.core.history import History
 from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Words
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import LARGEST, LOSS
-from fedmerit.core.history import History
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 
 

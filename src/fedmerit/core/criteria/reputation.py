@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.criteria.criterion import Criterion
-from fedmerit.core.history import History
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, Cohort, Family, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 REPUTATION = "reputation:"
 

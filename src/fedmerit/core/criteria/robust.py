@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.core.criteria.reputation import REPUTATION
-from fedmerit.core.history import History
 from fedmerit.core.parts import part
 from fedmerit.core.stages.stages import median_norm
+from fedmerit.core.state import History
 from fedmerit.core.suspects import MAX_NORM_RATIO, MIN_NORM_RATIO
 from fedmerit.core.types import EMPTY, Cohort, Family, Matrix, Vector
 from fedmerit.core.updates import cosines_of

@@ -8,7 +8,7 @@ clients that came so far are split into two blocks. Honest clients differ by deg
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import scipy
@@ -18,14 +18,10 @@ from numpy.typing import NDArray
 from fedmerit.core.criteria.reputation import Reputation
 from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap, copies
 from fedmerit.core.facts import EXCLUDED
-from fedmerit.core.history import History, PairDistances
 from fedmerit.core.parts import PAIRS, Doc, part
 from fedmerit.core.stages.stages import Measured, Phase, UpdateNorms
+from fedmerit.core.state import History, PairDistances, View, cosine_distances
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Family, Matrix, Note, Vector
-from fedmerit.core.updates import cosines_of, distances_of
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 MIN_CLIENTS = 6
 """Clients that must have come before blocks are compared: among fewer, two explain much by chance."""
@@ -231,8 +227,3 @@ def _below(cohort: Cohort, reputations: Vector, least: float, why: str) -> dict[
 def add_round(pairs: PairDistances, cohort: Cohort) -> PairDistances:
     """The pairs with the round of this cohort."""
     return pairs.after(cohort.ids, cosine_distances(cohort))
-
-
-def cosine_distances(cohort: Cohort) -> Matrix:
-    """1 - cos of the updates of every pair of the round's clients; 1 where one of them is zero."""
-    return distances_of(cosines_of(cohort.updates.products))

@@ -14,11 +14,6 @@ import numpy as np
 from fedmerit.core.collect.late import Staleness
 from fedmerit.core.criteria.alignment import Alignment
 from fedmerit.core.criteria.client_fact import parse_client_fact
-from fedmerit.core.criteria.computation import (
-    COMPUTATION,
-    REPORTED_COMPUTATION,
-    SIMULATED_COMPUTATION,
-)
 from fedmerit.core.criteria.contribution import find_contribution
 from fedmerit.core.criteria.criterion import Criterion, criterion, reported
 from fedmerit.core.criteria.loss import Agnostic, LossPower
@@ -26,12 +21,62 @@ from fedmerit.core.criteria.reputation import REPUTATION, Reputation
 from fedmerit.core.criteria.robust import NormInlier, RareCoordinateOverlap
 from fedmerit.core.criteria.similarity import SimilarityFilter
 from fedmerit.core.criteria.validated import Validated
-from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, SAMPLES, VALIDATED
-from fedmerit.core.history import History
+from fedmerit.core.facts import (
+    ATTRIBUTE,
+    CLIENT_FACT,
+    CLOCK,
+    CONTRIBUTION,
+    EPOCHS,
+    LARGEST,
+    SAMPLES,
+    SECONDS,
+    VALIDATED,
+)
 from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, find_objective
 from fedmerit.core.parts import ACCOUNTED, Words
+from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
 from fedmerit.errors import ConfigError, UnknownName, UserError
+
+SHORTEST = 1e-9
+"""Seconds; a clock may stand still between two looks at it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """xi_i = slowest time of the group / own time, so 1 for the slowest [M2F, eq. 10].
+
+    `time` is the fact to go by: the server's `clock` around the exchange, the `seconds` that clients report, or
+    `epochs` given: more epochs in the same time, 1 / epochs for each.
+    """
+
+    time: str = CLOCK
+    name: str = "Computation"
+    family: Family = Family.TRUST
+    degree: bool = False
+    about: str = "speed: slowest time of the group / own time, by the server's clock"
+
+    @property
+    def required_facts(self) -> tuple[str, ...]:
+        """The one fact that it goes by."""
+        return (self.time,)
+
+    def __call__(self, cohort: Cohort, history: History) -> Vector:
+        """Quicker clients get more."""
+        fact = cohort.facts[self.time]
+        taken = 1.0 / fact if self.time == EPOCHS else np.maximum(fact, SHORTEST)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(taken.max() / taken, LARGEST), np.float64)
+
+
+COMPUTATION = Computation()
+REPORTED_COMPUTATION = Computation(
+    SECONDS, "ReportedComputation", about="reported speed: slowest time of the group / own time, as clients report it"
+)
+SIMULATED_COMPUTATION = Computation(
+    EPOCHS, "SimulatedComputation", about="simulated speed: own epochs / fewest epochs of the group, see [run.schedule]"
+)
+
 
 DS = reported("DS", Family.DATA, SAMPLES, "dataset size: number of training rows")
 LD = reported("LD", Family.DATA, "labels", "label diversity: number of distinct labels")

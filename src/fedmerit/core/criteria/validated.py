@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import VALIDATED, WITHOUT
-from fedmerit.core.history import History
 from fedmerit.core.objectives import Objective, accuracy, check_rising
 from fedmerit.core.parts import ACCOUNTED, NO_WORDS, Doc, Words, part
+from fedmerit.core.recipe import Recipe
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import History, Rho, View
 from fedmerit.core.types import Cohort, Family, Note, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.recipe import Recipe
-    from fedmerit.core.state import Rho, View
-else:
-    from typing import Literal
-
-    Rho = float | Literal["1/K"]
 
 VALIDATED_ACCURACY = f"{VALIDATED}accuracy"
 """The fact that `min_accuracy` reads: the accuracy of the client's model on the server's rows."""

@@ -8,10 +8,10 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Interval
 
-from fedmerit.core.history import PairDistances
-from fedmerit.core.models.grouping import Groups, Over
+from fedmerit.core.models.grouping import Over
 from fedmerit.core.parts import PAIRS, Doc, part
-from fedmerit.core.types import ClientId
+from fedmerit.core.state import PairDistances
+from fedmerit.core.types import ClientId, Groups
 from fedmerit.core.updates import Updates
 
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 
-from fedmerit.core.models.grouping import Groups, numbered
+from fedmerit.core.host import Host, Judges
+from fedmerit.core.models.grouping import numbered
 from fedmerit.core.models.shared import Assignment, Job, Moved, audit, no_rewards
+from fedmerit.core.objectives import Objective
 from fedmerit.core.parts import Doc, Words, part
-from fedmerit.core.seeds import derive
+from fedmerit.core.seeds import Draws, derive
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import RoundResult, State, Tested, View
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Model, Note, Own, Training
-
-if TYPE_CHECKING:
-    from fedmerit.core.host import Host, Judges
-    from fedmerit.core.objectives import Objective
-    from fedmerit.core.seeds import Draws
+from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Groups, Model, Note, Own, Training
 
 PURPOSE = "hypothesis"
 """Part of the bits: the purpose of first models and of the warm-up."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -11,9 +10,9 @@ import scipy
 from annotated_types import Interval
 from numpy.typing import NDArray
 
-from fedmerit.core.history import PairDistances
 from fedmerit.core.parts import PAIRS, Doc, part
-from fedmerit.core.types import ClientId, Cohort, Matrix, Vector
+from fedmerit.core.state import PairDistances
+from fedmerit.core.types import ClientId, Groups, Matrix, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
@@ -25,48 +24,6 @@ LEVELS: Mapping[Cut, float] = {"gap": 0.03, "silhouette": 0.15, "constant": 1.0}
 """Where each cut is made unless told."""
 FARTHEST = 2.0
 """1 - cos of two opposite updates."""
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
-
-    cut         the distance from which on clients were separated
-    attention   (n, n): each client has its own aggregate, and row i is how much client i listens to each other client,
-                in addition to what they earned
-    """
-
-    labels: NDArray[np.intp]
-    cut: float | None = None
-    distances: Matrix | None = None
-    attention: Matrix | None = None
-
-    @property
-    def members(self) -> list[NDArray[np.intp]]:
-        """The places of each group's clients."""
-        return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
-
-    @property
-    def recipients(self) -> list[NDArray[np.intp]]:
-        """The places that each aggregate is for: a group's clients, or with attention one."""
-        return self.members if self.attention is None else [np.array([place]) for place in range(len(self.labels))]
-
-    def spread(self, weights: Vector) -> Matrix:
-        """A weighting per aggregate (groups, n): its own clients' weights, 0 for all others.
-
-        With attention (n, n): weight times attention, as shares; a row without any is all 0.
-        """
-        if self.attention is not None:
-            rows = self.attention * weights
-            sums = rows.sum(axis=1, keepdims=True)
-            return np.asarray(np.divide(rows, sums, out=np.zeros_like(rows), where=sums > 0))
-        numbers = np.arange(len(self.members))[:, np.newaxis]
-        return np.asarray(np.where(self.labels == numbers, weights, 0.0))
-
-
-def one_group(cohort: Cohort) -> Groups:
-    """All clients of a cohort in one group."""
-    return Groups(np.zeros(len(cohort.ids), dtype=np.intp))
 
 
 class Grouping(Protocol):

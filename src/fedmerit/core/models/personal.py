@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
@@ -11,21 +11,31 @@ from annotated_types import Interval
 from fedmerit.core.check import check
 from fedmerit.core.collect.collect import draw
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.history import History
+from fedmerit.core.host import Host
 from fedmerit.core.models.attention import ByAttention
-from fedmerit.core.models.grouping import Grouping, Groups, OneGroup
-from fedmerit.core.models.rewards import Acceptance, Reward, SentRewards, Whole
+from fedmerit.core.models.grouping import Grouping, OneGroup
+from fedmerit.core.models.rewards import Acceptance, Reward, Whole
 from fedmerit.core.models.shared import Assignment, Job, Moved, assign_one, test_personal
+from fedmerit.core.objectives import Objective
 from fedmerit.core.parts import Doc, Words, part
+from fedmerit.core.seeds import Draws
 from fedmerit.core.server.server import Batch
-from fedmerit.core.state import RoundResult, Tested, View
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Model, Note, Own, Personal, SparseUpdate, Training
+from fedmerit.core.state import History, RoundResult, Tested, View
+from fedmerit.core.types import (
+    EMPTY,
+    ClientId,
+    Cohort,
+    Download,
+    Groups,
+    Model,
+    Note,
+    Own,
+    Personal,
+    SentRewards,
+    SparseUpdate,
+    Training,
+)
 from fedmerit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedmerit.core.host import Host
-    from fedmerit.core.objectives import Objective
-    from fedmerit.core.seeds import Draws
 
 ONE_GROUP, WHOLE = OneGroup(), Whole()
 

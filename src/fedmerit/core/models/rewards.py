@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from annotated_types import Interval
 from numpy.typing import NDArray
 
 from fedmerit.core.parts import Doc, check_settings, part
-from fedmerit.core.types import ClientId, Model, SparseUpdate, Vector, Verdict
+from fedmerit.core.types import Model, SparseUpdate, Vector
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
@@ -21,19 +21,6 @@ Share: TypeAlias = Literal["sum", "max", "tanh"]
 
 ROUNDING = 1e-9
 """A tenth of 100 entries is 10, though 0.1 * 100 may be a little more."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentRewards:
-    """The rewards that went out, and each client's answer; nothing where all share one model."""
-
-    rewards: Mapping[ClientId, SparseUpdate] = field(default_factory=dict)
-    verdicts: Mapping[ClientId, Verdict] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the wire."""
-        return sum(reward.nbytes for reward in self.rewards.values())
 
 
 class Reward(Protocol):

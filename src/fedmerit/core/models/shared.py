@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from annotated_types import Interval
 
-from fedmerit.core.models.grouping import Groups, one_group
-from fedmerit.core.models.rewards import SentRewards
+from fedmerit.core.host import Host
+from fedmerit.core.objectives import Objective
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
 from fedmerit.core.search.search import NO_SEARCH, Candidate, SearchReport, remember_choice
+from fedmerit.core.seeds import Draws
 from fedmerit.core.server.server import Batch
 from fedmerit.core.state import SERVER, Audit, RoundResult, Tested, View
-from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Model, Note, Own, Rows, Training
+from fedmerit.core.types import (
+    EMPTY,
+    ClientId,
+    Cohort,
+    Evaluation,
+    Groups,
+    Model,
+    Note,
+    Own,
+    Rows,
+    SentRewards,
+    Training,
+    one_group,
+)
 
 if TYPE_CHECKING:
-    from fedmerit.core.host import Host
-    from fedmerit.core.objectives import Objective
     from fedmerit.core.recipe import Recipe
-    from fedmerit.core.seeds import Draws
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from annotated_types import Interval
 
+from fedmerit.core.models.shared import Job
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.search.evaluator import CandidateEvaluator
 from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting, kendall, orders_of
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import SplitName
-
-if TYPE_CHECKING:
-    from fedmerit.core.models.shared import Job
 
 Orders: TypeAlias = Literal["kendall", "lexicographic", "random", "all"]
 Reference: TypeAlias = Literal["last", "best_so_far"]

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmerit.core.models.shared import Job
 from fedmerit.core.search.search import Candidate, CandidateResult, Choice, SearchReport
-from fedmerit.core.server.optimizers import MixingOptimizer, mix
-from fedmerit.core.server.server import Batch
+from fedmerit.core.server.server import Batch, MixingOptimizer, mix
 from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName
-
-if TYPE_CHECKING:
-    from fedmerit.core.models.shared import Job
 
 ROWS_PER_PASS = 8
 """Weightings per exchange; also how many are aggregated in one pass, so that their bits do not depend on who is asked.

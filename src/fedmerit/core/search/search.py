@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from fedmerit.core.facts import SAMPLES
-from fedmerit.core.history import History
 from fedmerit.core.parts import ACCOUNTED, Words, part
 from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
-from fedmerit.core.types import EMPTY, Cohort, Evaluation, Matrix, Model, Note, Own, SplitName, Vector
-from fedmerit.core.weights.normalise import Normalise
+from fedmerit.core.state import History, View
+from fedmerit.core.types import EMPTY, Cohort, Evaluation, Groups, Matrix, Model, Note, Own, SplitName, Vector
 from fedmerit.core.weights.scores import Score
-from fedmerit.core.weights.weigh import Weights, concat_groups, total_variation, weigh
+from fedmerit.core.weights.weigh import Normalise, Weights, concat_groups, total_variation, weigh
 from fedmerit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedmerit.core.models.grouping import Groups
     from fedmerit.core.models.shared import Job
     from fedmerit.core.recipe import Recipe
-    from fedmerit.core.state import View
 
 MOST_CRITERIA = 6
 """Seven criteria would have 5,040 orders."""

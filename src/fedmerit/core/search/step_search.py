@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from annotated_types import Interval
 from numpy.typing import NDArray
 
+from fedmerit.core.models.shared import Job
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.search.evaluator import CandidateEvaluator
 from fedmerit.core.search.search import SEARCH_WHY, Choice, Weighting
@@ -22,9 +23,6 @@ from fedmerit.core.server.optimizers import HeavyBall
 from fedmerit.core.server.server import Batch
 from fedmerit.core.types import Evaluation, SplitName, Vector
 from fedmerit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedmerit.core.models.shared import Job
 
 By: TypeAlias = Literal["loss", "accuracy"]
 STEPS = ((2.0, 0.9), (1.0, 0.9), (0.5, 0.9), (0.3, 0.9), (1.0, 0.5), (1.0, 0.0), (0.2, 0.8), (0.3, 0.3))

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.seeds import generator
-from fedmerit.core.server.optimizers import SERVER_MODEL
-from fedmerit.core.server.server import Aggregator, Batch
+from fedmerit.core.server.server import SERVER_MODEL, Aggregator, Batch
 from fedmerit.core.types import Matrix, Rows, Vector
 from fedmerit.core.updates import Updates
 

@@ -9,8 +9,7 @@ from annotated_types import Interval
 
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.server.aggregators import NOT_ACCOUNTED
-from fedmerit.core.server.optimizers import SERVER_MODEL
-from fedmerit.core.server.server import Batch, Kept
+from fedmerit.core.server.server import SERVER_MODEL, Batch, Kept
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.types import Matrix, Model, Rows, Vector
 

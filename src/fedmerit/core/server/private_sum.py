@@ -22,23 +22,21 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import scipy
 from annotated_types import Interval
 
+from fedmerit.core.collect.collect import Selection
+from fedmerit.core.host import Release
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, check_settings, part
-from fedmerit.core.release import Release
 from fedmerit.core.seeds import generator
 from fedmerit.core.server.server import Batch, Kept
 from fedmerit.core.stages.clip import clip_factors
 from fedmerit.core.types import Matrix, Model, Note, Rows, Vector
 from fedmerit.core.weights.scores import Score
 from fedmerit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedmerit.core.collect.collect import Selection
 
 Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"

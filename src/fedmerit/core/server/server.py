@@ -11,20 +11,100 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from annotated_types import Interval
 
-from fedmerit.core.parts import ACCOUNTED, part
+from fedmerit.core.facts import CLIP
+from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
 from fedmerit.core.server.controls import Control
-from fedmerit.core.server.optimizers import SGD, Aggregate, ServerOptimizer
-from fedmerit.core.stages.clip import clipped
+from fedmerit.core.state import View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Matrix, Model, Note, Own, Rows, Vector
 from fedmerit.core.updates import Updates
 
 if TYPE_CHECKING:
     from fedmerit.core.search.search import Candidate
-    from fedmerit.core.state import View
+
+
+SERVER_MODEL: Words = frozenset({"server model"})
+OPTIMIZER_WHY: Mapping[str, str] = {
+    "server model": "clients with personal models move these themselves; remove the optimizer",
+    "plain step": "remove recipe.server.optimizer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """What a round learned: the weighted sum of the updates, and sum_k w_k ||update_k||^2, by which they disagree."""
+
+    update: Model
+    mean_square: float = 0.0
+
+
+class ServerOptimizer(Protocol):
+    """From the model and a round's aggregate to the next model.
+
+    >>> SGD()(np.ones(2, np.float32), Aggregate(np.full(2, 0.5, np.float32)))[0].tolist()
+    [1.5, 1.5]
+    """
+
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
+        """The next model, and the optimizer's state after it; `index` counts rounds from 1."""
+
+
+@runtime_checkable
+class MixingOptimizer(ServerOptimizer, Protocol):
+    """An optimizer that adds multiples of the aggregate and of the last move.
+
+    Clients build candidate models from these numbers themselves, so that few vectors travel.
+    """
+
+    def mixture(self, own: Own) -> tuple[float, float]:
+        """(lr, momentum) of the next step."""
+
+
+@part("optimizer", "sgd")
+class SGD:
+    """model + lr * update; with lr = 1 the step of every recipe of the four papers.
+
+    >>> SGD(lr=0.5)(np.ones(1, np.float32), Aggregate(np.ones(1, np.float32)))[0].tolist()
+    [1.5]
+    """
+
+    lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
+    why = OPTIMIZER_WHY
+
+    @property
+    def gives(self) -> Words:
+        """With lr = 1 it adds nothing to the aggregate."""
+        return ACCOUNTED | {"plain step"} if self.lr == 1 else ACCOUNTED
+
+    @property
+    def needs(self) -> Words:
+        """With lr = 1 it also serves clients that move personal models themselves."""
+        return frozenset() if self.lr == 1 else SERVER_MODEL
+
+    def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
+        """Nothing is remembered."""
+        return mix(model, (aggregate.update,), (self.lr,)), EMPTY
+
+    def mixture(self, own: Own) -> tuple[float, float]:
+        """The learning rate."""
+        return self.lr, 0.0
+
+
+def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> Model:
+    """start + sum_i coefficients[i] * basis[i], in this order, so that servers and clients build the same bits.
+
+    >>> mix(np.ones(1, np.float32), [np.ones(1, np.float32)], [0.5]).tolist()
+    [1.5]
+    """
+    model = start
+    for vector, coefficient in zip(basis, coefficients, strict=False):
+        if coefficient:
+            model = model + (vector if coefficient == 1 else np.float32(coefficient) * vector)
+    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +127,8 @@ class Batch:
     @classmethod
     def of(cls, cohort: Cohort, candidates: Sequence[Candidate], view: View, own: Own) -> Batch:
         """The batch of a cohort, whose server chain has this state."""
-        return cls(clipped(cohort), view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view)
+        updates = cohort.updates.mix(cohort.facts[CLIP]) if CLIP in cohort.facts else cohort.updates
+        return cls(updates, view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view)
 
 
 class Kept(NamedTuple):

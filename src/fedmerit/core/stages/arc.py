@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
@@ -13,10 +13,8 @@ from fedmerit.core.facts import CLIP
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.stages.clip import CLIP_WHY, clip_fact, clip_factors, clip_note
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import View
 from fedmerit.core.types import Cohort, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 
 @part("stage", "arc")

@@ -8,20 +8,17 @@ neither.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Interval
 
 from fedmerit.core.facts import ANCHOR, CLAIMED, SAMPLES, SECONDS, Fact, find_fact
-from fedmerit.core.history import History
 from fedmerit.core.parts import Doc, part
 from fedmerit.core.stages.stages import Measured, Phase
+from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vector
 from fedmerit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 ANCHOR_MEDIANS = 2.0
 """No anchor lies above this many medians of the round's training rows."""

@@ -6,7 +6,7 @@ Only the aggregator sees clipped updates. Criteria, groups and diagnostics use t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Interval
@@ -14,12 +14,9 @@ from annotated_types import Interval
 from fedmerit.core.facts import CLIP, EXCLUDED
 from fedmerit.core.parts import Doc, Words, part
 from fedmerit.core.stages.stages import Measured, Phase, median_norm
+from fedmerit.core.state import View
 from fedmerit.core.types import Cohort, Note, Vector
-from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 CLIP_WHY: Mapping[str, str] = {
     "whole updates": "a clip shortens updates; use the mean without clip",
@@ -104,8 +101,3 @@ def clip_note(left: Vector, limit: str, cohort: Cohort) -> tuple[Note, ...]:
         f"{cohort.ids[most]}, to {left[most]:.2%} of what it was"
     )
     return (Note("clipped", "updates", text),)
-
-
-def clipped(cohort: Cohort) -> Updates:
-    """The updates as they are aggregated."""
-    return cohort.updates.mix(cohort.facts[CLIP]) if CLIP in cohort.facts else cohort.updates

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from fedmerit.core.facts import NORM
-from fedmerit.core.history import History
 from fedmerit.core.parts import declared, part
+from fedmerit.core.state import History, View
 from fedmerit.core.types import EMPTY, Cohort, Note, Own, Vector
-
-if TYPE_CHECKING:
-    from fedmerit.core.state import View
 
 Phase: TypeAlias = Literal["claims", "measure", "bound"]
 
@@ -49,24 +46,6 @@ def stages_of(roots: Sequence[Any]) -> Iterator[Stage]:
         yield from stages_of(declared(root, "stages"))
         if isinstance(root, Stage):
             yield root
-
-
-class Ran(NamedTuple):
-    """What the stages of a phase left: notes, and own states by the key of `State.own`."""
-
-    notes: tuple[Note, ...]
-    own: Mapping[str, Own]
-
-
-def run_stages(stages: Sequence[Stage], cohort: Cohort, view: View) -> tuple[Cohort, Ran]:
-    """The cohort with the facts that the stages measure, one after the other."""
-    notes, own = list[Note](), dict[str, Own]()
-    for stage in stages if cohort.ids else ():
-        measured = stage.measure(cohort, view)
-        cohort = cohort.with_facts(measured.facts)
-        notes += measured.notes
-        own |= {f"stage:{stage.name}": measured.own} if measured.own else {}
-    return cohort, Ran(tuple(notes), own)
 
 
 @part("stage", "update-norms")
