@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmerit.core.state import PairDistances
 from fedmerit.core.models.grouping import ByCosine
 from fedmerit.core.models.rewards import entries
+from fedmerit.core.state import PairDistances
 from fedmerit.core.updates import Updates
 from fedmerit.core.weights.scores import Prioritized
 from fedmerit.core.weights.weigh import weigh
