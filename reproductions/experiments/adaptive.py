@@ -124,7 +124,7 @@ class Coalition:
         samples = np.array([facts[SAMPLES] for facts in replies.facts], dtype=np.float64)
         cohort = Cohort(index, replies.ids, Updates(rows), {SAMPLES: samples})
         view = View.of(self.state, Host.of(self._fleet), self._seed)
-        cohort, _ = run_stages(self._recipe.stages_in("measure"), cohort, view)
+        cohort, _ = run_stages(self._recipe.measuring, cohort, view)
         return int((cohort.facts["SimilarityFilter"][bad] > 0).sum())
 
 

@@ -16,7 +16,7 @@ from fedmerit.core.attacks import (
     Liar,
     LittleIsEnough,
     Mimic,
-    Scale,
+    ScaledUpdate,
     SignFlip,
     draw_attackers,
 )
@@ -38,7 +38,7 @@ def sent(attack: AnswerAttack) -> tuple[np.ndarray, dict[str, float]]:
     [
         (SignFlip(1), [-3, 4, 0, -0.5]),
         (SignFlip(2), [-6, 8, 0, -1]),
-        (Scale(10), [30, -40, 0, 5]),
+        (ScaledUpdate(10), [30, -40, 0, 5]),
         (FreeRider(), [0, 0, 0, 0]),
         (Liar({"samples": 2}), [3, -4, 0, 0.5]),
     ],
@@ -88,7 +88,7 @@ def test_rows_in_a_larger_block_give_the_same_bits(attack: LittleIsEnough) -> No
 
 @given(st.integers(2, 60), st.integers(0, 9), st.floats(0.05, 0.5), st.floats(0.05, 0.4))
 def test_attackers_are_their_share_and_in_one_coalition(clients: int, seed: int, one: float, two: float) -> None:
-    coalitions = [Coalition(Scale(), one), Coalition(FreeRider(), two)]
+    coalitions = [Coalition(ScaledUpdate(), one), Coalition(FreeRider(), two)]
     numbers = [round(one * clients), round(two * clients)]
     if 0 in numbers:
         return
@@ -100,9 +100,9 @@ def test_attackers_are_their_share_and_in_one_coalition(clients: int, seed: int,
 
 def test_a_share_that_is_nobody_is_refused() -> None:
     with pytest.raises(ConfigError, match="0 attackers"):
-        draw_attackers([Coalition(Scale(), 0.1)], 4, 1)
+        draw_attackers([Coalition(ScaledUpdate(), 0.1)], 4, 1)
     with pytest.raises(ConfigError, match="1 clients left"):
-        draw_attackers([Coalition(Scale(), 0.5)], 4, 1, taken=[0, 1, 2])
+        draw_attackers([Coalition(ScaledUpdate(), 0.5)], 4, 1, taken=[0, 1, 2])
 
 
 @given(st.integers(2, 8), st.integers(0, 10**6))

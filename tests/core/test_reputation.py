@@ -29,7 +29,7 @@ def measured(recipe: Recipe, balances: dict[int, float], history: History) -> Co
     facts = {"samples": np.ones(number), "balance": np.array([*balances.values()])}
     cohort = Cohort(index, tuple(balances), Updates(np.zeros((number, 2), np.float32)), facts)
     view = View(index, np.zeros(2, np.float32), history, HOST, Draws(0, index))
-    return run_stages(recipe.stages_in("claims", "measure"), cohort, view)[0]
+    return run_stages(recipe.measuring, cohort, view)[0]
 
 
 def reputations(recipe: Recipe, rounds: list[dict[int, float]]) -> tuple[list[dict[int, float]], History]:
@@ -71,7 +71,7 @@ def test_by_name_and_of_any_criterion():
     assert made == Reputation(CB)
     assert (made.degree, made.required_facts) == (True, ("balance",))
     recipe = prioritized(Reputation(Validated(find_objective("accuracy"))), Reputation(MW), DS)
-    assert [one.name for one in recipe.stages_in("measure")] == [
+    assert [one.name for one in recipe.measuring] == [
         "validated:accuracy",
         "reputation:validated:accuracy",
         "reputation:MW",

@@ -129,7 +129,7 @@ def measured(recipe: Recipe, predict: Predict) -> tuple[Cohort, tuple[Note, ...]
     cohort = Cohort(1, (0, 1), Updates(np.array([[2.0], [0.5]], np.float32)), {"samples": np.ones(2)})
     host = Host(None, ("a", "b"), predict=predict)  # type: ignore[arg-type]
     view = View(1, np.zeros(1, np.float32), History(), host, Draws(0, 1))
-    cohort, ran = run_stages(recipe.stages_in("measure"), cohort, view)
+    cohort, ran = run_stages(recipe.measuring, cohort, view)
     return cohort, ran.notes
 
 

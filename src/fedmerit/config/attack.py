@@ -19,7 +19,7 @@ from fedmerit.core.attacks import (
     Liar,
     LittleIsEnough,
     Mimic,
-    Scale,
+    ScaledUpdate,
     SignFlip,
 )
 from fedmerit.core.facts import ATTRIBUTE, FACTS
@@ -32,7 +32,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 
 STRONG: Mapping[str, Callable[[float], Attack]] = {
     "sign-flip": SignFlip,
-    "scale": Scale,
+    "scale": ScaledUpdate,
     "gauss": Gauss,
     "label-flip": LabelFlip,
     "alie": LittleIsEnough,
@@ -104,7 +104,7 @@ def make_coalitions(attacks: Sequence[AttackConfig]) -> list[Coalition]:
     """The coalitions that [task.attack] asks for.
 
     >>> make_coalitions([AttackConfig(kind="scale", share=0.4)])
-    [Coalition(attack=Scale(strength=10.0), share=0.4, from_round=1)]
+    [Coalition(attack=ScaledUpdate(strength=10.0), share=0.4, from_round=1)]
     """
     return [Coalition(_make_attack(attack), attack.share, attack.from_round) for attack in attacks]
 

@@ -23,7 +23,7 @@ from fedmerit.core.types import ClientId, Model
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError
 
-Claims: TypeAlias = Mapping[str, float]
+Facts: TypeAlias = Mapping[str, float]
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class AnswerAttack(Protocol):
     """Changes what one client sends: its update and its facts."""
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """What is sent in place of an honest update and honest facts."""
 
@@ -45,17 +45,17 @@ class CollusiveAttack(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ScaledUpdate:
     """u -> strength * u: model replacement in the words of Bagdasaryan et al. 2020.
 
-    >>> Scale(10).answer(np.array([1, -2], np.float32), {}, 2, generator(0, "scale"))[0].tolist()
+    >>> ScaledUpdate(10).answer(np.array([1, -2], np.float32), {}, 2, generator(0, "scale"))[0].tolist()
     [10.0, -20.0]
     """
 
     strength: float = 10.0
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """The update, longer."""
         return update * np.float32(self.strength), dict(facts)
@@ -72,7 +72,7 @@ class SignFlip:
     strength: float = 1.0
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """The update, turned round."""
         return update * np.float32(-self.strength), dict(facts)
@@ -88,7 +88,7 @@ class Gauss:
     strength: float = 10.0
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """Noise."""
         deviation = self.strength * float(np.linalg.norm(update)) / np.sqrt(len(update))
@@ -100,7 +100,7 @@ class FreeRider:
     """u -> 0: the model that came is sent back, with honest claims beside it [Lin et al. 2019; Fraboni et al. 2021]."""
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """Nothing learned."""
         return np.zeros_like(update), dict(facts)
@@ -119,10 +119,10 @@ class Liar:
     {'samples': 3000, 'balance': 1, 'labels': 10}
     """
 
-    factors: Claims
+    factors: Facts
 
     def answer(
-        self, update: Model, facts: Claims, classes: int, random: np.random.Generator
+        self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
         """The same update, other facts."""
         return update, {name: self._claim(name, value, classes) for name, value in facts.items()}
@@ -244,7 +244,7 @@ def draw_attackers(
 ) -> Attackers:
     """round(share * clients) of each coalition, drawn together so that nobody is in two; never one of `taken`.
 
-    >>> coalitions = [Coalition(FreeRider(), share=0.25), Coalition(Scale(), share=0.5)]
+    >>> coalitions = [Coalition(FreeRider(), share=0.25), Coalition(ScaledUpdate(), share=0.5)]
     >>> sorted(draw_attackers(coalitions, clients=4, seed=1).members.values())
     [0, 1, 1]
     """

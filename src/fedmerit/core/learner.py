@@ -68,16 +68,6 @@ class BatchedLearner(Learner, Protocol):
         """`train` of each client, in order; equal up to rounding."""
 
 
-class Sums(Protocol):
-    """Makes weighted sums of a round's updates somewhere else than here: on an accelerator, which may keep the rows."""
-
-    def __call__(self, weights: NDArray[np.float32], places: NDArray[np.intp]) -> NDArray[np.float32]:
-        """weights (n,) or (k, n) times the rows at n places."""
-
-    def renewed(self) -> Sums:
-        """The same, with nothing kept of the rows: somebody wrote to them."""
-
-
 @runtime_checkable
 class DeviceLearner(Learner, Protocol):
     """A learner that can train on an accelerator of this machine."""

@@ -15,7 +15,7 @@ from fedmerit.core.search.search import Fixed, Search, Weighting
 from fedmerit.core.server.server import Server
 from fedmerit.core.showing import settings_html, short_repr
 from fedmerit.core.stages.claims import CLIENT_FACTS
-from fedmerit.core.stages.stages import Phase, Stage, stages_of
+from fedmerit.core.stages.stages import Stage, stages_of
 from fedmerit.core.weights.limits import Limit
 from fedmerit.core.weights.scores import Prioritized, Score
 from fedmerit.core.weights.weigh import Normalise, Scale, gives_of, normalise_name
@@ -71,7 +71,8 @@ class Recipe:
         if isinstance(self.normalise, Scale):
             self.normalise.check(self.priority, counts)
         check_words(self.parts, only=lambda word: word in RECIPE_WORDS)
-        _ = self.weightings  # a search that cannot list them says so now
+        # What follows from the parts is computed now: a search that cannot list its weightings says so.
+        _ = self.weightings, self.remembers, self.measuring, self.bounding
 
     @cached_property
     def parts(self) -> tuple[Any, ...]:
@@ -90,11 +91,17 @@ class Recipe:
         roots = (*self.stages, *self.criteria, *self.limits, self.models, self.search)
         return tuple({one.name: one for one in stages_of(roots)}.values())
 
-    def stages_in(self, *phases: Phase) -> tuple[Stage, ...]:
-        """The stages of these phases, phase by phase."""
-        return tuple(stage for phase in phases for stage in self.all_stages if stage.phase == phase)
+    @cached_property
+    def measuring(self) -> tuple[Stage, ...]:
+        """The stages that run before clients without a number are dropped: claims first, then what is measured."""
+        return tuple(stage for phase in ("claims", "measure") for stage in self.all_stages if stage.phase == phase)
 
-    @property
+    @cached_property
+    def bounding(self) -> tuple[Stage, ...]:
+        """The stages that bound updates after that."""
+        return tuple(stage for stage in self.all_stages if stage.phase == "bound")
+
+    @cached_property
     def weighting(self) -> Weighting:
         """The weighting that the recipe uses where its search finds no better one."""
         return Weighting(self.priority, self.score, self.normalise)

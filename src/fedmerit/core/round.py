@@ -81,10 +81,10 @@ def aggregate_round(
     """Turn the replies of a round into weights, the next model and rewards; the model stays where nobody came."""
     view = View.of(state, host, seed)
     cohort, dropped = check(replies, recipe.required_facts, view, assignment.failed)
-    cohort, measured = run_stages(recipe.stages_in("claims", "measure"), cohort, view)
+    cohort, measured = run_stages(recipe.measuring, cohort, view)
     cohort, unmeasured = check_criteria(recipe.criteria, cohort, state.history)
     diagnostics = diagnose(cohort.updates)
-    cohort, bounded = run_stages(recipe.stages_in("bound"), cohort, view)
+    cohort, bounded = run_stages(recipe.bounding, cohort, view)
     clock.lap("check")
 
     groups = recipe.models.group(cohort, assignment, view)

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fedmerit.core.learner import Sums
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
@@ -37,7 +36,7 @@ class Updates:
     `rows` may hold more than this round's good updates: `places` says which rows belong, in client order. Every sum
     runs in that order over the same blocks of columns, so the bits do not depend on threads.
     `mixing` makes other rows of them, a block at a time as they are read: a factor for each row, or with (m, n) factors
-    m weighted sums of the n rows. `sums`, where there are, make weighted sums on an accelerator.
+    m weighted sums of the n rows.
     """
 
     def __init__(
@@ -46,9 +45,8 @@ class Updates:
         places: NDArray[np.intp] | None = None,
         release: Callable[[], None] | None = None,
         mixing: Vector | Matrix | None = None,
-        sums: Sums | None = None,
     ) -> None:
-        self._rows, self._release, self._mixing, self._sums = rows, release, mixing, sums
+        self._rows, self._release, self._mixing = rows, release, mixing
         self._places = np.arange(len(rows)) if places is None else places
         self._whole = np.array_equal(self._places, np.arange(len(rows)))
 
@@ -76,7 +74,7 @@ class Updates:
         """The updates at the given places, in that order; nothing is copied."""
         if self._mixing is not None:
             return self.mix(np.eye(len(self))[places])
-        kept = Updates(self._rows, self._places[places], self._release, sums=self._sums)
+        kept = Updates(self._rows, self._places[places], self._release)
         if "norms" in self.__dict__:
             kept.__dict__["norms"] = self.norms[places]
         if "products" in self.__dict__:
@@ -95,7 +93,7 @@ class Updates:
             factors = factors * mixing
         elif mixing is not None:
             factors = (factors if factors.ndim == 2 else np.diag(factors)) @ mixing
-        mixed = Updates(self._rows, self._places, self._release, factors, self._sums)
+        mixed = Updates(self._rows, self._places, self._release, factors)
         if mixing is None and factors.ndim == 1:
             mixed.__dict__["norms"] = np.abs(factors) * self.norms
         if mixing is None and "products" in self.__dict__:
@@ -104,8 +102,7 @@ class Updates:
 
     def renewed(self) -> Updates:
         """The same rows, with nothing remembered of what was in them: for who wrote to them."""
-        sums = None if self._sums is None else self._sums.renewed()
-        return Updates(self._rows, self._places, self._release, self._mixing, sums)
+        return Updates(self._rows, self._places, self._release, self._mixing)
 
     @cached_property
     def norms(self) -> Vector:
@@ -191,8 +188,6 @@ class Updates:
         if self._mixing is not None:
             weights = weights * self._mixing if self._mixing.ndim == 1 else weights @ self._mixing
         exact = weights.astype(np.float32)
-        if self._sums is not None:
-            return self._sums(exact, self._places)
         run = self._run
         if run is not None:
             spread = np.zeros((*exact.shape[:-1], run.stop - run.start), dtype=np.float32)
