@@ -49,7 +49,9 @@ def write_sums(folder: Path) -> None:
     with closing(sqlite3.connect(folder / LEDGER)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     part = folder / f"{SUMS}.part"
-    part.write_text("".join(f"{_sum(path)}  {_name(path, folder)}\n" for path in _files(folder)), encoding="utf-8")
+    part.write_text(
+        "".join(f"{_sum(path)}  {path.relative_to(folder).as_posix()}\n" for path in _files(folder)), encoding="utf-8"
+    )
     part.replace(folder / SUMS)
 
 
@@ -116,7 +118,7 @@ def _wrong_sums(folder: Path) -> dict[str, str]:
         if not separator or len(digest) != 64:
             return {SUMS: "it holds a line that is no sum"}
         kept[name] = digest
-    here = {_name(one, folder): one for one in _files(folder)}
+    here = {one.relative_to(folder).as_posix(): one for one in _files(folder)}
     wrong = {printable(name): "it is missing" for name in kept.keys() - here.keys()}
     wrong |= {printable(name): "no sum was written of it" for name in here.keys() - kept.keys()}
     changed = sorted(name for name in kept.keys() & here.keys() if kept[name] != _sum(here[name]))
@@ -139,10 +141,6 @@ def _files(folder: Path) -> Iterator[Path]:
     """Every file that a finished run consists of."""
     beside = {SUMS, f"{SUMS}.part", f"{LEDGER}-wal", f"{LEDGER}-shm"}
     return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in beside)
-
-
-def _name(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
 
 
 def _sum(path: Path) -> str:

@@ -70,8 +70,8 @@ def reweigh(
     with several groups each is weighed by itself. `measured` are facts that the run did not keep, a value per client.
     """
     check_priority(priority)
-    score = rescored(ledger)
-    how = normalise or _normalise(ledger)
+    recipe = kept_recipe(ledger)
+    score, how = rescored(ledger), normalise or ("sum" if recipe is None else recipe.normalise)
     if isinstance(how, Scale):
         raise UserError("bounds of another priority are not known; give --normalise max, sum, minmax or none")
     lengths: dict[int, dict[ClientId, float]] = {}
@@ -113,11 +113,6 @@ def rescored(ledger: Ledger) -> Score:
     """The run's score where it takes any number of criteria, else the prioritized one."""
     recipe = kept_recipe(ledger)
     return recipe.score if recipe is not None and isinstance(recipe.score, ANY_NUMBER) else Prioritized()
-
-
-def _normalise(ledger: Ledger) -> Normalise:
-    recipe = kept_recipe(ledger)
-    return "sum" if recipe is None else recipe.normalise
 
 
 def _weigh(
