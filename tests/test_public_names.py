@@ -57,6 +57,6 @@ def test_the_examples_of_the_core_run(name: str) -> None:
     run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.{name}")))
 
 
-@pytest.mark.parametrize("name", ["grid", "tuning", "tuning_tables"])
+@pytest.mark.parametrize("name", ["grid", "tuning", "fairness"])
 def test_the_examples_of_tuning_run(name: str) -> None:
     run_examples(doctest.DocTestFinder().find(importlib.import_module(f"fedmerit.study.{name}")))

@@ -2,6 +2,6 @@
 
 Reading order: `plan` (what to compare), `study` (run it, read it), `scheduler` and `worker` (runs in processes),
 `study_folder` (where things lie), `metrics` of runs, `statistics` of paired seeds, `verdicts` on rows, `tables`,
-`cells`, `text_table` and `output` (for readers). Tuning: `grid` (what to try), `tuning` (on which seeds, by what
-rule), `tune` (run it, read it), `tuning_tables`. `fairness` is about the rewards of one run.
+`text_table` and `output` (for readers). Tuning: `grid` (what to try), `tuning` (which point is best). `attacks`: rows
+that differ by an attack. About the clients of one run: `fairness`, `contributions`, `suspects`.
 """
