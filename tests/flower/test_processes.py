@@ -49,7 +49,7 @@ def train_message() -> Message:
     InProcessGrid(app.client, 1)  # names this process, as messages need it
     model = make_server(CONFIG).first_model(0)
     config: dict[str, Any] = {"round": 1, "seed": train_seed(0, 1, 2), "attack": 0, "facts": ["samples", "labels"]}
-    config |= {"epochs": 0, "lr": 0.0, "personal": "keep", "budget": 0.0}
+    config |= {"epochs": 0, "lr": 0.0, "personal": "keep"}
     message = Message(pack({"model": model}, config), dst_node_id=1, message_type=TRAIN)
     message.metadata.__dict__["_message_id"] = "42"
     return message
