@@ -35,11 +35,10 @@ def run_rounds(
     selection: Any = Uniform(1.0),  # noqa: B008
     seed: int = 1,
     evaluate: bool = False,
-    budget_seconds: float | None = None,
     **more: Any,
 ) -> tuple[list[State], list[Record]]:
     """The states and records of some rounds from the learner's first model."""
-    host, collect = Host.of(fleet, rounds), InTime(selection, budget_seconds)
+    host, collect = Host.of(fleet, rounds), InTime(selection)
     recipe = with_control(recipe, fleet.server)
     state, _ = initial_state(recipe, host, fleet.server.first_model(1), seed)
     states, records = list[State](), list[Record]()

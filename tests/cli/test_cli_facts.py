@@ -12,21 +12,15 @@ from helpers import CommandLine, one_line
 from fedmerit import Federation, load_config
 from fedmerit.engine.measured import measured_facts, readable_criteria, separations
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.fleet.client import energy_left
 from fedmerit.tasks.federation import Split
-from fedmerit.tasks.registry import load_task, make_client, make_server, make_task
+from fedmerit.tasks.registry import load_task, make_client, make_task
 
-CLIENTS = "client;age;battery;job;energy;link\n" + "\n".join(
-    f"{number};{age};{battery};{job};{energy};{link}"
-    for number, (age, battery, job, energy, link) in enumerate(
-        [
-            (24, "90 %", "nurse", "0,9", 8),
-            (61, "40 %", "clerk", "0,1", 2),
-            (33, "15 %", "nurse", "0,5", 4),
-            (38, "80 %", "cook", "1,0", 1),
-        ]
-    )
-)
+CLIENTS = """client;age;battery;job
+0;24;90 %;nurse
+1;61;40 %;clerk
+2;33;15 %;nurse
+3;38;80 %;cook
+"""
 CONFIG = """
 [task]
 data = "digits"
@@ -165,12 +159,6 @@ def test_facts_that_can_no_longer_be_measured_are_told(cli: CommandLine, config:
     assert "kept no balance, and from its configuration it cannot be measured now: facts.file" in answer
 
 
-def test_devices_that_are_not_simulated_are_refused_here(cli: CommandLine, config: Path, tmp_path: Path):
-    (tmp_path / "clients.csv").write_text("client,age\n0,1\n1,2\n2,3\n3,4\n")
-    answer = one_line(cli("run", config, "--set", "recipe.criteria=Energy", "--out", tmp_path / "run"))
-    assert "simulate it with a column energy in [facts]" in answer
-
-
 @pytest.mark.parametrize(
     ("criterion", "error"),
     [
@@ -207,7 +195,6 @@ def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Pat
         ("client,age\n0,1\n1,2\n2,3\n3,-4\n", "facts are 0 or more"),
         ("client,age\n0,1\n0,2\n2,3\n3,4\n", "a client has one line"),
         ("client,samples\n0,1\n1,2\n2,3\n3,4\n", "clients measure themselves"),
-        ("client,energy\n0,1\n1,2\n2,1\n3,1\n", "energy lies in 0..1"),
         ("client\n0\n1\n2\n3\n", "there is no fact in it"),
     ],
 )
@@ -220,7 +207,6 @@ def test_columns_instead_of_a_file_and_one_of_them_alone():
     config = load_config(None, ["task.clients=2", "facts={columns={age=[30, 50], job=['cook', 'nurse']}}"])
     assert make_task(config).federation.own_facts == ({"age": 30, "job": "cook"}, {"age": 50, "job": "nurse"})
     assert dict(make_client(config, 1).data.train.own) == {"age": 50, "job": "nurse"}
-    assert make_server(config).links == ()
     with pytest.raises(ConfigError, match="got neither"):
         load_config(None, ["facts={}"])
     with pytest.raises(ConfigError, match="names a column of"):
@@ -228,12 +214,3 @@ def test_columns_instead_of_a_file_and_one_of_them_alone():
     missing = load_config(None, ["facts={file='clients.csv', client='who'}"])
     with pytest.raises(DataError, match=r"facts\.file: no file clients\.csv; .* where the command is called"):
         make_task(missing)
-
-
-def test_a_battery_is_read_from_the_device(tmp_path: Path):
-    assert energy_left({}, tmp_path) == 1.0
-    for name, level in {"BAT0": "80\n", "BAT1": "35\n", "odd": "?"}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "capacity").write_text(level)
-    assert energy_left({}, tmp_path) == 0.35
-    assert energy_left({"energy": 0.6}, tmp_path) == 0.6

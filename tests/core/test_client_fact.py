@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import Samples, prioritized
-from fedmerit.core.check import SHORTEST_TRIP, measure_links
 from fedmerit.core.criteria.client_fact import ClientFact, parse_client_fact
 from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.facts import find_fact, measure
 from fedmerit.core.recipe_json import part_from_json, part_to_json
 from fedmerit.core.state import History
-from fedmerit.core.types import Cohort, Replies
+from fedmerit.core.types import Cohort
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, DataError
 
@@ -88,17 +87,6 @@ def test_degrees_lie_in_0_to_1(facts: list[float], low: float, width: float, by:
     degrees = criterion(Cohort(1, tuple(range(len(facts))), updates, {"fact:age": np.array(facts)}), History())
     assert ((degrees >= 0) & (degrees <= 1)).all()
     assert all(degree == 1 for degree, fact in zip(degrees, facts, strict=True) if low <= fact <= low + width)
-
-
-def test_links_are_measured_without_the_training_and_bounded_where_a_client_lies():
-    replies = Replies(
-        (3, 5, 8),
-        Updates(np.zeros((3, 125_000), np.float32)),  # 0.5 MB each way
-        ({"seconds": 1.0}, {"seconds": 99.0}, {"seconds": "soon"}),
-        {},
-        {3: 3.0, 5: 2.0, 8: 4.0},
-    )
-    assert measure_links(replies) == pytest.approx({3: 0.5, 5: 1 / SHORTEST_TRIP, 8: 0.25}, rel=1e-9)
 
 
 def test_all_forms_but_the_plain_one_are_degrees():

@@ -136,17 +136,16 @@ def test_shares_are_degrees_and_a_function_is_none_unless_it_says_so():
 
 
 def test_which_criteria_are_degrees():
-    counts = {"DS", "LD", "Sharpness", "Connection", "LossPower"}
-    work = {"Computation", "ReportedComputation", "SimulatedComputation", "BudgetComputation"}
+    counts = {"DS", "LD", "Sharpness", "LossPower"}
+    work = {"Computation", "ReportedComputation", "SimulatedComputation"}
     assert {name for name, one in CRITERIA.items() if not one.degree} == counts | work
 
 
 def test_what_the_server_counts_itself():
     """In round 2 client 0 takes part for the second time and client 1 for the first."""
-    told = cohort_of(samples=[10.0, 30.0], loss=[2.0, 3.0], link=[0.5, 4.0])
+    told = cohort_of(samples=[10.0, 30.0], loss=[2.0, 3.0])
     assert CRITERIA["Participation"](told, History(1, {0: 1})).tolist() == [1, 0.5]
     assert CRITERIA["DataRatio"](told, History()).tolist() == [0.25, 0.75]
-    assert CRITERIA["Connection"](told, History()).tolist() == [0.5, 4]
     assert LossPower(2.0)(told, History()).tolist() == [4, 9]
     assert LossPower(0.0)(told, History()).tolist() == [1, 1]
     assert Agnostic(0.5)(told, History()) == pytest.approx([np.exp(-0.5), 1])

@@ -175,7 +175,7 @@ def test_objectives_are_audited_where_all_share_a_model():
 
 @dataclass(frozen=True)
 class Reporting(CannedFleet):
-    """Clients whose replies have these fields too, of a server that knows these links and sites."""
+    """Clients whose replies have these fields too, of a server that knows these sites."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict)
@@ -212,8 +212,6 @@ def test_bytes_are_those_of_training_and_of_searches(recipe: Recipe, more: int):
         (fedavg(), {"started": {1: 3}}, {}, {"staleness": [0, 2]}),
         (prioritized("Staleness"), {}, {}, {"staleness": [0, 0]}),
         (replace(fedavg(), limits=(SiteCap(0.5),)), {}, {"sites": ("x", "y")}, {"site": [0, 1]}),
-        (prioritized("Connection"), {"seconds": {0: 3.0, 1: 5.0}}, {}, {"link": [0.5, 0.25], "seconds": [1, 1]}),
-        (prioritized("Connection"), {}, {"links": (7.0, 8.0)}, {"link": [7, 8], "seconds": [1, 1]}),
         (prioritized("Computation"), {"seconds": {0: 2.0, 1: 4.0}}, {}, {"clock": [2, 4]}),
     ],
 )

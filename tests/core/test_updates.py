@@ -170,31 +170,6 @@ def test_zeros_have_no_direction_and_no_distance_to_themselves() -> None:
     assert updates.squared_distances.tolist() == [[0, 25], [25, 0]]
 
 
-class Elsewhere:
-    """Sums that are made elsewhere, of rows copied there once."""
-
-    def __init__(self, rows: np.ndarray) -> None:
-        self._source, self._copy = rows, rows.copy()
-
-    def __call__(self, weights: np.ndarray, places: np.ndarray) -> np.ndarray:
-        return np.asarray(weights @ self._copy[places])
-
-    def renewed(self) -> Elsewhere:
-        return Elsewhere(self._source)
-
-
-def test_sums_made_elsewhere_are_of_the_rows_kept_and_forget_what_was_written_over() -> None:
-    rows = np.array([[1, 0], [0, 2], [4, 4]], np.float32)
-    updates = Updates(rows, sums=Elsewhere(rows))  # type: ignore[arg-type]
-    assert updates.combine(np.array([1.0, 1.0, 0.5])).tolist() == [3, 4]
-    kept = updates.keep(np.array([2, 0]))
-    assert kept.combine(np.array([1.0, 2.0])).tolist() == [6, 4]
-    assert kept.mix(np.array([0.5, 1.0])).combine(np.array([1.0, 2.0])).tolist() == [4, 2]
-    rows[:] = 1
-    assert updates.combine(np.ones(3)).tolist() == [5, 6], "not told of it"
-    assert updates.renewed().combine(np.ones(3)).tolist() == [3, 3]
-
-
 def test_no_cosine_is_beyond_1_by_rounding():
     rows = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
     same = [float(Updates(row[np.newaxis]).cosines_to(row)[0]) for row in rows]

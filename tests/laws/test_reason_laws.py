@@ -136,13 +136,13 @@ def test_a_criterion_that_pulls_the_other_way_is_no_cause():
 
 
 def test_the_lowest_value_is_no_cause_of_much_weight():
-    """Its connection is the worst; the others lose more by theirs, since their energy lets it count more."""
+    """It has the fewest rows; the others lose more by theirs, since their class balance lets them count more."""
     raw = [[1, 0.9, 2.5], [0, 0.4, 10], [1, 0.15, 0.5], [0, 0.8, 5]]
-    reason = reason_of(raw, 2, ("fact:female is true", "Energy", "Connection"))
+    reason = reason_of(raw, 2, ("fact:female is true", "CB", "DS"))
     assert reason.parts[2].alike < reason.weight
     assert reason.sentence("client") == (
         "client got 34.31% of the round, more than an equal share (25.00%), because its female is true, which counts "
-        "first, although its energy, 0.15, is the lowest of 4; its connection, 0.5, is the lowest of 4."
+        "first, although its class balance, 0.15, is the lowest of 4; its dataset size, 0.5, is the lowest of 4."
     )
     assert reason.changes[0] == Change("if its female were not true", 0.0)
 
