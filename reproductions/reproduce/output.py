@@ -14,9 +14,9 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from fedmerit.report.settings import differences, toml_lines
 from fedmerit.store.files import write_new_file
 from fedmerit.store.run_folder import environment, open_ledger
-from fedmerit.store.settings import differences, toml_lines
 from fedmerit.study.plan import Row
 from fedmerit.study.text_table import MARKDOWN
 from reproductions.reproduce import REPRODUCTIONS

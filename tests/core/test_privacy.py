@@ -109,7 +109,7 @@ def test_the_sum_by_hand() -> None:
     assert notes["clipped"] == "the clip of 1 shortened 1 of 2 updates; their median norm is 2.75"
     assert "the guarantee is void" in notes["privacy-void"]
     assert done.moved.numbers == {"clip": CLIP}
-    assert booked == [Release(1, "round", 1e-9, 1.0)]
+    assert booked == [Release(1, 1e-9, 1.0)]
 
 
 def test_a_release_is_booked_before_noise_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:

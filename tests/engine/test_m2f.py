@@ -115,20 +115,6 @@ def test_rewards_have_the_size_of_the_share_and_their_bytes_are_counted(run: Run
         assert models == 4 * length * len(newcomers), "a model goes only to who has none"
 
 
-def test_absent_clients_stay_in_the_distances_with_their_age(run: Run):
-    present = {row["round"]: {one.id for one in run.explain(row["round"])} for row in run.ledger.rounds()}
-    distances, ages = run.ledger.distances(6)
-    assert distances.shape == (12, 12)
-    assert np.array_equal(distances, distances.T, equal_nan=True)
-    for i in range(12):
-        for j in range(12):
-            met = [number for number, clients in present.items() if {i, j} <= clients]
-            assert np.isnan(ages[i, j]) if not met else ages[i, j] == 6 - max(met)
-    assert np.nanmax(ages) > 0, "somebody is absent in the last round"
-    inside = distances[:6, :6][np.triu_indices(6, 1)]
-    assert np.nanmean(inside) < np.nanmean(distances[:6, 6:])
-
-
 def test_a_stopped_run_ends_with_the_same_own_models(folder: Path, tmp_path: Path):
     stopped_and_resumed(settings(), tmp_path / "stopped", 3)
     assert own(tmp_path / "stopped") == own(folder)

@@ -53,7 +53,7 @@ def test_supernodes_give_the_local_runs_weights_though_one_dies_lies_scales_or_c
 
     with loopback(tmp_path, 0, forked=True) as made, ThreadPoolExecutor(1) as thread:
         for place in range(NODES):
-            made.forked = place != ALONE  # that one as on a machine of its own, with a fork server and a worker
+            made.forked = place != ALONE  # that one as on a machine of its own, with its own fork server
             made.supernode(place, NODES)
         made.forked = True
         made.wait_for("node1", "SuperNode ID", 120)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from helpers import SoftmaxLearner, random_split, small_task
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,9 +21,10 @@ from fedmerit.core.host import Host
 from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.errors import RunFailed
-from fedmerit.flower import GridFleet, InProcessGrid, make_client_app
+from fedmerit.flower import GridFleet, InProcessGrid, grid, make_client_app
 from fedmerit.flower.clientapp import personal_model
-from fedmerit.flower.messages import ARRAYS, DTYPES, METRICS, InvalidRecord, pack, read_array
+from fedmerit.flower.grid import SafeGrid, exchange, push
+from fedmerit.flower.messages import ARRAYS, DTYPES, HELLO, METRICS, InvalidRecord, pack, read_array
 from fedmerit.tasks.registry import ClientHalf
 
 BAD = 2
@@ -185,6 +187,35 @@ def test_nobody_answers_and_the_model_is_kept():
     assert (state.model == start.model).all()
     assert len(record.dropped) == 4
     assert record.weights is None
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_messages_are_pushed_again_to_a_superlink_that_was_restarted_during_the_push(
+    monkeypatch: pytest.MonkeyPatch, wrap: bool
+):
+    monkeypatch.setattr(grid, "POLL_SECONDS", 0.0)
+    made, tries = task(), list[int]()
+
+    class Restarted(Meddling):
+        down = 2
+
+        def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+            tries.append(len(list(messages)))
+            if len(tries) <= self.down:
+                raise ObjectPushError("object", 1, "session")
+            return super().push_messages(messages)
+
+    restarted = Restarted(made, lambda reply: [reply])
+    messages = [Message(pack(config={}), dst_node_id=1000, message_type=HELLO)]
+    if wrap:
+        assert len(list(SafeGrid(restarted).send_and_receive(messages))) == 1
+    else:
+        assert exchange(restarted, {0: (1000, pack(config={}))}, HELLO, 1.0).failed == {}
+    assert tries == [1, 1, 1]
+    restarted.down = 10**6
+    with pytest.raises(ObjectPushError):
+        push(restarted, messages)
+    assert len(tries) == 3 + grid.PUSH_TRIES
 
 
 def test_a_node_that_is_gone_is_not_asked_again_in_its_round():

@@ -16,11 +16,10 @@ from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.report.packing import pack, pack_rounds, shorten, shorten_all
+from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import summary
-from fedmerit.store.ledger import Ledger
+from fedmerit.store.ledger import Ledger, WeightColumns
 from fedmerit.store.run_folder import open_ledger
-from fedmerit.store.settings import differences, toml_lines
-from fedmerit.store.weight_columns import WeightColumns
 
 NOBODY = WeightColumns((), {}, {}, {}, np.empty(0), np.empty(0), np.empty(0, dtype=np.int64), None)
 

@@ -19,7 +19,7 @@ from fedmerit.core.round import run_round
 from fedmerit.core.state import Record, State
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
-from fedmerit.store.ledger_rows import TABLES
+from fedmerit.store.ledger_tables import TABLES
 
 NAMES = ("client 0", "client 1", "client 2", "client 3")
 RECIPE = prioritized(CB, DS, MW)

@@ -89,7 +89,7 @@ def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> flo
     """Epsilon of everything that a run released, repeated rounds included.
 
     >>> from fedmerit.core.server.private_sum import PrivateSum
-    >>> release = Release(1, "round", 1.1, 0.01)
+    >>> release = Release(1, 1.1, 0.01)
     >>> round(epsilon_of_releases(PrivateSum(1.1, 0.01), [release] * 1000), 2)
     1.71
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,13 +51,9 @@ from fedmerit.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One release of noisy numbers, to be booked before anybody sees them.
-
-    kind        `round`: a Poisson-sampled Gaussian mechanism
-    """
+    """One release of noisy numbers, by a Poisson-sampled Gaussian mechanism; booked before anybody sees them."""
 
     round: int
-    kind: Literal["round"]
     multiplier: float
     fraction: float = 1.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, cast
@@ -16,6 +17,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -31,6 +33,8 @@ POLL_SECONDS, POLL_RATIO, MAX_POLL_SECONDS = 0.2, 4.0, 3.0
 A poll is a request for each awaited reply, and each request writes to the SuperLink's database. With many nodes a
 longer pause leaves the SuperLink time for them; the maximum is Flower's own pause.
 """
+PUSH_TRIES = 10
+"""How often messages are pushed to a SuperLink that was started again during the push."""
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError),
     *(RecursionError, MemoryError, DecodeError),
@@ -51,6 +55,19 @@ class Exchange:
     """Clients among the failed that did not answer before the timeout."""
     unanswered: Mapping[ClientId, str] = field(default_factory=dict)
     """Message ids of late clients, which the exchange no longer waits for."""
+
+
+def push(grid: Grid, messages: Sequence[Message]) -> list[str]:
+    """Push messages; return their ids, empty for one that could not be sent.
+
+    A SuperLink that is started again during a push has forgotten the session, and refuses the rest of it. The messages
+    are pushed again then: they keep their ids, and the SuperLink stores each once.
+    """
+    for _ in range(PUSH_TRIES - 1):
+        with suppress(ObjectPushError):
+            return list(grid.push_messages(messages)) if messages else []
+        time.sleep(POLL_SECONDS)
+    return list(grid.push_messages(messages))
 
 
 def pull(grid: Grid, message_ids: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
@@ -90,7 +107,7 @@ def exchange(
     """
     messages = [Message(content, dst_node_id=node, message_type=kind) for node, content in contents.values()]
     begun = time.monotonic()
-    ids = list(grid.push_messages(messages)) if messages else []
+    ids = push(grid, messages)
     waiting = {message_id: client for message_id, client in zip(ids, contents, strict=False) if message_id}
     answers: dict[int, RecordDict] = {}
     failed = {client: "its message could not be sent" for client in contents if client not in waiting.values()}
@@ -197,7 +214,7 @@ class SafeGrid:
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Push, then pull until all have answered or time is up; an unreadable reply becomes an error."""
         sent, begun = list(messages), time.monotonic()
-        ids = self._grid.push_messages(sent) if sent else ()
+        ids = push(self._grid, sent)
         waiting = {message_id: message for message_id, message in zip(ids, sent, strict=False) if message_id}
         answers: list[Message] = []
         for replies, unreadable in poll(self._grid, waiting):

@@ -38,7 +38,7 @@ from fedmerit.fleet.blocks import Block
 from fedmerit.fleet.client import extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
-from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, exchange, pull
+from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, exchange, pull, push
 from fedmerit.flower.messages import (
     AUDIT,
     EVALUATE,
@@ -144,7 +144,7 @@ class GridFleet:
         greeted, due = self.admission.greeted, self.admission.due()
         if due:
             greetings = [Message(pack(config={}), dst_node_id=node, message_type=HELLO) for node in due]
-            sent = zip(self.grid.push_messages(greetings), due, strict=False)
+            sent = zip(push(self.grid, greetings), due, strict=False)
             greeted |= {message_id: node for message_id, node in sent if message_id}
         replies, unreadable = pull(self.grid, list(greeted))
         for message_id in unreadable:

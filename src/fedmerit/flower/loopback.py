@@ -26,7 +26,7 @@ from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower import processes
 from fedmerit.flower.keys import Certificates, NodeKey, make_certificates, make_node_key, make_operator_key
 from fedmerit.flower.superlink import KEY_OPTION, log_in, read_operator_key
-from fedmerit.flower.supernode import BIN, COMMANDS, SOCKET, WHOLE, make_launchers, server_words
+from fedmerit.flower.supernode import BIN, COMMANDS, FEDERATION_MODULES, SOCKET, make_launchers, server_words
 
 HOST, LINK, NAME, EXEC, FORK_SERVER = "127.0.0.1", "superlink", "here", "superexec", "fork server"
 QUIET: Mapping[str, str] = {
@@ -48,7 +48,7 @@ class Loopback:
     quick: bool = True
     """Whether nodes fork their ClientApps from a fork server; otherwise Flower starts each one."""
     forked: bool = False
-    """Whether all processes are forked from one fork server, instead of one per node; nodes then have no worker."""
+    """Whether all processes are forked from one fork server, instead of one per node."""
     port: int = field(default_factory=lambda: free_port())
     certificates: Certificates | None = None
     launchers: Path | None = field(default=None, init=False)
@@ -110,9 +110,8 @@ class Loopback:
                 self.keys[place] = make_node_key(self.folder / "keys", f"node{place}")
                 self.register(self.keys[place])
             key = ("--auth-supernode-private-key", str(self.keys[place].private))
-        config = config or f"partition-id={place} num-partitions={of}"
-        config += " worker=false" if self.forked else ""
-        self.start_supernode(f"node{place}", config, *self.trust(), *key)
+        partition = f"partition-id={place} num-partitions={of}"
+        self.start_supernode(f"node{place}", config or partition, *self.trust(), *key)
 
     def start_supernode(self, name: str, config: str, *options: str) -> None:
         """Start any SuperNode, also one that the SuperLink will not admit."""
@@ -155,8 +154,8 @@ class Loopback:
 
     def _start_fork_server(self) -> None:
         """Start the process that all others are forked from; requests wait until it has imported everything."""
-        launchers = make_launchers(os.getpid(), COMMANDS, self.port)
-        self.start(FORK_SERVER, "python", *server_words(launchers, os.getpid(), WHOLE))
+        launchers = make_launchers(COMMANDS)
+        self.start(FORK_SERVER, "python", *server_words(launchers, os.getpid(), FEDERATION_MODULES))
         self.launchers, ends = launchers, time.monotonic() + 60
         while not (launchers / SOCKET).exists():
             if time.monotonic() > ends:

@@ -1,4 +1,4 @@
-"""Processes on one machine: private sockets between them, the launcher and the supervisor.
+"""Processes on one machine: temporary folders, the launcher and the supervisor.
 
 This file imports nothing of fedmerit, so that it also runs by its path, without site packages, in hundredths of a
 second:
@@ -6,29 +6,27 @@ second:
     python -IS processes.py launch SOCKET COMMAND WORD ...    # have a fork server run a command, see supernode.py
     python -I processes.py supervise                          # end processes when whoever started them is gone
 
-A socket lies in a folder that only our user may enter, and both ends ask the kernel for the user of the other. Frames
-are a length and that many bytes; nothing is unpickled.
+A socket lies in a folder that only our user may enter, and both ends ask the kernel for the user of the other.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
-import stat
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-HEADER, CREDENTIALS = struct.Struct("!Q"), struct.Struct("3i")
-MAX_FRAME_BYTES = 2**32
-"""Flower's own messages have at most 2 GiB."""
+PREFIX, LOCK = "fedmerit-", "in-use"
+CREDENTIALS = struct.Struct("3i")
 BEGUN = b"+"
 KILLED = 137
 """The exit code of a command that ended without one: as after SIGKILL."""
@@ -39,72 +37,37 @@ def is_supported() -> bool:
     return hasattr(socket, "SO_PEERCRED") and hasattr(os, "pidfd_open")
 
 
-def private_folder() -> Path:
-    """Our user's folder for sockets, created if missing; one that another user could have made or enter is refused."""
-    folder = Path(tempfile.gettempdir()) / f"fedmerit-nodes-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) != 0o700:
-        raise PermissionError(f"{folder} must be a folder of our own user that nobody else may enter (mode 0700)")
-    return folder
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Mark a folder of ours as in use; BlockingIOError where a living process does. A kill lets go."""
+    with (folder / LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
-def path_of(owner: int, name: str) -> Path:
-    """A path in the private folder for something that belongs to the process `owner`."""
-    return private_folder() / f"{owner}-{_start_time(owner)}-{name}"
+def remove_dead_folders() -> None:
+    """Remove our temporary folders whose process was killed; never through a link, never another user's."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # it is gone meanwhile, or in use
+            if not folder.is_symlink() and folder.stat().st_uid == os.getuid() and (folder / LOCK).is_file():
+                with locked(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start_time(pid: int) -> str:
-    """Start time of a process in the kernel's ticks: process ids are reused, these pairs are not."""
-    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+@contextmanager
+def temp_folder() -> Iterator[Path]:
+    """A new folder that only we may read, removed at the end; those of killed processes are removed first."""
+    remove_dead_folders()
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, locked(Path(name)):
+        yield Path(name)
 
 
-def remove_dead_paths() -> None:
-    """Remove sockets and folders whose owner is gone: a killed process leaves them behind."""
-    for path in private_folder().glob("*-*-*"):
-        owner, since, _ = path.name.split("-")
-        try:
-            gone = _start_time(int(owner)) != since
-        except OSError:
-            gone = True
-        if gone and path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif gone:
-            path.unlink(missing_ok=True)
-
-
-def peer(connection: socket.socket) -> int:
-    """The process at the other end, which must be our own user's."""
+def check_peer(connection: socket.socket) -> None:
+    """Raise a PermissionError unless the process at the other end is our own user's."""
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    pid, user, _ = CREDENTIALS.unpack(packed)
+    _, user, _ = CREDENTIALS.unpack(packed)
     if user != os.getuid():
         raise PermissionError(f"the other end is a process of user {user}, not of ours, {os.getuid()}")
-    return int(pid)
-
-
-def send_frame(connection: socket.socket, data: bytes) -> None:
-    """Send one frame."""
-    connection.sendall(HEADER.pack(len(data)))
-    connection.sendall(data)
-
-
-def read_frame(connection: socket.socket) -> bytes:
-    """Read one whole frame; ConnectionError where the other end went away, or claims too many bytes."""
-    (length,) = HEADER.unpack(_read(connection, HEADER.size))
-    if length > MAX_FRAME_BYTES:
-        raise ConnectionError(f"a frame has at most {MAX_FRAME_BYTES} bytes; this one claims {length}")
-    return _read(connection, length)
-
-
-def _read(connection: socket.socket, length: int) -> bytes:
-    """Exactly this many bytes; memory is allocated as they arrive, not as they are claimed."""
-    data = bytearray()
-    while len(data) < length:
-        part = connection.recv(min(length - len(data), 1 << 20))
-        if not part:
-            raise ConnectionError("the other end went away")
-        data += part
-    return bytes(data)
 
 
 def launch(path: str, command: str, words: list[str]) -> int:
@@ -117,9 +80,9 @@ def launch(path: str, command: str, words: list[str]) -> int:
     begun = False
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
-        peer(connection)
+        check_peer(connection)
         socket.send_fds(connection, [b"."], [0, 1, 2])
-        send_frame(connection, json.dumps(request).encode())
+        connection.sendall(json.dumps(request).encode() + b"\n")
         begun = connection.recv(1) == BEGUN
         code = connection.recv(1) if begun else b""
         if code:

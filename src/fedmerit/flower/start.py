@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,10 +19,11 @@ from fedmerit.config.own import is_own
 from fedmerit.config.schema import Config, dump_config
 from fedmerit.config.task import TABLE
 from fedmerit.engine.preflight import check_config
-from fedmerit.errors import ConfigError, FolderError, RunFailed
+from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.flower.app import simulation_apps
 from fedmerit.flower.loopback import NAME, QUIET, loopback, node_config, write_connection
-from fedmerit.store.run_folder import MODEL, held
+from fedmerit.flower.processes import temp_folder
+from fedmerit.store.run_folder import MODEL
 from fedmerit.tasks.registry import make_task
 
 Say = Callable[[str], None]
@@ -33,7 +31,6 @@ FLWR = Path(sys.executable).parent / "flwr"
 FINISHED = "finished:completed"
 """The status that Flower gives a run whose ServerApp ended normally."""
 NOT_ENDED = "the run did not come to its end; start it again with the same --out to resume it"
-PREFIX, LOCK = "fedmerit-", "in-use"
 
 
 def on_superlink(
@@ -117,7 +114,7 @@ def on_simulation(config: Config, out: Path, log: Sequence[str] = ()) -> None:
 
 def write_app(folder: Path, config: Config, out: Path, enrolled: Path | None = None, log: Sequence[str] = ()) -> None:
     """A new folder that `flwr run` accepts: the configuration as a Flower app."""
-    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.node:client"}
+    components = {"serverapp": "fedmerit.flower.app:server", "clientapp": "fedmerit.flower.app:client"}
     app = {"publisher": "fedmerit", "components": components, "config": run_settings(config, out, enrolled, log)}
     project = {
         "name": "fedmerit-app",
@@ -157,24 +154,6 @@ def located(config: Config) -> Config:
 
 def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute())
-
-
-@contextmanager
-def temp_folder() -> Iterator[Path]:
-    """A new folder that only we may read, removed at the end.
-
-    First it removes our own folders whose process was killed; never through a link, never another user's.
-    """
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError, FolderError):  # it is gone meanwhile, or in use
-            if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not (folder / LOCK).is_file():
-                continue
-            with held(folder, LOCK):
-                shutil.rmtree(folder, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        (Path(name) / LOCK).touch()
-        with held(Path(name), LOCK):
-            yield Path(name)
 
 
 def _node_configs(config: Config, nodes: Sequence[str]) -> list[str]:

@@ -3,11 +3,12 @@
     python -m fedmerit.flower.supernode --superlink HOST:PORT ...            # the options of flower-supernode
     python -m fedmerit.flower.supernode fork-server FOLDER OWNER MODULE ...
 
-Flower starts `flwr-clientapp` for each message, and most of that process's seconds go into imports of Flower's own. A
-fork server pays for them once. What it forks is Flower's own command, unchanged, in the environment of the launcher
-that asked (processes.py), and it ends when that launcher is killed. The fork server ends with the process OWNER, which
-is the SuperNode. Where it leads a group of its own, for a whole federation, it ends all of it. It has one thread, so
-that forking is safe.
+Flower starts `flwr-clientapp` for each message, and most of that process's seconds go into imports: of Flower, torch
+and fedmerit. A fork server pays for them once. What it forks is Flower's own command, unchanged, in the environment of
+the launcher that asked (processes.py), and it ends when that launcher is killed. The fork reads the client's rows and
+the user's own code: each message meets the files as they are. The fork server ends with the process OWNER, which is the
+SuperNode. Where it leads a group of its own, for a whole federation, it ends all of it. It has one thread, so that
+forking is safe.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -44,15 +46,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 BIN = Path(sys.executable).parent
 SOCKET = "socket"
 FORK_SERVER = "fork-server"
-LIGHT = ("flwr.supernode.cli.flwr_clientapp", "fedmerit.flower.node")
-"""What every message needs: torch and the task stay with the node's worker."""
-WHOLE = (
-    *LIGHT,
+CLIENT_MODULES = ("flwr.supernode.cli.flwr_clientapp", "torch", "fedmerit.flower.app")
+"""What a ClientApp imports."""
+FEDERATION_MODULES = (
+    *CLIENT_MODULES,
     *("flwr.cli.app", "flwr.superlink.main", "flwr.superlink.cli", "flwr.supernode.main", "flwr.supercore.cli"),
-    *("flwr.supernode.start_client_internal", "flwr.superlink.runtime.run_serverapp"),
-    *("torch", "sklearn.datasets", "fedmerit.flower.app"),
+    *("flwr.supernode.start_client_internal", "flwr.superlink.runtime.run_serverapp", "sklearn.datasets"),
 )
-"""What all processes of a federation on one machine need, torch included: its nodes need no workers."""
+"""What all processes of a federation on one machine import."""
 REAP_SECONDS = 5.0
 POLL_INTERVAL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Seconds after which a SuperExec asks again for something to start; Flower's default is 1."""
@@ -67,7 +68,7 @@ def become_supernode(words: Sequence[str]) -> None:
     os.environ.setdefault(POLL_INTERVAL, "0.2")
     command, owner = str(BIN / "flower-supernode"), os.getpid()
     try:
-        folder = make_launchers(owner) if processes.is_supported() else None
+        folder = make_launchers() if processes.is_supported() else None
     except OSError as error:
         log.warning("fedmerit: no fork server for ClientApps, they are started one by one: %s", error)
         folder = None
@@ -78,11 +79,10 @@ def become_supernode(words: Sequence[str]) -> None:
     os.execv(command, [command, *words])
 
 
-def make_launchers(owner: int, names: Iterable[str] = ("flwr-clientapp",), number: int = 0) -> Path:
-    """A new folder for the PATH of what the process `owner` starts, with a launcher for each of these commands."""
-    processes.remove_dead_paths()
-    folder = processes.path_of(owner, f"bin{number}")
-    folder.mkdir(mode=0o700)
+def make_launchers(names: Iterable[str] = ("flwr-clientapp",)) -> Path:
+    """A new folder for the PATH of a SuperNode, with a launcher for each of these commands; only we may enter it."""
+    processes.remove_dead_folders()
+    folder = Path(tempfile.mkdtemp(prefix=processes.PREFIX))
     for name in names:
         words = [sys.executable, "-IS", processes.__file__, "launch", str(folder / SOCKET), str(BIN / name)]
         path = folder / name
@@ -91,7 +91,7 @@ def make_launchers(owner: int, names: Iterable[str] = ("flwr-clientapp",), numbe
     return folder
 
 
-def server_words(folder: Path, owner: int, modules: Sequence[str] = LIGHT) -> list[str]:
+def server_words(folder: Path, owner: int, modules: Sequence[str] = CLIENT_MODULES) -> list[str]:
     """The words by which Python starts a fork server."""
     return ["-P", "-m", "fedmerit.flower.supernode", FORK_SERVER, str(folder), str(owner), *modules]
 
@@ -99,7 +99,7 @@ def server_words(folder: Path, owner: int, modules: Sequence[str] = LIGHT) -> li
 def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | None:
     """Fork what launchers ask for until the process `owner` ends; in each fork, return its connection."""
     watched = os.pidfd_open(owner)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with processes.locked(folder), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(folder / SOCKET))
         listener.listen(128)
         for module in modules:
@@ -117,7 +117,7 @@ def serve(folder: Path, owner: int, modules: Iterable[str]) -> socket.socket | N
                 continue
             connection, _ = listener.accept()
             with suppress(OSError):
-                processes.peer(connection)
+                processes.check_peer(connection)
                 if os.fork() == 0:
                     os.close(watched)
                     return connection
@@ -151,7 +151,7 @@ def _take_place(connection: socket.socket) -> dict[str, Any]:
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     if len(streams) != 3:
         raise ConnectionError(f"a request has three streams; got {len(streams)}")
-    request: dict[str, Any] = json.loads(processes.read_frame(connection))
+    request: dict[str, Any] = json.loads(connection.makefile("rb").readline())
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
         os.close(stream)

@@ -15,10 +15,10 @@ from fedmerit.core.objectives import worst_value
 from fedmerit.core.recipe_json import part_text
 from fedmerit.core.state import SERVER
 from fedmerit.errors import UserError
+from fedmerit.report.settings import toml_lines
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import CONFIG, MODEL
-from fedmerit.store.settings import toml_lines
 from fedmerit.study.text_table import TextTable
 
 UNKNOWN = "-"

@@ -18,9 +18,9 @@ from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
 from fedmerit.report.rows import RunResult, measure_run, row_data
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
+from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
-from fedmerit.store.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 
 UNPAIRED = (SEED, *FREE_KEYS, "run.audit", "run.evaluate_every")
 """Settings of [run] in which rows may differ and still be compared in pairs."""

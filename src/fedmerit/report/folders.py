@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fedmerit.core.measures import SHARES, TARGETS
 from fedmerit.errors import FolderError
+from fedmerit.report.settings import SEED, Line, Settings, toml_lines
 from fedmerit.store.run_folder import FREE_KEYS, LEDGER
-from fedmerit.store.settings import SEED, Line, Settings, toml_lines
 from fedmerit.study.study import read_tuned
 from fedmerit.study.study_folder import RUNS, STUDY, members, read_plan
 from fedmerit.study.text_table import TextTable

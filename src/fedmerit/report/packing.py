@@ -13,7 +13,7 @@ from fedmerit.core.models.grouping import FARTHEST
 from fedmerit.core.recipe_json import part_from_json
 from fedmerit.core.types import Vector
 from fedmerit.errors import DataError
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.ledger import WeightColumns
 
 Number: TypeAlias = int | float | None
 Numbers: TypeAlias = list[Number] | Number

@@ -16,8 +16,7 @@ from fedmerit.core.recipe_json import judged_by
 from fedmerit.core.state import SERVER
 from fedmerit.core.types import ClientId
 from fedmerit.report.packing import WEIGHT_DIGITS, pack, pack_rounds, shorten
-from fedmerit.store.ledger import Event, Ledger, Rewarded, kept_recipe
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.ledger import Event, Ledger, Rewarded, WeightColumns, kept_recipe
 from fedmerit.study.contributions import contribution_accounts
 from fedmerit.study.fairness import fairness_of
 from fedmerit.study.suspects import suspects_dict

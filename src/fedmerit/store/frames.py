@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fedmerit.core.state import SERVER
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.store.ledger import Ledger
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.ledger import Ledger, WeightColumns
 
 Frame: TypeAlias = Any
 """A pandas.DataFrame; not named in types, since pandas is optional."""

@@ -22,21 +22,21 @@ from fedmerit.core.recipe_json import recipe_from_json
 from fedmerit.core.search.search import CandidateResult
 from fedmerit.core.showing import printable
 from fedmerit.core.state import History, PairDistances, Record, remember_facts
-from fedmerit.core.types import Matrix
+from fedmerit.core.types import ClientId, Matrix, Vector
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.errors import FedmeritError, FolderError, UserError, did_you_mean
-from fedmerit.store.ledger_rows import (
+from fedmerit.store.ledger_tables import (
     RELEASE,
+    SCHEMA,
+    SCHEMA_VERSION,
     TABLES,
     broken_links,
+    check_schema,
     extend_chain,
-    head,
+    guard_connection,
     insert,
     release_hash,
-    rows_of,
 )
-from fedmerit.store.schema import SCHEMA, SCHEMA_VERSION, check_schema, guard_connection
-from fedmerit.store.weight_columns import WeightColumns, read_columns
 
 DAMAGE = (sqlite3.Error, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a reader of a damaged ledger may run into."""
@@ -68,6 +68,28 @@ class Rewarded:
     before: float | None
     after: float | None
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WeightColumns:
+    """How the clients of a round came to their weights: an array per column, in client order; NaN where unknown.
+
+    `uncapped` is None where the recipe has no cap.
+    """
+
+    ids: tuple[ClientId, ...]
+    facts: dict[str, Vector]
+    criteria: dict[str, Vector]
+    normalised: dict[str, Vector]
+    scores: Vector
+    weights: Vector
+    groups: NDArray[np.int64]
+    uncapped: Vector | None
+
+    @property
+    def earned(self) -> Vector:
+        """The weights before any cap."""
+        return self.weights if self.uncapped is None else self.uncapped
 
 
 class Ledger:
@@ -111,12 +133,11 @@ class Ledger:
                     "program that wrote it"
                 )
             check_schema(connection, path)
-        except DAMAGE as error:
+        except (FolderError, *DAMAGE) as error:
             connection.close()
+            if isinstance(error, FolderError):
+                raise
             raise FolderError(f"{path} is not a ledger, or damaged: {printable(str(error))}") from None
-        except FolderError:
-            connection.close()
-            raise
         connection.set_progress_handler(None, 0)
         return cls(connection, path)
 
@@ -143,11 +164,8 @@ class Ledger:
 
     def head(self) -> str:
         """The last hash of the chain: it stands for everything that is kept so far."""
-        return head(self._db)
-
-    def hashes(self, after: int) -> dict[int, str]:
-        """The chain's hash of each round after one."""
-        return dict(self._db.execute("SELECT round, hash FROM chain WHERE round > ? ORDER BY round", (after,)))
+        row = self._db.execute("SELECT hash FROM chain ORDER BY round DESC LIMIT 1").fetchone()
+        return str(row[0]) if row else ""
 
     def identity(self) -> str:
         """The first hash of the chain: it stands for the run's settings, versions and names."""
@@ -166,10 +184,10 @@ class Ledger:
     def append(self, record: Record, *, again: bool = False) -> None:
         """One round, in one transaction; `again`: in place of what there is of it."""
         with _transaction(self._db) as db:
-            for table, rows in rows_of(record):
+            for table, rows_of in TABLES.items():
                 if again:
                     db.execute(f"DELETE FROM {table} WHERE round = ?", (record.index,))
-                insert(db, table, rows)
+                insert(db, table, ({"round": record.index, **row} for row in rows_of(record)))
             extend_chain(db, record.index)
 
     def add_client(self, client: int, name: str) -> None:
@@ -212,11 +230,6 @@ class Ledger:
     def best_accuracy(self) -> float:
         """The highest accuracy so far; -1 before the first."""
         return float(self._db.execute("SELECT coalesce(max(accuracy), -1) FROM rounds").fetchone()[0])
-
-    def last_tested(self) -> float | None:
-        """The accuracy of the last round that was evaluated; None before the first."""
-        row = self._db.execute("SELECT accuracy FROM rounds WHERE accuracy NOT NULL ORDER BY round DESC").fetchone()
-        return None if row is None else float(row[0])
 
     def validated(self) -> list[float]:
         """The accuracies on validation rows so far, of a run that may stop by them."""
@@ -273,8 +286,21 @@ class Ledger:
         ]
 
     def weight_columns(self, index: int) -> WeightColumns:
-        """The same column by column, for whoever reads many rounds."""
-        return read_columns(self._db, index)
+        """The same column by column, for whoever reads many rounds: the texts of a round are parsed as one list."""
+        columns = "client, score, weight, grp, uncapped, facts, criteria, normalised"
+        rows = self._db.execute(f"SELECT {columns} FROM weights WHERE round = ? ORDER BY client", (index,)).fetchall()
+        ids, scores, weights, groups, uncapped, *texts = zip(*rows, strict=True) if rows else ((),) * 8
+        facts, criteria, normalised = map(_by_name, texts)
+        return WeightColumns(
+            ids,
+            facts,
+            criteria,
+            normalised,
+            np.array(scores, dtype=np.float64),
+            np.array(weights, dtype=np.float64),
+            np.array(groups, dtype=np.int64),
+            None if None in uncapped or not rows else np.array(uncapped, dtype=np.float64),
+        )
 
     def observations(self) -> list[tuple[int, int, float, float | None]]:
         """(round, client, norm of its update, its cosine with the others' directions), by round and client."""
@@ -314,30 +340,12 @@ class Ledger:
     def pair_distances(self) -> PairDistances:
         """How near each two clients were in all rounds, for a grouping that remembers."""
         pairs = PairDistances()
-        for ids, distances, _ in self._distances(self.last_round()):
-            pairs = pairs.after(ids.tolist(), distances)
-        return pairs
-
-    def distances(self, index: int) -> tuple[Matrix, Matrix]:
-        """1 - cos of the updates of each two clients when they last met, up to a round; and how many rounds ago.
-
-        Both (clients, clients), NaN for who never met. Groups are made of the round's own clients alone: older entries
-        are kept to look at.
-        """
-        number = len(self.names())
-        distances, ages = np.full((2, number, number), np.nan)
-        for ids, square, at in self._distances(index):
-            distances[np.ix_(ids, ids)], ages[np.ix_(ids, ids)] = square, index - at
-        return distances, ages
-
-    def _distances(self, upto: int) -> Iterator[tuple[NDArray[np.int64], Matrix, int]]:
-        """Of each round its clients, their distances, and its number."""
-        query = "SELECT round, clients, pairs FROM distances WHERE round <= ? ORDER BY round"
-        for at, clients, pairs in self._db.execute(query, (upto,)):
+        for clients, distances in self._db.execute("SELECT clients, pairs FROM distances ORDER BY round"):
             ids = np.frombuffer(clients, dtype=np.int64)
             square = np.zeros((len(ids), len(ids)))
-            square[np.triu_indices(len(ids), 1)] = np.frombuffer(pairs, dtype=np.float32)
-            yield ids, square + square.T, at
+            square[np.triu_indices(len(ids), 1)] = np.frombuffer(distances, dtype=np.float32)
+            pairs = pairs.after(ids.tolist(), square + square.T)
+        return pairs
 
     def evaluations(self, after: int = 0) -> Iterator[tuple[int, int, int, int]]:
         """Every client's local tests after a round as (round, client, correct, size), by round and client."""
@@ -372,3 +380,12 @@ def _transaction(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def _by_name(texts: Sequence[str]) -> dict[str, Vector]:
+    """A column per name of JSON objects, in the order in which names come; NaN where an object lacks it."""
+    rows: list[dict[str, float]] = json.loads(f"[{','.join(texts)}]")
+    keys = dict.fromkeys(map(tuple, rows))  # one, except where a client reported less or more than the others
+    names = list(dict.fromkeys(name for some in keys for name in some))
+    values = [[*row.values()] if len(keys) == 1 else [row.get(name) for name in names] for row in rows]
+    return dict(zip(names, np.array(values, dtype=np.float64).T.copy(), strict=True)) if names else {}

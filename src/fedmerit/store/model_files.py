@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ LONGEST_HEADER = 1 << 24
 VERSION = 1
 """Of the format of checkpoints."""
 OWN = "own"
-NOT_SEALED = "it is not sealed, or of an older format"
+NOT_SEALED, DAMAGED = "it is not sealed, or of an older format", "it is damaged"
+Sealed: TypeAlias = tuple[dict[str, NDArray[Any]], dict[str, Any]]
+"""The tensors of a file, and what it says of them."""
 KEPT = 2  # the newest and the one before, in case the newest is damaged
 
 
@@ -84,7 +86,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]] | None:
     return {name: values for name, values in tensors.items() if name not in about["beside"]}
 
 
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]] | None:
+def _read(path: Path) -> Sealed | None:
     """The tensors and what the file says of them; None where the file is missing, truncated or altered."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -122,11 +124,11 @@ def write_checkpoint(run: Path, state: State, identity: str = "") -> None:
     for name, leaf in _leaves(state.own):
         if isinstance(leaf, np.ndarray):
             tensors[f"{OWN}/{name}"] = leaf
-        else:
-            leaves[name] = _to_json(leaf)
+        else:  # floats as hexadecimal text, so that they come back to the bit
+            leaves[name] = {"float": float(leaf).hex()} if isinstance(leaf, float | np.floating) else leaf
     about = {"version": VERSION, "round": index, "run": identity, "own": leaves}
     write_sealed(run / FOLDER / f"{index:08d}.safetensors", tensors, about)
-    for path in list(_paths(run))[KEPT:]:
+    for path in _paths(run)[KEPT:]:
         path.unlink()
 
 
@@ -138,14 +140,18 @@ def read_checkpoint(run: Path, upto: int, identity: str = "") -> tuple[Model, di
     for path in _paths(run):
         if not path.stem.isdecimal() or int(path.stem) > upto:
             continue
-        if unsealed := unsealed_reason(path):
-            raise FolderError(f"cannot resume from {path}: {unsealed}; start a new run")
         file = _read(path)
-        if file is None or wrong_checkpoint(path, file[1], identity):
+        fault = checkpoint_fault(path, file, identity)
+        if fault == NOT_SEALED:
+            raise FolderError(f"cannot resume from {path}: {fault}; start a new run")
+        if fault or file is None:
             continue
         tensors, about = file
         own: dict[str, Any] = {}
-        leaves = {name: _from_json(value) for name, value in about["own"].items()}
+        leaves = {
+            name: float.fromhex(value["float"]) if isinstance(value, dict) else value
+            for name, value in about["own"].items()
+        }
         arrays = {name.removeprefix(f"{OWN}/"): value for name, value in tensors.items() if name != MODEL}
         for name, value in sorted({**leaves, **arrays}.items()):
             *folders, last = name.split("/")
@@ -166,28 +172,17 @@ def _leaves(own: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
             yield before + key, value
 
 
-def _to_json(leaf: Any) -> Any:
-    """Floats as hexadecimal text, so that they come back to the bit."""
-    return {"float": float(leaf).hex()} if isinstance(leaf, float | np.floating) else leaf
-
-
-def _from_json(value: Any) -> Any:
-    return float.fromhex(value["float"]) if isinstance(value, dict) else value
-
-
-def unsealed_reason(path: Path) -> str:
-    """Why a file is no checkpoint that this program writes; empty where it is one, or where it is just damaged."""
+def checkpoint_fault(path: Path, file: Sealed | None, identity: str) -> str:
+    """Why a file, as it was read, is not the checkpoint of this run that its name promises; empty where it is."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("fedmerit", "{}"))
+        with safe_open(path, framework="numpy") as header:
+            about = json.loads((header.metadata() or {}).get("fedmerit", "{}"))
     except (OSError, SafetensorError, ValueError):
-        return ""
-    sealed = isinstance(about, dict) and SEAL in about and about.get("version") == VERSION
-    return "" if sealed else NOT_SEALED
-
-
-def wrong_checkpoint(path: Path, about: Mapping[str, Any], identity: str) -> str:
-    """Why an intact, sealed file is not the checkpoint that its name promises; empty where it is."""
+        return DAMAGED
+    if not isinstance(about, dict) or SEAL not in about or about.get("version") != VERSION:
+        return NOT_SEALED
+    if file is None:
+        return DAMAGED
     if path.stem != f"{int(about['round']):08d}":
         return f"it is of round {about['round']}"
     return "" if about.get("run") == identity else "it is of a run with other settings"
@@ -195,16 +190,15 @@ def wrong_checkpoint(path: Path, about: Mapping[str, Any], identity: str) -> str
 
 def damaged_models(run: Path, identity: str) -> dict[str, str]:
     """The model files of a run's folder that are not what was written, and why."""
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for path in sorted(run.rglob("*.safetensors")):
         file = _read(path)
-        of_round = path.parent == run / FOLDER
-        wrong = unsealed_reason(path) if of_round else ""
-        if not wrong:
-            wrong = "it is damaged" if file is None else wrong_checkpoint(path, file[1], identity) if of_round else ""
-        if wrong:
-            found[path.relative_to(run).as_posix()] = wrong
-    return found
+        if path.parent == run / FOLDER:
+            fault = checkpoint_fault(path, file, identity)
+        else:
+            fault = DAMAGED if file is None else ""
+        faults |= {path.relative_to(run).as_posix(): fault} if fault else {}
+    return faults
 
 
 def checkpoint_rounds(run: Path) -> list[int]:
@@ -217,6 +211,6 @@ def remove_checkpoints(run: Path) -> None:
     shutil.rmtree(run / FOLDER, ignore_errors=True)
 
 
-def _paths(run: Path) -> Iterator[Path]:
+def _paths(run: Path) -> list[Path]:
     """Newest first."""
-    return iter(sorted((run / FOLDER).glob("*.safetensors"), reverse=True))
+    return sorted((run / FOLDER).glob("*.safetensors"), reverse=True)

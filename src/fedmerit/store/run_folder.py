@@ -8,7 +8,6 @@ import os
 import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -16,6 +15,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from fedmerit.config.own import own_sources
 from fedmerit.config.recipe import make_recipe
@@ -73,8 +73,8 @@ def make_folder(
     """
     check_new(out)
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+        part = out.parent / f".{out.name}-{uuid4().hex}"
+        part.mkdir(parents=True)
     except (NotADirectoryError, FileExistsError, PermissionError) as error:
         raise FolderError(f"cannot make the folder {out}: {error.strerror}; choose another --out") from None
     try:
@@ -85,7 +85,6 @@ def make_folder(
         meta |= {DEVICE: device} if device else {}
         meta |= {} if draw_seed is None else {DRAW_SEED: str(draw_seed)}
         Ledger.create(part / LEDGER, names, meta).close()
-        part.chmod(0o777 & ~_umask())
         part.rename(out)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
@@ -228,9 +227,3 @@ def differences(kept: Config, asked: Config) -> list[str]:
     return [
         f"{key} {before.get(key)!r} then, {after.get(key)!r} now" for key in keys if before.get(key) != after.get(key)
     ]
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -51,19 +51,23 @@ def status_file(folder: Path | None) -> Iterator[OnStage]:
         return
     last_round = 0
 
-    def write(index: int, stage: str, clients: Sequence[ClientId]) -> None:
+    def write(index: int, stage: str, clients: Sequence[ClientId], reason: str = "") -> None:
+        """Write to a temporary name, then rename; not synced, and a full disk is no reason to end a run."""
         nonlocal last_round
         last_round = index
-        _write(folder, index, stage, clients)
+        values = {"round": index, "stage": stage, "since": time.time(), "clients": [*clients], "reason": reason}
+        with suppress(OSError):
+            (folder / PART).write_text(json.dumps(values | {"pid": os.getpid(), "started": _started(os.getpid())}))
+            (folder / PART).replace(folder / STATUS)
 
     write(0, STARTS, ())
     try:
         yield write
     except (RunStopped, KeyboardInterrupt) as stop:
-        _write(folder, last_round, STOPPED, (), str(stop))
+        write(last_round, STOPPED, (), str(stop))
         raise
     except BaseException as error:
-        _write(folder, last_round, FAILED, (), f"{type(error).__name__}: {error}"[:1000])
+        write(last_round, FAILED, (), f"{type(error).__name__}: {error}"[:1000])
         raise
     for name in (STATUS, PART):
         (folder / name).unlink(missing_ok=True)
@@ -83,14 +87,6 @@ def read_status(folder: Path) -> Status | None:
         return None
 
 
-def _write(folder: Path, index: int, stage: str, clients: Sequence[ClientId], reason: str = "") -> None:
-    """Write to a temporary name, then rename; not synced, and a full disk is no reason to end a run."""
-    values = {"round": index, "stage": stage, "since": time.time(), "clients": [*clients], "reason": reason}
-    with suppress(OSError):
-        (folder / PART).write_text(json.dumps(values | {"pid": os.getpid(), "started": _started(os.getpid())}))
-        (folder / PART).replace(folder / STATUS)
-
-
 def _started(pid: int) -> str:
     """Start time of a process in the kernel's ticks, because process ids are reused; "" if unknown."""
     with suppress(OSError, IndexError):
@@ -101,8 +97,6 @@ def _started(pid: int) -> str:
 def _is_alive(pid: int, started: str) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
     except PermissionError:
         pass  # the process exists and belongs to another user
     except (OSError, OverflowError, ValueError):

@@ -13,8 +13,7 @@ from rich.text import Text
 from fedmerit.core.facts import CONTRIBUTION
 from fedmerit.core.types import ClientId
 from fedmerit.errors import DataError
-from fedmerit.store.ledger import Ledger
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.ledger import Ledger, WeightColumns
 from fedmerit.study.text_table import TextTable
 
 RULE = "what updates added to the round's model on the server's rows, summed over rounds; below 0: took away"

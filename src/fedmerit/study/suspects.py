@@ -24,8 +24,7 @@ from fedmerit.core.suspects import (
     look,
 )
 from fedmerit.core.types import EMPTY, ClientId
-from fedmerit.store.ledger import Event, Ledger
-from fedmerit.store.weight_columns import WeightColumns
+from fedmerit.store.ledger import Event, Ledger, WeightColumns
 from fedmerit.study.text_table import TextTable, known, number_text
 from fedmerit.tasks.attackers import find_attackers
 

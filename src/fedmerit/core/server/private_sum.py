@@ -120,7 +120,7 @@ class PrivateSum:
         """The noisy sum of the round; noise only where nobody came. All candidates share it."""
         view = batch.view
         assert view is not None  # a round has one
-        view.host.book(Release(view.index, "round", self.noise, self.fraction))
+        view.host.book(Release(view.index, self.noise, self.fraction))
         clients, length = len(view.host.names), view.host.trainable or len(view.model)
         clip = self.clip_in(batch)
         total = self.sum_noise(clients) * clip * self._normals(length, batch.seed, "privacy", view.index)
