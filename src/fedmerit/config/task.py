@@ -17,7 +17,7 @@ from pydantic import (
 
 from fedmerit.config.attack import Attacks
 from fedmerit.config.nodes import IDLE, NODES, NodesConfig
-from fedmerit.config.sections import Count, Positive, Section, Share, foreign, not_taken, refuse_idle
+from fedmerit.config.sections import Count, Positive, Section, Share, foreign, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -202,6 +202,9 @@ def _taken(partition: str, kinds: Collection[str] | None) -> tuple[str, ...]:
 def _refusal(key: str, partition: str) -> str:
     others = sorted(name for name, keys in PARTITIONS.items() if key in keys)
     if key not in OF_KINDS:
-        return not_taken("partition", partition, key, PARTITIONS[partition], others)
+        return (
+            f"partition {partition} does not take {key!r}; it takes: {', '.join(PARTITIONS[partition]) or 'no options'}; "
+            f"partitions that take it: {', '.join(others)}"
+        )
     also = f" or one of the partitions {', '.join(others)}" if others else ""
     return f"task.{key} needs task.kinds, the kinds of clients to plant,{also}; partition {partition} does not take it"
