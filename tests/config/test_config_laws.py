@@ -12,9 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, reject
 
-from fedmerit.config.recipe import part_names
+from fedmerit.config.recipe import SCORES, part_names
 from fedmerit.config.schema import dump_config, make_config, make_recipe
-from fedmerit.config.score_forms import SCORES
 from fedmerit.config.task import PARTITIONS
 from fedmerit.core.parts import PARTS, Setting, Slot, settings
 from fedmerit.core.recipe_json import part_from_json, part_to_json

@@ -15,10 +15,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.nodes import NODES as DATA
-from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.own import import_own, is_own
 from fedmerit.config.schema import TaskConfig
+from fedmerit.config.task import NODES as DATA
+from fedmerit.config.task import NodesConfig
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.checks import as_array, as_labels, check_samples

@@ -11,10 +11,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
-from fedmerit.config.nodes import NODES
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
-from fedmerit.config.task import TABLE
+from fedmerit.config.task import NODES, TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
