@@ -168,9 +168,7 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "shards": st.integers(1, 5),
     "alpha": SHARE,
     "groups": st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3),
-    "size": st.integers(1, 99),
-    "smallest": SHARE,
-    "mix": SHARE,
+    "size": st.integers(1, 99) | st.tuples(st.integers(1, 9), st.integers(9, 99)).map(list),
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
 KINDS = st.fixed_dictionaries(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -19,6 +19,10 @@ NotNegative = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 MOST_COUNT = 1_000_000_000
 """More rounds, clients or rows than this are a slip of the pen."""
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
+Range = Annotated[
+    tuple[Count, Count], BeforeValidator(lambda value: (value, value) if isinstance(value, int) else value)
+]
+"""[least, most], or one number for both."""
 Share = Annotated[float, Field(ge=0, le=1, strict=True, allow_inf_nan=False)]
 
 

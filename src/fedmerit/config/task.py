@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from fedmerit.config.attack import Attacks
-from fedmerit.config.sections import Count, Positive, Section, Share, foreign, refuse_idle
+from fedmerit.config.sections import Count, Positive, Range, Section, Share, foreign, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -28,13 +28,13 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
     "dirichlet": ("alpha",),
     "natural": (),
     "label-groups": ("groups",),
-    "label-draws": ("groups", "size", "smallest", "mix", "alpha"),
+    "label-draws": ("groups", "size", "alpha"),
     "attribute": ("attribute", "alpha"),
     "attribute-label": ("attribute", "alpha"),
 }
 """The options of [task] that each partition takes."""
 
-OF_KINDS = ("attribute", "against")
+OF_KINDS = ("attribute",)
 """The options that planted kinds of clients take, whatever the partition."""
 
 NODES = "nodes"
@@ -114,18 +114,12 @@ class TaskConfig(Section):
     shards: Count = Field(2, description="shards per client")
     alpha: Positive = Field(0.5, description="concentration of the Dirichlet draw: smaller is more unlike")
     groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group")
-    size: Count | None = Field(None, description="rows per client; default: an even share of its group's")
-    smallest: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="sizes are drawn from this share of `size` up to all of it"
-    )
-    mix: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
-        0.0, description="share of a client's rows with labels of the other groups"
+    size: Range | None = Field(
+        None, description="rows per client, or [least, most] to draw from; default: an even share of its group's"
     )
     attribute: str = Field(
-        "sex", description="the attribute that partitions and kinds of clients go by; several: sex+race"
-    )
-    against: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="the value of the attribute whose rows are the disadvantaged group"
+        "sex",
+        description="the attribute that partitions go by; several: sex+race; kinds of clients harm its group 0",
     )
     test: Literal["default", "slices", "matched"] | Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         "default",
@@ -190,7 +184,9 @@ class TaskConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _target_fits(self) -> Self:
+    def _values_fit(self) -> Self:
+        if self.size is not None and self.size[0] > self.size[1]:
+            raise ValueError(f"size is [least, most], the least first; got {list(self.size)}")
         if self.tolerance is not None and self.target != "number":
             raise ValueError(f'tolerance is for target = "number"; got target = "{self.target}": leave it out')
         if isinstance(self.label, tuple) != (self.target == "labels"):

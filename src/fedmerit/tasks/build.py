@@ -56,7 +56,7 @@ def planted(federation: Federation, config: TaskConfig, seed: int) -> Federation
     """The federation with the kinds of clients that [task] plants."""
     if not config.kinds:
         return federation
-    return plant(federation, config.kinds, config.attribute, config.against, seed)
+    return plant(federation, config.kinds, config.attribute, seed)
 
 
 def settle(config: TaskConfig, spec: TaskSpec) -> TaskConfig:

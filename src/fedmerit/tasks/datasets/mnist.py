@@ -30,7 +30,7 @@ WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
 """NIST's number for the digits of high-school students; 0 are those of its employees."""
 GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
-ROWS_PER_CLIENT = 1500
+ROWS_PER_CLIENT = (1500, 1500)
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
 
 
