@@ -19,9 +19,8 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.registry import MADE, TaskSpec
-from fedmerit.tasks.source import find_file, optional_file, read_bytes
+from fedmerit.tasks.source import find_file, optional_file, read_bytes, read_npz
 
 SIZE = 28
 CLASSES = 10
