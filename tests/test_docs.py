@@ -19,12 +19,10 @@ from typer.main import get_command
 import fedmerit
 from fedmerit.cli import app
 from fedmerit.config.attack import DEFAULT_STRENGTH, KINDS, AttackConfig
-from fedmerit.config.facts import FactsConfig
-from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.old_keys import OLD_KEYS
 from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.schema import Section, TaskConfig, TrainConfig, make_config
-from fedmerit.config.task import PARTITIONS
+from fedmerit.config.task import PARTITIONS, FactsConfig, NodesConfig
 from fedmerit.core.criteria.client_fact import ClientFact
 from fedmerit.core.criteria.contribution import Contribution
 from fedmerit.core.criteria.criterion import Criterion, FunctionCriterion, reported

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from fedmerit import Run, resume, run_config
-from fedmerit.config.schema import load_config
+from fedmerit import Federation, Run, resume, run_config
+from fedmerit.config.schema import TaskConfig, load_config
 from fedmerit.core.types import Matrix
+from fedmerit.tasks.datasets.mnist import TWO_GROUPS
+from fedmerit.tasks.registry import TaskSpec
 
 ROOT = Path(__file__).parents[2]
 RUNS, PAGE = ROOT / "runs" / "groups", ROOT / "docs" / "results" / "groups.md"
@@ -24,8 +27,8 @@ PLANTED: Mapping[str, Sequence[str]] = {
     "2 groups": (),
     "4 groups": ("task.groups=[[0,1],[2,3],[4,5,6],[7,8,9]]",),
     "2 groups, alpha 0.3": ("task.alpha=0.3",),
-    "2 groups, a fifth foreign": ("task.mix=0.2",),
-    "2 groups, two fifths foreign": ("task.mix=0.4",),
+    "2 groups, a fifth foreign": ("task.data=reproductions.experiments.groups:FIFTH",),
+    "2 groups, two fifths foreign": ("task.data=reproductions.experiments.groups:TWO_FIFTHS",),
 }
 WAYS: Mapping[str, Sequence[str]] = {
     "keep, round": (),
@@ -42,6 +45,26 @@ WAYS: Mapping[str, Sequence[str]] = {
 }
 RATES = {"m2f-cnn": 0.01, "mnist-mlp": 0.05}
 """Networks, and the learning rate of each."""
+
+
+def foreign(share: float) -> TaskSpec:
+    """mnist-two-groups where this share of a client's rows is that of a client of the other group."""
+
+    def load(config: TaskConfig, seed: int) -> Federation:
+        federation = TWO_GROUPS.load(config, seed)
+        train, clients = federation.train, len(federation.names)
+        x, y = train.x.copy(), train.y.copy()
+        for client in range(clients):
+            mine, other = train.rows(client), train.rows((client + clients // 2) % clients)
+            rows = min(round(share * int(train.sizes[client])), other.stop - other.start)
+            x[mine.start : mine.start + rows] = train.x[other.start : other.start + rows]
+            y[mine.start : mine.start + rows] = train.y[other.start : other.start + rows]
+        return replace(federation, train=replace(train, x=x, y=y))
+
+    return replace(TWO_GROUPS, load=load)
+
+
+FIFTH, TWO_FIFTHS = foreign(0.2), foreign(0.4)
 
 
 def main() -> None:

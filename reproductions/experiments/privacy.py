@@ -24,7 +24,7 @@ import numpy as np
 from scipy import ndimage
 
 from fedmerit import Federation, Recipe, Task, federate, load_task, prioritized
-from fedmerit.config.account import noise_for
+from fedmerit.config.privacy import noise_for
 from fedmerit.config.train import TrainConfig
 from fedmerit.core.collect.collect import Poisson
 from fedmerit.core.recipes import private

@@ -37,7 +37,7 @@ ROWS: tuple[Mapping[str, Any], ...] = (
 
 
 def _base(model: str, size: int, lr: float, smallest: float, epochs: int | list[int]) -> dict[str, Base]:
-    task = {"data": "mnist-two-groups", "alpha": 1.0, "size": size, "smallest": smallest, "model": model}
+    task = {"data": "mnist-two-groups", "alpha": 1.0, "size": [round(smallest * size), size], "model": model}
     schedule = {"rates": [[0.2, 6], [0.5, 6], [1.0, 8]], "epochs": epochs}
     run = {"rounds": ROUNDS, "schedule": schedule}
     return {WHOLE: {"task": task | {"validation": 0.1}, "train": {"lr": lr, "batch": 10}, "run": run}}

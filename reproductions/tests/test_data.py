@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit.config.schema import TaskConfig
+from fedmerit.tasks.build import own_test_rows
 from fedmerit.tasks.federation import Ids, Raw
 from fedmerit.tasks.registry import find_task
-from fedmerit.tasks.splits import own_test_rows
 from reproductions.data import authors_images, share_of_images, share_of_writers
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedmerit.tasks.splits import own_test_rows
+from fedmerit.tasks.build import own_test_rows
 from reproductions.data import share_of_images
 from reproductions.published import CELEBA_TEXT_TESTS, CELEBA_TEXT_TOTAL, DAFL_DEVICES, published
 

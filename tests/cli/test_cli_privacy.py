@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import CommandLine, one_line
 
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 
 CONFIG = """
 [task]

@@ -17,7 +17,7 @@ from flwr.supercore.privacy_accounting import (
 )
 from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
-from fedmerit.config.account import epsilon_after, noise_for, require_account
+from fedmerit.config.privacy import epsilon_after, noise_for, require_account
 from fedmerit.errors import ConfigError
 
 SETTINGS = [

@@ -12,9 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, reject
 
-from fedmerit.config.recipe import part_names
+from fedmerit.config.recipe import SCORES, part_names
 from fedmerit.config.schema import dump_config, make_config, make_recipe
-from fedmerit.config.score_forms import SCORES
 from fedmerit.config.task import PARTITIONS
 from fedmerit.core.parts import PARTS, Setting, Slot, settings
 from fedmerit.core.recipe_json import part_from_json, part_to_json
@@ -169,9 +168,7 @@ TASK_OPTIONS: dict[str, st.SearchStrategy[Any]] = {
     "shards": st.integers(1, 5),
     "alpha": SHARE,
     "groups": st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=3),
-    "size": st.integers(1, 99),
-    "smallest": SHARE,
-    "mix": SHARE,
+    "size": st.integers(1, 99) | st.tuples(st.integers(1, 9), st.integers(9, 99)).map(list),
     "attribute": st.sampled_from(["sex", "sex+race"]),
 }
 KINDS = st.fixed_dictionaries(

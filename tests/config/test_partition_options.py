@@ -15,10 +15,7 @@ GIVEN: dict[str, Any] = {
     "alpha": 0.5,
     "groups": [[0], [1]],
     "size": 9,
-    "smallest": 1.0,
-    "mix": 0.0,
     "attribute": "sex",
-    "against": 0,
 }
 """Values that are good where the key is; several are the defaults, which must be refused like any other."""
 
@@ -50,8 +47,8 @@ def test_a_key_of_its_own_is_taken(partition: str, key: str):
 
 @pytest.mark.parametrize("partition", ["default", *PARTITIONS])
 def test_kinds_of_clients_take_an_attribute_in_any_partition(partition: str):
-    task = {"partition": partition, "attribute": "race", "against": 1, "kinds": {"poisoned": 0.5}}
-    assert make_config({"task": task}).task.against == 1
+    task = {"partition": partition, "attribute": "race", "kinds": {"poisoned": 0.5}}
+    assert make_config({"task": task}).task.attribute == "race"
 
 
 def test_default_waits_for_the_task():

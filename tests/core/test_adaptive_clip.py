@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit import prioritized
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.core.host import Host
 from fedmerit.core.models.shared import Assignment
 from fedmerit.core.recipe_json import part_from_json, part_to_json

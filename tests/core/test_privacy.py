@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedmerit import fedavg, prioritized
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.core.collect.collect import Poisson, Uniform
 from fedmerit.core.criteria.table import CB, DS
 from fedmerit.core.host import Host, Release

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fedmerit import Run, run_config
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.server.private_sum import PrivateSum
 from fedmerit.engine import loop

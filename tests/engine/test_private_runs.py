@@ -9,7 +9,7 @@ import pytest
 from helpers import small_task, stopped_and_resumed
 
 from fedmerit import DS, Run, federate, load_task, prioritized, run_config
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.config.schema import Config, make_config
 from fedmerit.core.collect.collect import Poisson, Uniform
 from fedmerit.core.recipes import private as noisy

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedmerit import Federation, Samples, Split, Task
 from fedmerit.config.schema import TaskConfig, TrainConfig
-from fedmerit.core.lr_schedules import Cosine
+from fedmerit.core.lr_schedules import cosine_factor
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.tasks.registry import TaskSpec
 
@@ -86,9 +86,8 @@ def task(goals: NDArray[np.float32], **settings: Any) -> Task:
 def make_learner(model: str, train: TrainConfig) -> Squares:
     """As [train] says."""
     controls: dict[str, Control | None] = {"sgd": None, "scaffold": Scaffold(), "feddyn": FedDyn(train.alpha)}
-    return Squares(
-        controls[train.algorithm], train.lr, train.epochs, 0.0, 40, Cosine() if train.schedule == "cosine" else None
-    )
+    schedule = cosine_factor if train.schedule == "cosine" else None
+    return Squares(controls[train.algorithm], train.lr, train.epochs, 0.0, 40, schedule)
 
 
 def load(config: TaskConfig, seed: int) -> Federation:

@@ -205,6 +205,17 @@ def test_a_stranger_and_a_broken_file_are_named_before_the_run(tmp_path: Path):
         on_nodes(settings(list(paths), {"name": "fedavg"}), paths, tmp_path / "run")
 
 
+@pytest.mark.parametrize("name", ["rows.npz", "rows.csv", "rows.parquet", "rows.bin"])
+@pytest.mark.parametrize("there", [True, False])
+def test_an_error_names_the_file_and_not_its_folder(name: str, there: bool, tmp_path: Path):
+    if there:
+        (tmp_path / name).write_bytes(b"")
+    arrays = make_config({"task": {"data": "nodes", "nodes": {"names": ["a"], "classes": 2, "shape": [2]}}})
+    with pytest.raises(DataError, match=name) as error:
+        make_node(arrays, str(tmp_path / name), "a")
+    assert str(tmp_path) not in str(error.value)
+
+
 def test_nobody_simulates_what_only_nodes_have(tmp_path: Path):
     with pytest.raises(ConfigError, match="nobody can load them all"):
         run_config(settings(["Hospital 0"], M2F), tmp_path / "run")

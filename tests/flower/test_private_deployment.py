@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.flower.loopback import loopback
 
 NODES, ROUNDS = 2, 2

@@ -15,7 +15,7 @@ from flwr.supercore.privacy_accounting import NeighboringRelation, PrivacyConfig
 from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
 
 from fedmerit import prioritized
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import private
 from fedmerit.core.server.private_sum import AdaptiveClip, PrivateSum

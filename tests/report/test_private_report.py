@@ -8,7 +8,7 @@ import pytest
 from report_runs import collected, make_run
 
 from fedmerit import run_config
-from fedmerit.config.account import epsilon_after
+from fedmerit.config.privacy import epsilon_after
 from fedmerit.config.schema import make_config
 
 PRIVATE = {

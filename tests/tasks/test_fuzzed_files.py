@@ -20,9 +20,10 @@ from helpers import CommandLine, one_line
 from fedmerit.cli.rows_file import read_rows
 from fedmerit.config import reading
 from fedmerit.errors import DataError, UserError
+from fedmerit.tasks import source
 from fedmerit.tasks.datasets.celeba import decode
 from fedmerit.tasks.datasets.mnist import read_idx
-from fedmerit.tasks.formats import npz, table_files
+from fedmerit.tasks.formats import table_files
 from fedmerit.tasks.formats.delimited import read_delimited
 from fedmerit.tasks.formats.table_files import read_table
 
@@ -64,7 +65,7 @@ READERS: dict[str, tuple[Callable[[], bytes], Callable[[Path], object]]] = {
     "packed.csv.gz": (lambda: gzip.compress(csv_bytes()), read_table),
     "table.parquet": (parquet_bytes, read_table),
     "rows.parquet": (parquet_bytes, read_rows),
-    "arrays.npz": (npz_bytes, lambda path: npz.read_npz(path, ["x", "y"], kinds="iubUf")),
+    "arrays.npz": (npz_bytes, lambda path: source.read_npz(path, ["x", "y"], kinds="iubUf")),
     "picture.png": (png_bytes, lambda path: decode(path.read_bytes(), str(path))),
     "images.idx": (idx_bytes, lambda path: read_idx(path, 4, 4)),
     "images.gz": (lambda: gzip.compress(idx_bytes()), lambda path: read_idx(path, 4, 4)),
@@ -113,12 +114,12 @@ def test_pipes_and_devices_are_refused_at_once(name: str, tmp_path: Path):
 
 
 def test_bombs_are_refused_before_they_are_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for module in (npz, table_files, reading):
+    for module in (source, table_files, reading):
         monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(5 << 20))
     with pytest.raises(DataError, match="once it is unpacked"):
-        npz.read_npz(tmp_path / "x.npz", ["x"])
+        source.read_npz(tmp_path / "x.npz", ["x"])
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 20)))
     with pytest.raises(DataError, match="once it is unpacked"):
         read_table(tmp_path / "x.csv.gz")
@@ -131,7 +132,7 @@ def test_an_array_that_claims_terabytes_is_one_clear_line(tmp_path: Path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
     with pytest.raises(DataError, match="not a readable npz file"):
-        npz.read_npz(tmp_path / "x.npz", ["x"])
+        source.read_npz(tmp_path / "x.npz", ["x"])
 
 
 def test_a_table_of_100_000_clients_is_refused_in_one_line(tmp_path: Path, cli: CommandLine):

@@ -38,9 +38,9 @@ def test_test_rows_and_attributes_of_ones_own() -> None:
 X, Y = arrays(10, 1)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nobody": ({"clients": {}}, "at least one client"),
-    "no pair": ({"clients": {"a": X}}, r"a client is \(inputs, labels\)"),
+    "no pair": ({"clients": {"a": X}}, r"the rows of a are \(inputs, labels\)"),
     "empty": ({"clients": {"a": (X[:0], Y[:0])}}, "at least one of each"),
-    "short": ({"clients": {"a": (X, Y[:5])}}, "10 rows, 5 labels of a"),
+    "short": ({"clients": {"a": (X, Y[:5])}}, "10 rows, 5 labels in the rows of a"),
     "from one": ({"clients": {"a": (X, Y + 1)}}, "labels are whole numbers 0..2 for 3 classes; the clients hold 1..3"),
     "floats": ({"clients": {"a": (X, Y * 1.0)}}, "hold float64"),
     "text": ({"clients": {"a": (X, Y.astype(str))}}, "such as"),

@@ -46,7 +46,7 @@ def test_mnist_label_groups_as_in_m2f() -> None:
 
 def test_mnist_two_groups() -> None:
     real_folder("mnist")
-    federation = find_task("mnist-two-groups").load(TaskConfig(validation=0.1, smallest=0.5), 0)
+    federation = find_task("mnist-two-groups").load(TaskConfig(validation=0.1, size=(750, 1500)), 0)
     sizes = federation.train.sizes + federation.validation.sizes
     assert len(federation.names) == 40
     assert 750 <= sizes.min() < 1000

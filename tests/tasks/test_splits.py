@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from task_files import real_folder
 
-from fedmerit.tasks.splits import common_test_rows, deal, own_test_rows
+from fedmerit.tasks.build import common_test_rows, deal, own_test_rows
 
 some_labels = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(lambda y: np.array(y, np.int64))
 clients_labels = st.lists(some_labels, min_size=1, max_size=8)

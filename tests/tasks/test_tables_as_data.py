@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,13 +62,13 @@ def test_the_same_seed_gives_the_same_rows_in_every_form(tmp_path: Path) -> None
 
 
 def test_the_report_says_what_was_done() -> None:
-    report = {(note.kind, note.subject): note.text for note in hospitals().report}
-    assert report["encoded", "died"] == "label died: no = 0, yes = 1"
-    assert report["encoded", "sex"] == "column sex became 2 indicators: f, m"
-    assert report["dropped", "patient"].endswith("620 different words name rows and do not describe them")
-    assert report["dropped", "country"] == "column country left out: it has the same value in every row"
-    assert "of 620 values of pressure missing: the client's median instead" in report["imputed", "pressure"]
-    assert report["standardised", "age, pressure"].endswith("by each client's own training rows")
+    report = "\n".join(hospitals().report)
+    assert "label died: no = 0, yes = 1\n" in report
+    assert "column sex became 2 indicators: f, m\n" in report
+    assert "column patient left out: 620 different words name rows and do not describe them\n" in report
+    assert "column country left out: it has the same value in every row\n" in report
+    assert re.search(r"\d+ of 620 values of pressure missing: the client's median instead", report)
+    assert report.endswith("age, pressure standardised by each client's own training rows")
 
 
 def test_each_client_is_standardised_by_its_own_training_rows() -> None:
@@ -85,10 +86,10 @@ def test_gaps_get_the_clients_own_median_and_who_has_none_that_of_the_others() -
     )
     data = Federation.from_frame(frame, client="c", label="y", test=0.0, standardise="none")
     assert data.train.x[:, 0].tolist() == [1, 3, 3, 3, 3, 3, 3, 3]
-    assert "b had none at all" in next(note.text for note in data.report if note.kind == "imputed")
+    assert "b had none at all" in next(note for note in data.report if "missing" in note)
     dropped = Federation.from_frame(frame, client="c", label="y", test=0.0, missing="drop", features=["v"])
     assert dropped.names == ("a",)
-    assert dropped.report[0].text == "5 rows without v dropped"
+    assert dropped.report[0] == "5 rows without v dropped"
 
 
 def test_missing_words_and_labels() -> None:
@@ -97,7 +98,7 @@ def test_missing_words_and_labels() -> None:
     assert data.names == ("c 1", "c 2")
     assert data.train.x.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0]]
     assert data.train.y.tolist() == [0, 1, 1]
-    texts = [note.text for note in data.report]
+    texts = list(data.report)
     assert "1 row without y dropped" in texts
     assert "label y: 1 = 0, 2 = 1" in texts
     assert "attribute word: x = 0, y = 1, (missing) = 2" in texts

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedmerit.config.privacy import PrivacyConfig
-from fedmerit.config.recipe import HIDDEN, IN_THE_NAME
+from fedmerit.config.recipe import HIDDEN, IN_THE_NAME, RANKING, SCORES
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
-from fedmerit.config.score_forms import RANKING, SCORES
 from fedmerit.config.sections import Section, fields_of
 from fedmerit.core.criteria.table import find_criterion
 from fedmerit.core.parts import PARTS, Setting, Slot, load_parts, name_of, settings

@@ -40,11 +40,11 @@ def init(
     """
     from fedmerit.config.task import TABLE
     from fedmerit.store.files import check_new_file, write_new_file
-    from fedmerit.tasks.registry import find_task
-    from fedmerit.tasks.starter import MATTERS, PLACES, Starter, columns, known_tasks
+    from fedmerit.tasks.registry import TASKS, find_task
+    from fedmerit.tasks.starter import MATTERS, PLACES, Starter, columns
 
     check_new_file(file, "another FILE.toml", force=force)
-    tasks = known_tasks()
+    tasks = {name: find_task(name).about for name in TASKS}
     chosen = data or _ask("What is to be learned from? A task, or a CSV or Parquet file", tasks, "digits", yes)
     chosen = chosen if chosen in tasks or chosen.startswith(TABLE) else _as_table(chosen, list(tasks))
     if chosen.startswith(TABLE):

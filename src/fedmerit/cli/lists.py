@@ -32,7 +32,7 @@ def recipes(as_json: Json = False) -> None:
 @app.command(epilog="Example:  fedmerit scores --json")
 def scores(as_json: Json = False) -> None:
     """List the scores: how criteria become one number."""
-    from fedmerit.config.score_forms import SCORES
+    from fedmerit.config.recipe import SCORES
     from fedmerit.core.parts import settings
 
     rows = [(name, first_line(score), ", ".join(settings(score))) for name, score in SCORES.items()]

@@ -63,7 +63,7 @@ def _clients(settings: Config) -> int:
 
 def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
-    from fedmerit.config.account import epsilon_after
+    from fedmerit.config.privacy import epsilon_after
     from fedmerit.core.server.private_sum import AdaptiveClip
 
     delta, accountant = privacy.delta, privacy.accountant
@@ -94,7 +94,7 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
 
 def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int) -> int:
     """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
-    from fedmerit.config.account import noise_for
+    from fedmerit.config.privacy import noise_for
 
     noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
     return -int(-clients * noise // privacy.noise)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fedmerit.errors import DataError, did_you_mean
 from fedmerit.tasks.formats.delimited import read_delimited
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.source import read_npz
 
 NUMBERS = "biuf"
 

@@ -96,11 +96,8 @@ def renamed(key: str, value: str | None = None) -> str | None:
     'recipe.criteria.1: Usual is now NormInlier'
     """
     place = re.sub(r"\.\d+(?=\.|$)", "", key)
-    old = place if value is None else f"{place}={value}"
+    old, subject = (place, f"`{key}`") if value is None else (f"{place}={value}", f"{key}: {value}")
     if old in REMOVED_KEYS:
-        subject = f"`{key}`" if value is None else f"{key}: {value}"
         return f"{subject} was removed; {REMOVED_KEYS[old]}"
     new = OLD_KEYS.get(old)
-    if new is None:
-        return None
-    return f"`{key}` is now `{new}`" if value is None else f"{key}: {value} is now {new}"
+    return new and f"{subject} is now {f'`{new}`' if value is None else new}"

@@ -20,12 +20,11 @@ from pydantic import ConfigDict, model_validator
 
 from fedmerit.config.old_keys import renamed
 from fedmerit.config.own import call_own, import_own, is_own, own_part
-from fedmerit.config.score_forms import RANKING, SCORES, check_length, finish_score
 from fedmerit.config.sections import Section, foreign
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
 from fedmerit.core.criteria.table import find_criterion
-from fedmerit.core.parts import ACCOUNTED, PARTS, Setting, Slot, name_of, settings
+from fedmerit.core.parts import ACCOUNTED, PARTS, Setting, Slot, load_parts, name_of, settings
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
 from fedmerit.core.recipes import RECIPES, shares_of
 from fedmerit.core.server.server import Server
@@ -35,6 +34,11 @@ from fedmerit.core.weights.scores import Ranked, Score, WeightedMean
 from fedmerit.core.weights.weigh import NORMALISATIONS, Normalise, Scale
 from fedmerit.errors import ConfigError, UnknownName, UserError, did_you_mean
 
+load_parts()  # a configuration can name every part, not only those that are imported already
+SCORES: Mapping[str, type[Any]] = {name: kind for name, kind in PARTS["score"].items() if kind is not Ranked}
+"""The operators of configurations by name, each with its settings."""
+RANKING: Mapping[str, Setting] = {"rank": settings(Ranked)["how"], "top": settings(Ranked)["top"]}
+"""What every score takes: put the clients' ranks in place of their scores."""
 FIELDS: tuple[str, ...] = tuple(one.name for one in fields(Recipe))
 """The keys of [recipe] besides `name`."""
 SERVER_KEYS: Mapping[str, Slot] = {"aggregator": "aggregator", "optimizer": "optimizer"}
@@ -325,14 +329,15 @@ class _Maker:
         if as_shares and "weights" in given and name in (None, "weighted-mean"):
             weights = _checked(settings(WeightedMean)["weights"], given["weights"], f"{path}.weights")
             with _at(path):
-                check_length("weights", weights, priority)
+                _check_length("weights", weights, priority)
                 given["weights"] = list(shares_of(weights, len(priority)))
         inner = base.score if isinstance(base, Ranked) else base
-        made = self.part("score", {**({"name": name} if name else {}), **given}, path, inner)
+        score: Score = self.part("score", {**({"name": name} if name else {}), **given}, path, inner)
         with _at(path):
             if "top" in ranking and ranking.get("rank") != "top":
                 raise ConfigError(f'`top` needs rank = "top" (got rank = {ranking.get("rank")!r})')
-            score = finish_score(made, priority)
+            for key in ("weights", "shapley") if type(score) in SCORES.values() else ():
+                _check_length(key, getattr(score, key, ()), priority)
             return Ranked(score, ranking["rank"], ranking.get("top", RANKING["top"].default)) if ranking else score
 
     def normalise(self, value: Any, path: str, base: Any = None) -> Normalise:
@@ -364,6 +369,12 @@ def own_recipe(name: str) -> Recipe:
     if not isinstance(recipe, Recipe):
         raise ConfigError(f"recipe {name!r} must be or make a fedmerit.Recipe; got {type(recipe).__name__}")
     return recipe
+
+
+def _check_length(key: str, values: Sequence[float], priority: Sequence[str]) -> None:
+    """One value for each criterion, where there are any."""
+    if values and len(values) != len(priority):
+        raise ConfigError(f"{key} has {len(values)} values for {len(priority)} criteria; give one for each")
 
 
 def _find_part(slot: Slot, name: str, path: str) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from annotated_types import Interval
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from fedmerit.config.sections import Count, Positive, Section, core_field
+from fedmerit.config.sections import Count, Positive, Range, Section, core_field
 from fedmerit.core.collect.collect import Collect, InTime, LateAnswers, Poisson, Selection, Uniform
 from fedmerit.core.collect.late import Delayed, Wait
 from fedmerit.core.collect.schedules import Schedule
@@ -18,18 +18,13 @@ from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipes import privacy_of
 
 
-def _twice(value: Any) -> Any:
-    """Accept one number where a least and a most are expected."""
-    return (value, value) if isinstance(value, int) else value
-
-
 class ScheduleConfig(Section):
     """[run.schedule]: each client takes part in its own share of the rounds, instead of run.fraction."""
 
     rates: tuple[tuple[float, Count], ...] = Field(
         ((1.0, 1),), description="pairs [rate, clients], dealt in client order and again until all have one"
     )
-    epochs: Annotated[tuple[Count, Count], BeforeValidator(_twice)] | None = Field(
+    epochs: Range | None = Field(
         None, description="epochs of each client: one number, or [least, most] to draw from; default: train.epochs"
     )
 

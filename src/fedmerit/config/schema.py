@@ -10,13 +10,12 @@ from typing import Any
 
 import tomli_w
 
-from fedmerit.config.facts import FactsConfig
 from fedmerit.config.privacy import PrivacyConfig
 from fedmerit.config.reading import read_text
 from fedmerit.config.recipe import RecipeConfig, make_recipe
 from fedmerit.config.run import DelaysConfig, RunConfig, ScheduleConfig, StopConfig, WaitConfig
 from fedmerit.config.sections import Section, validate
-from fedmerit.config.task import PARTITIONS, TaskConfig, check_options, task_keys
+from fedmerit.config.task import PARTITIONS, FactsConfig, TaskConfig, check_options, task_keys
 from fedmerit.config.train import ALGORITHMS, TrainConfig, train_keys
 from fedmerit.core.showing import printable
 from fedmerit.errors import ConfigError

@@ -1,4 +1,4 @@
-"""[task]: which data, how it is spread over clients, which model learns from it."""
+"""[task] and [facts]: which data, how it is spread over clients, which model learns it, and what clients are."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from pydantic import (
 )
 
 from fedmerit.config.attack import Attacks
-from fedmerit.config.nodes import IDLE, NODES, NodesConfig
-from fedmerit.config.sections import Count, Positive, Section, Share, foreign, not_taken, refuse_idle
+from fedmerit.config.sections import Count, Positive, Range, Section, Share, foreign, refuse_idle
 from fedmerit.errors import ConfigError
 
 Made: TypeAlias = Literal["iid", "shards", "dirichlet", "label-groups", "label-draws"]
@@ -29,14 +28,22 @@ PARTITIONS: Mapping[str, tuple[str, ...]] = {
     "dirichlet": ("alpha",),
     "natural": (),
     "label-groups": ("groups",),
-    "label-draws": ("groups", "size", "smallest", "mix", "alpha"),
+    "label-draws": ("groups", "size", "alpha"),
     "attribute": ("attribute", "alpha"),
     "attribute-label": ("attribute", "alpha"),
 }
 """The options of [task] that each partition takes."""
 
-OF_KINDS = ("attribute", "against")
+OF_KINDS = ("attribute",)
 """The options that planted kinds of clients take, whatever the partition."""
+
+NODES = "nodes"
+"""What `task.data` says where each node has rows of its own."""
+IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
+"""The keys of [task] that nodes do not take: those that deal out rows, and targets other than classes."""
+
+Words: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
+Classes: TypeAlias = Annotated[int, Field(ge=2, strict=True)] | Annotated[tuple[str, ...], Field(min_length=2)]
 
 TABLE = "table:"
 """What `task.data` begins with where it names a file."""
@@ -44,6 +51,39 @@ OF_TABLES = ("client", "label", "target", "tolerance", "attributes", "features",
 """The keys that only a table takes."""
 
 OPTIONS = tuple(dict.fromkeys([*(key for keys in PARTITIONS.values() for key in keys), *OF_KINDS]))
+
+
+class NodesConfig(Section):
+    """[task.nodes]: who the nodes are, and what their rows look like; all agree on it before the run."""
+
+    names: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        description="the clients' names; each node is started with one of them"
+    )
+    classes: Classes = Field(
+        description="the words of the label, in order; or their number, where labels are 0, 1, ... already"
+    )
+    columns: dict[str, Literal["number"] | Words] = Field(
+        {}, description='of tables: each column as "number", or as the list of its words'
+    )
+    shape: tuple[Count, ...] = Field((), description="of arrays: the shape of a row, [30] or [height, width, channels]")
+    server: str = Field("", description="a file of the server's own rows, for `validated:` criteria; none: it has none")
+    most_rows: Count | None = Field(None, description="the most training rows that a node may claim; none: no bound")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("names tell nodes apart, and two are the same")
+        if bool(self.columns) == bool(self.shape):
+            raise ValueError("give the columns of a table, or the shape of rows that are arrays")
+        for name, words in {"classes": self.classes, **self.columns}.items():
+            if isinstance(words, tuple) and len(set(words)) != len(words):
+                raise ValueError(f"the words of {name} are listed once each")
+        return self
+
+    @property
+    def labels(self) -> int:
+        """How many classes there are."""
+        return self.classes if isinstance(self.classes, int) else len(self.classes)
 
 
 def _spelt(value: Any) -> Any:
@@ -74,18 +114,12 @@ class TaskConfig(Section):
     shards: Count = Field(2, description="shards per client")
     alpha: Positive = Field(0.5, description="concentration of the Dirichlet draw: smaller is more unlike")
     groups: tuple[tuple[int, ...], ...] = Field((), description="labels of each group")
-    size: Count | None = Field(None, description="rows per client; default: an even share of its group's")
-    smallest: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        1.0, description="sizes are drawn from this share of `size` up to all of it"
-    )
-    mix: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
-        0.0, description="share of a client's rows with labels of the other groups"
+    size: Range | None = Field(
+        None, description="rows per client, or [least, most] to draw from; default: an even share of its group's"
     )
     attribute: str = Field(
-        "sex", description="the attribute that partitions and kinds of clients go by; several: sex+race"
-    )
-    against: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="the value of the attribute whose rows are the disadvantaged group"
+        "sex",
+        description="the attribute that partitions go by; several: sex+race; kinds of clients harm its group 0",
     )
     test: Literal["default", "slices", "matched"] | Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(
         "default",
@@ -150,7 +184,9 @@ class TaskConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _target_fits(self) -> Self:
+    def _values_fit(self) -> Self:
+        if self.size is not None and self.size[0] > self.size[1]:
+            raise ValueError(f"size is [least, most], the least first; got {list(self.size)}")
         if self.tolerance is not None and self.target != "number":
             raise ValueError(f'tolerance is for target = "number"; got target = "{self.target}": leave it out')
         if isinstance(self.label, tuple) != (self.target == "labels"):
@@ -202,6 +238,40 @@ def _taken(partition: str, kinds: Collection[str] | None) -> tuple[str, ...]:
 def _refusal(key: str, partition: str) -> str:
     others = sorted(name for name, keys in PARTITIONS.items() if key in keys)
     if key not in OF_KINDS:
-        return not_taken("partition", partition, key, PARTITIONS[partition], others)
+        taken = ", ".join(PARTITIONS[partition]) or "no options"
+        return (
+            f"partition {partition} does not take {key!r}; it takes: {taken}; "
+            f"partitions that take it: {', '.join(others)}"
+        )
     also = f" or one of the partitions {', '.join(others)}" if others else ""
     return f"task.{key} needs task.kinds, the kinds of clients to plant,{also}; partition {partition} does not take it"
+
+
+def _worded(value: object) -> object:
+    """TOML's true as a CSV has it, in letters."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Number: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+Value: TypeAlias = Annotated[Number | str, BeforeValidator(_worded)]
+
+
+class FactsConfig(Section):
+    """[facts]: facts of each client's own, which criteria `fact:NAME` read."""
+
+    file: str = Field("", description="a CSV file with a line per client; its other columns are the facts")
+    client: str = Field("", description="its column that names the client; default: client, id, name, or the first")
+    columns: dict[str, tuple[Value, ...]] = Field(
+        {}, description="facts column by column instead: a number, a word or true per client, in their order"
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if bool(self.file) == bool(self.columns):
+            raise ConfigError(
+                "[facts] takes file = 'clients.csv', or [facts.columns] with age = [34, 51] and the like; got "
+                + ("both" if self.file else "neither")
+            )
+        if self.client and not self.file:
+            raise ConfigError("facts.client names a column of facts.file; leave it out, or give the file")
+        return self

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
 
-from fedmerit.config.account import epsilon_of_releases
+from fedmerit.config.privacy import epsilon_of_releases
 from fedmerit.config.schema import RunConfig
 from fedmerit.core.collect.collect import Collect
 from fedmerit.core.facts import SAMPLES

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedmerit.config.account import require_account
-from fedmerit.config.privacy import recipe_of
+from fedmerit.config.privacy import recipe_of, require_account
 from fedmerit.config.run import make_collect
 from fedmerit.config.schema import Config, RunConfig
 from fedmerit.core.attacks import Liar

@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 
-from fedmerit.config.account import epsilon_of_releases, require_account
+from fedmerit.config.privacy import epsilon_of_releases, require_account
 from fedmerit.core.collect.collect import Poisson
 from fedmerit.core.facts import CONTRIBUTION, MOST_SAMPLES, SAMPLES, VALIDATED, find_fact
 from fedmerit.core.host import Clients, Host, Limits

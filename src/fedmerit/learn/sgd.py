@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedmerit.config.schema import TrainConfig
 from fedmerit.core.learner import NamedTensors
-from fedmerit.core.lr_schedules import Cosine
+from fedmerit.core.lr_schedules import cosine_factor
 from fedmerit.core.server.centring import Centring
 from fedmerit.core.server.controls import CORRECTION, SLOPE, Control, FedDyn, Scaffold
 from fedmerit.core.targets import CLASSES, Target
@@ -167,7 +167,7 @@ class TorchLearner:
 
     def rate(self, index: int, rounds: int | None) -> float | None:
         """`train.lr` times what `train.schedule` says of the round."""
-        return None if self.config.schedule == "constant" else self.config.lr * Cosine()(index, rounds)
+        return None if self.config.schedule == "constant" else self.config.lr * cosine_factor(index, rounds)
 
     def at_rate(self, lr: float) -> TorchLearner:
         """The same training with another learning rate."""

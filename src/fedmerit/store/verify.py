@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from hashlib import file_digest
 from pathlib import Path
 
-from fedmerit.config.account import epsilon_of_releases, require_account
+from fedmerit.config.privacy import epsilon_of_releases, require_account
 from fedmerit.config.reading import check_file
 from fedmerit.config.schema import load_config, make_config
 from fedmerit.core.recipe_json import part_from_json

@@ -186,19 +186,17 @@ TWO_CLASSES = ("biased", "poisoned")
 CHANGE_LABELS = (*TWO_CLASSES, "poor")
 
 
-def plant(federation: Federation, shares: Mapping[str, float], attribute: str, value: int, seed: int) -> Federation:
+def plant(federation: Federation, shares: Mapping[str, float], attribute: str, seed: int) -> Federation:
     """The federation with that share of its clients, at random, of each kind; their names say so.
 
-    The disadvantaged group are the rows whose `attribute` has this value.
+    The disadvantaged group are the rows whose `attribute` is 0.
     """
     _check_kinds(federation, shares, attribute)
     kinds = assign(len(federation.names), shares, seed)
     if not any(kinds.values()):
         return federation
     train = federation.train
-    parts = [
-        _planted(federation, client, kinds.get(client), attribute, value, seed) for client in range(len(train.sizes))
-    ]
+    parts = [_planted(federation, client, kinds.get(client), attribute, seed) for client in range(len(train.sizes))]
     rows = np.concatenate([train.rows(client).start + places for client, (places, _, _) in enumerate(parts)])
     offsets = np.concatenate([[0], np.cumsum([len(places) for places, _, _ in parts])]).astype(np.int64)
     changed = Split(
@@ -221,9 +219,9 @@ def assign(clients: int, shares: Mapping[str, float], seed: int) -> dict[int, st
     return kinds
 
 
-def _planted(federation: Federation, client: int, kind: str | None, attribute: str, value: int, seed: int) -> Planted:
+def _planted(federation: Federation, client: int, kind: str | None, attribute: str, seed: int) -> Planted:
     mine = federation.samples(client)
-    against = mine.attributes[attribute] == value if attribute in mine.attributes else np.zeros(len(mine), np.bool_)
+    against = mine.attributes[attribute] == 0 if attribute in mine.attributes else np.zeros(len(mine), np.bool_)
     rows = Rows(mine.x, mine.y, np.asarray(against), mine.classes, generator(seed, "plant", client))
     return _all(rows, rows.x, rows.y) if kind is None or not len(mine) else KINDS[kind](rows)
 

@@ -34,6 +34,17 @@ def as_labels(values: Any) -> NDArray[Any]:
     return labels.astype(np.int64) if labels.dtype.kind in "iub" and labels.dtype != np.int64 else labels
 
 
+def as_rows(arrays: Any, whose: str) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]:
+    """(inputs, labels) or (inputs, labels, attributes) as numpy's arrays; inputs with a point as float32."""
+    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
+        got = type(arrays).__name__
+        raise DataError(f"the {whose} are (inputs, labels), or (inputs, labels, attributes); got {got}")
+    x, y, *attributes = arrays
+    inputs = as_array(x, f"inputs of the {whose}")
+    columns = {str(name): as_array(column, str(name)) for name, column in dict(*attributes).items()}
+    return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, as_labels(y), columns
+
+
 def check_split(split: Split) -> None:
     """One label and one value of each attribute per row, and places that cover the rows; cheap, for every split."""
     x, y, offsets = split.x, split.y, split.offsets
@@ -91,7 +102,7 @@ def check_names(names: Sequence[str]) -> None:
 def check_samples(samples: Samples, whose: str, target: TargetKind = "classes") -> None:
     """The rows of one party."""
     columns = {"labels": samples.y, **{f"values of {name}": v for name, v in samples.attributes.items()}}
-    check_columns(len(samples.x), columns)
+    check_columns(len(samples.x), {f"{name} in the {whose}": column for name, column in columns.items()})
     check_values(samples.x, samples.y, samples.classes, whose, target)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from fedmerit.config.facts import FactsConfig
+from fedmerit.config.task import FactsConfig
 from fedmerit.core.facts import FACTS
 from fedmerit.core.types import ClientId
 from fedmerit.errors import DataError, TableError, did_you_mean

@@ -177,19 +177,7 @@ class ServerData:
     server: Samples | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     sites: tuple[str, ...] = ()
-    report: tuple[DataNote, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DataNote:
-    """What was done to a column, or to rows, before anybody learned from them."""
-
-    kind: Literal["dropped", "imputed", "encoded", "standardised"]
-    subject: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
+    report: tuple[str, ...] = ()
 
 
 NO_ROWS = Split(np.empty(0), np.empty(0, np.int64), np.zeros(1, np.int64))
@@ -219,7 +207,7 @@ class Federation:
     validation: Split = NO_ROWS
     server: Samples | None = None
     sites: tuple[str, ...] = ()
-    report: tuple[DataNote, ...] = ()
+    report: tuple[str, ...] = ()
     encoder: Encoder | None = None
     target: TargetKind = "classes"
     facts: Mapping[str, tuple[float | str, ...]] = field(default_factory=dict)

@@ -15,19 +15,19 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.config.nodes import NODES as DATA
-from fedmerit.config.nodes import NodesConfig
 from fedmerit.config.own import import_own, is_own
 from fedmerit.config.schema import TaskConfig
+from fedmerit.config.task import NODES as DATA
+from fedmerit.config.task import NodesConfig
 from fedmerit.core.types import ClientId, Samples
 from fedmerit.errors import ConfigError, DataError
-from fedmerit.tasks.checks import as_array, as_labels, check_samples
+from fedmerit.tasks.build import TEST_SHARE, client_test_rows, client_validation_rows
+from fedmerit.tasks.checks import as_rows, check_samples
 from fedmerit.tasks.encoding import Column, as_words, encode, fit_numbers, median_of_medians
 from fedmerit.tasks.federation import ClientData, ServerData
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.formats.table_files import CSV, PARQUET, Table, read_frame, read_table
 from fedmerit.tasks.registry import TaskSpec
-from fedmerit.tasks.splits import TEST_SHARE, client_test_rows, client_validation_rows
+from fedmerit.tasks.source import read_npz
 from fedmerit.tasks.table import MOST_GROUPS, is_missing
 
 NUMBER = "number"
@@ -74,7 +74,6 @@ def server_data(config: TaskConfig, seed: int) -> ServerData:
         party = _party(config, nodes, nodes.server)
         x = _inputs(config, nodes, party, np.arange(len(party.y)))
         rows = Samples(x, party.y, nodes.labels, party.attributes)
-        check_samples(rows, "server's rows")
     return ServerData(nodes.names, nodes.labels, rows, limits)
 
 
@@ -121,17 +120,21 @@ def _party(config: TaskConfig, nodes: NodesConfig, source: str) -> Party:
 
 
 def _read(nodes: NodesConfig, source: str) -> Table | Party:
+    """A table, or arrays; of a file an error says the name, and not where it lies: the server reads it, too."""
     path = Path(source).expanduser()
     name = path.name.lower()
-    if name.endswith((*CSV, *PARQUET)):
-        return read_table(path)
-    if name.endswith(ARRAYS):
-        arrays = read_npz(path, ("x", "y"), kinds="iubf", others=True)
-        return _of_arrays(nodes, (arrays.pop("x"), arrays.pop("y"), arrays))
+    try:
+        if name.endswith((*CSV, *PARQUET)):
+            return read_table(path)
+        if name.endswith(ARRAYS):
+            arrays = read_npz(path, ("x", "y"), kinds="iubf", others=True)
+            return _of_arrays(nodes, (arrays.pop("x"), arrays.pop("y"), arrays))
+    except DataError as error:
+        raise DataError(str(error).replace(str(path.absolute()), path.name).replace(str(path), path.name)) from None
     if is_own(source):
         value = import_own("data", source, "a function that returns a frame, or inputs and labels")()
         return _of_arrays(nodes, value) if isinstance(value, tuple | list) else read_frame(value)
-    raise DataError(f"a node's data is {FORMS}; got {source!r}, which is none of these or not there")
+    raise DataError(f"a node's data is {FORMS}; got {path.name!r}, which is none of these or not there")
 
 
 def _of_table(config: TaskConfig, nodes: NodesConfig, table: Table) -> Party:
@@ -202,14 +205,10 @@ def _inputs(config: TaskConfig, nodes: NodesConfig, party: Party, train: NDArray
 
 
 def _of_arrays(nodes: NodesConfig, arrays: Any) -> Party:
-    """(inputs, labels) or (inputs, labels, attributes)."""
-    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
-        raise DataError("arrays are (inputs, labels), or (inputs, labels, attributes)")
-    x, y = as_array(arrays[0], "inputs"), as_labels(arrays[1])
-    attributes = {str(name): as_array(column, str(name)) for name, column in (arrays[2] if arrays[2:] else {}).items()}
+    """Arrays that fit the layout."""
+    x, y, attributes = as_rows(arrays, "rows of this node")
     if x.shape[1:] != nodes.shape or not len(x):
         raise DataError(f"rows have the shape {nodes.shape} in [task.nodes]; this node has {len(x)} of {x.shape[1:]}")
-    x = x.astype(np.float32) if x.dtype.kind == "f" else x
     check_samples(Samples(x, y, nodes.labels, attributes), "rows of this node")
     return Party(y, attributes, x)
 

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fedmerit.config.schema import TaskConfig, validate
 from fedmerit.config.task import TABLE as PREFIX
 from fedmerit.core.targets import TargetKind
+from fedmerit.core.types import Samples
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
-from fedmerit.tasks.checks import as_array, as_labels, check_columns, check_labels, check_values
+from fedmerit.tasks.checks import as_rows, check_labels, check_samples
 from fedmerit.tasks.federation import Federation, Ids, Raw, Split
 from fedmerit.tasks.formats.table_files import Table
 from fedmerit.tasks.table import TABLE, table_federation
@@ -42,18 +43,17 @@ def clients_of(
     """The federation of arrays by client; a share of each one's rows is for testing, or rows of their own are."""
     if not clients:
         raise DataError("a federation has at least one client; got none")
-    parts = {str(name): _arrays(str(name), arrays, target) for name, arrays in clients.items()}
+    parts = {str(name): _client(str(name), arrays, target) for name, arrays in clients.items()}
     raw = _joined(parts, classes, target)
     if not isinstance(test, Mapping):
         return _dealt(raw, test, seed, settings)
     if set(test) != set(clients):
         raise DataError(f"test rows are of the same clients; {', '.join(sorted(set(test) ^ set(clients)))} differ")
     federation = _dealt(raw, 0.0, seed, settings)
-    tests = _joined({name: _arrays(name, test[name], target) for name in federation.names}, raw.classes, target)
-    sizes = [len(test[name][1]) for name in federation.names]
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    rows = Split(tests.x, tests.y, offsets, tests.attributes)
-    return replace(federation, test=rows)
+    tests = {name: _client(name, test[name], target) for name in federation.names}
+    rows = _joined(tests, raw.classes, target)
+    offsets = np.cumsum([0, *(len(samples) for samples in tests.values())])
+    return replace(federation, test=Split(rows.x, rows.y, offsets, rows.attributes))
 
 
 def _dealt(raw: Raw, test: float, seed: int, settings: Mapping[str, Any]) -> Federation:
@@ -68,45 +68,40 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
-def _arrays(name: str, arrays: Any, target: TargetKind) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]:
-    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
-        raise DataError(f"a client is (inputs, labels), or (inputs, labels, attributes); {name!r} is {arrays!r:.60}")
-    x, y, *rest = arrays
-    inputs, labels = as_array(x, f"inputs of {name}"), as_labels(y)
-    if target == "number" and labels.dtype.kind == "i":
-        labels = labels.astype(np.float64)
-    attributes = {key: as_array(column, key) for key, column in (rest[0] if rest else {}).items()}
-    if inputs.ndim < 2 or labels.ndim != (2 if target == "labels" else 1) or not len(inputs):
+def _client(name: str, arrays: Any, target: TargetKind) -> Samples:
+    """One client's rows, checked while it is known whose they are."""
+    x, y, attributes = as_rows(arrays, f"rows of {name}")
+    if target == "number" and y.dtype.kind == "i":
+        y = y.astype(np.float64)
+    if x.ndim < 2 or y.ndim != (2 if target == "labels" else 1) or not len(x):
         shape = "(N, labels)" if target == "labels" else "(N,)"
         raise DataError(
-            f"a client has rows (N, ...) and labels {shape}, at least one of each; {name!r} has "
-            f"{inputs.shape} and {labels.shape}"
+            f"a client has rows (N, ...) and labels {shape}, at least one of each; {name!r} has {x.shape} and {y.shape}"
         )
-    check_columns(len(inputs), {f"labels of {name}": labels, **attributes})
-    check_values(inputs, labels, _count(labels, target), f"rows of {name}", target)
-    return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, labels, attributes
+    samples = Samples(x, y, _count(y, target), attributes)
+    check_samples(samples, f"rows of {name}", target)
+    return samples
 
 
-def _joined(
-    parts: Mapping[str, tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]],
-    classes: int | None,
-    target: TargetKind,
-) -> Raw:
-    shapes = {x.shape[1:] for x, _, _ in parts.values()}
-    known = {frozenset(attributes) for _, _, attributes in parts.values()}
+def _joined(parts: Mapping[str, Samples], classes: int | None, target: TargetKind) -> Raw:
+    """All clients' rows, one after the other."""
+    shapes = {part.x.shape[1:] for part in parts.values()}
+    known = {frozenset(part.attributes) for part in parts.values()}
     if len(shapes) > 1 or len(known) > 1:
         raise DataError(f"all clients have rows of one shape and the same attributes; got {shapes or known}")
-    if target == "labels" and len({labels.shape[1] for _, labels, _ in parts.values()}) > 1:
+    if target == "labels" and len({part.classes for part in parts.values()}) > 1:
         raise DataError("all clients have the same labels; they have different numbers of them")
-    y = np.concatenate([labels for _, labels, _ in parts.values()])
+    y = np.concatenate([part.y for part in parts.values()])
     found = len(np.unique(y)) if target == "classes" else _count(y, target)
     if classes not in (None, found) and target != "classes":
         raise DataError(f"classes={classes} has no effect with target={target!r}; leave it out")
     number = found if classes is None else classes
     check_labels(y, number, "clients", target)
-    attributes = {name: np.concatenate([part[2][name] for part in parts.values()]) for name in next(iter(known))}
-    owners = np.repeat(np.arange(len(parts)), [len(labels) for _, labels, _ in parts.values()])
-    x = np.concatenate([x for x, _, _ in parts.values()])
+    attributes = {
+        name: np.concatenate([part.attributes[name] for part in parts.values()]) for name in next(iter(known))
+    }
+    owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts.values()])
+    x = np.concatenate([part.x for part in parts.values()])
     return Raw(x, y, number, attributes, Ids("client", owners, tuple(parts)), target=target)
 
 

@@ -149,20 +149,12 @@ def _label_draws(labels: NDArray[np.int64], clients: int, config: TaskConfig, se
     _check_groups(labels, clients, groups)
     parts: list[Rows] = []
     for group, count in zip(groups, group_sizes(clients, len(groups)), strict=True):
-        inside = np.isin(labels, group)
-        full = config.size or int(inside.sum()) // count
+        even = max(int(np.isin(labels, group).sum()) // count, 1)
+        least, most = config.size or (even, even)
         for client in range(len(parts), len(parts) + count):
             random = generator(seed, "partition", client)
-            size = max(round(full * random.uniform(config.smallest, 1.0)), 1)
-            foreign = round(config.mix * size)
-            parts.append(
-                np.concatenate(
-                    [
-                        _draw_labels(labels, group, size - foreign, config.alpha, random),
-                        _draw(np.flatnonzero(~inside & np.isin(labels, _flat(groups))), foreign, random),
-                    ]
-                )
-            )
+            size = round(most * random.uniform(least / most, 1.0))
+            parts.append(_draw_labels(labels, group, size, config.alpha, random))
     return parts
 
 
@@ -174,15 +166,12 @@ def _draw_labels(
     counts = random.multinomial(size, random.dirichlet([alpha] * len(group)))
     drawn = [part[:count] for part, count in zip(rows.values(), counts, strict=True)]
     rest = np.concatenate([part[count:] for part, count in zip(rows.values(), counts, strict=True)])
-    return np.concatenate([*drawn, _draw(rest, size - sum(map(len, drawn)), random)])
-
-
-def _draw(rows: Rows, number: int, random: np.random.Generator) -> Rows:
-    if number > len(rows):
+    lacking = size - sum(map(len, drawn))
+    if lacking > len(rest):
         raise DataError(
-            f"partition 'label-draws' gives a client {number} rows of which there are {len(rows)}; lower task.size"
+            f"partition 'label-draws' gives a client {lacking} rows of which there are {len(rest)}; lower task.size"
         )
-    return random.permutation(rows)[:number]
+    return np.concatenate([*drawn, random.permutation(rest)[:lacking]])
 
 
 def group_sizes(clients: int, groups: int) -> list[int]:

@@ -11,10 +11,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
-from fedmerit.config.nodes import NODES
 from fedmerit.config.own import import_own
 from fedmerit.config.schema import Config, TaskConfig, TrainConfig, make_config
-from fedmerit.config.task import TABLE
+from fedmerit.config.task import NODES, TABLE
 from fedmerit.core.attacks import NOBODY, Attackers, Coalition
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import ControlledLearner, Learner, ScheduledLearner
@@ -167,19 +166,16 @@ def make_task(config: Config, load: Callable[[TaskConfig, int], Federation] | No
 
 def make_server(config: Config) -> ServerSetup:
     """The server's half of the task: clients' rows, where `load` reads them at all, are let go at once."""
-    learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_server
-    data = (
-        load(config.task, seed) if load else with_facts(make_federation(config.task, seed), config.facts).server_data()
-    )
-    if load:
-        data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
+    if load is None:
+        return make_task(config).server()
+    learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed)
+    data = replace(data, sites=sites_of(config.task, data.names) or data.sites)
     return _server(data, learner, centre_of(config.task))
 
 
 def _server(data: ServerData, learner: Learner, centre: Centre | None) -> ServerSetup:
-    notes = tuple(map(str, data.report))
-    return ServerSetup(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=notes)
+    return ServerSetup(data.names, learner, data.server, data.limits, centre, sites=data.sites, notes=data.report)
 
 
 def centre_of(config: TaskConfig) -> Centre | None:
@@ -189,18 +185,16 @@ def centre_of(config: TaskConfig) -> Centre | None:
 
 def make_client(config: Config, client: ClientId) -> ClientHalf:
     """One client's half of the task: other rows, where `load` reads them at all, are let go at once."""
-    learner, seed = make_learner(config.task, config.train), config.run.seed
     load = find_task(config.task.data).load_client
     if load is None:
-        federation = with_facts(make_federation(config.task, seed), config.facts)
-        attackers = find_attackers(config.task, len(federation.names), seed)
-        return ClientHalf(federation.client(client).copied(), learner, attackers.of(client))
+        half = make_task(config).client(client)
+        return replace(half, data=half.data.copied())
     if config.task.attack:
         raise ConfigError(
             f"task.attack draws attackers from all clients and task {config.task.data!r} loads each client's rows "
             "alone; run it on this machine (fedmerit run), or leave task.attack out"
         )
-    data = load(config.task, seed, client)
+    learner, data = make_learner(config.task, config.train), load(config.task, config.run.seed, client)
     if config.facts is not None:  # a node knows its own line alone
         data = replace(data, train=replace(data.train, own=own_line(config.facts, client, data.name)))
     return ClientHalf(data, learner)

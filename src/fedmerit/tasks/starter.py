@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import tomli_w
 
 from fedmerit.config.schema import make_config
 from fedmerit.config.task import TABLE
 from fedmerit.errors import ConfigError, UnknownName
-from fedmerit.tasks.formats.table_files import read_table
-from fedmerit.tasks.registry import TASKS, find_task
+from fedmerit.tasks.encoding import MISSING
+from fedmerit.tasks.formats.table_files import Table, read_table
+from fedmerit.tasks.registry import find_task
 from fedmerit.tasks.table import prepare
 
 MATTERS: Mapping[str, str] = MappingProxyType(
@@ -55,9 +56,15 @@ WHY: Mapping[str, str] = MappingProxyType(
     }
 )
 """What the keys of [recipe] are about."""
+ORDER = ("task", "task.nodes", "train", "recipe", "run")
+"""The sections as the file has them."""
+SERVER_MATTERS = ("validation", "fairness")
+"""Answers for which the server needs rows of its own."""
 MOST_SERVER_ROWS = 200
 SERVER_SHARE = 10
 """Of a table, the server keeps one row in so many."""
+Lines: TypeAlias = list[tuple[str, Any, str]]
+"""Key, value and comment of each line of a section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,22 @@ class Starter:
 
     def text(self) -> str:
         """The TOML file, checked: it loads as it stands."""
-        text = "\n".join([*self._head(), *self._sections()]) + "\n"
-        if self.where != "study":
+        study = self.where == "study"
+        lines = [f"# What matters: {MATTERS[self.matters]}.", f"# Where it runs: {PLACES[self.where]}."]
+        sections = {"task": self._task(), "train": self._train(), "run": self._run()}
+        if study:
+            lines += _lines([("seeds", 5, "each row is run with each seed; differences are paired by seed")])
+        else:
+            sections["recipe"] = [(key, value, WHY.get(key, "")) for key, value in self._recipe().items()]
+        if self.where == "nodes":
+            sections["task.nodes"] = self._nodes()
+        for name in [name for name in ORDER if name in sections]:
+            lines += [f"\n[{'base.' * study}{name}]", *_lines(sections[name])]
+        if study:
+            lines += ["\n[[row]]", 'name = "FedAvg"']
+            lines += ["\n[[row]]", f'name = "{self.matters}"', _line("recipe", self._recipe())]
+        text = "\n".join(lines) + "\n"
+        if not study:
             make_config(tomllib.loads(text))
         return text
 
@@ -113,91 +134,62 @@ class Starter:
             "nodes": [f"fedmerit flower {file} --superlink NAME --out runs/first", "fedmerit explain runs/first"],
         }[self.where]
 
-    def _head(self) -> list[str]:
-        return [f"# What matters: {MATTERS[self.matters]}.", f"# Where it runs: {PLACES[self.where]}."]
+    def _task(self) -> Lines:
+        spec, nodes = find_task(self.data), self.where == "nodes"
+        dealt = not nodes and (spec.partitions[0] != "natural" or (self.is_table and not self.client))
+        data, about = self.data, spec.about.partition(";")[0]
+        if nodes:
+            data, about = "nodes", "each node is started with a file of its own; docs/flower.md says how"
+        possible = (
+            (True, "data", data, about),
+            (self.is_table and self.client and not nodes, "client", self.client, "the column that says whose a row is"),
+            (self.is_table, "label", self.label, "the column to predict"),
+            (self.is_table and self.attribute, "attributes", [self.attribute], "columns of groups, for fairness"),
+            (dealt, "partition", "dirichlet", "how rows are dealt out: iid, shards, dirichlet ..."),
+            (dealt, "alpha", 0.5, "smaller: clients more unlike"),
+            (dealt, "clients", 20 if spec.clients is None else spec.clients, ""),
+            (True, "model", self.model or spec.models[0], f"or {', '.join([*spec.models[1:], 'module:function'])}"),
+            (
+                self.matters in SERVER_MATTERS and not nodes,
+                "server",
+                min(MOST_SERVER_ROWS, max(1, len(_table(self.data)) // SERVER_SHARE))
+                if self.is_table
+                else MOST_SERVER_ROWS,
+                "rows that only the server has, to validate models on",
+            ),
+            (self.matters == "rounds", "validation", 0.2, "the share of its rows by which a client judges steps"),
+        )
+        return [(key, value, comment) for wanted, key, value, comment in possible if wanted]
 
-    def _sections(self) -> Iterator[str]:
-        study = self.where == "study"
-        prefix = "base." if study else ""
-        if study:
-            yield from _lines({"seeds": (5, "each row is run with each seed; differences are paired by seed")})
-        yield from (f"\n[{prefix}task]", *_lines(self._task()))
-        if self.where == "nodes":
-            yield from ("\n[task.nodes]", *_lines(self._nodes()))
-        yield from (f"\n[{prefix}train]", *_lines(self._training()))
-        if not study:
-            recipe = {key: (value, WHY.get(key, "")) for key, value in self._recipe().items()}
-            yield from ("\n[recipe]", *_lines(recipe))
-        yield from (f"\n[{prefix}run]", *_lines(self._running()))
-        if study:
-            yield from ("\n[[row]]", 'name = "FedAvg"')
-            yield from ("\n[[row]]", f'name = "{self.matters}"', _line("recipe", self._recipe()))
+    def _nodes(self) -> Lines:
+        """The layout of the example, which all nodes agree on."""
+        task = {"data": self.data, "client": self.client, "label": self.label}
+        attributes = [self.attribute] if self.attribute else []
+        prepared = prepare(_table(self.data), make_config({"task": {**task, "attributes": attributes}}).task)
+        kinds = {one.name: [kind for kind in one.kinds if kind != MISSING] or "number" for one in prepared.columns}
+        owners, words = prepared.rows.ids, list(prepared.labels)
+        counted = words == [str(place) for place in range(len(words))]
+        classes = len(words) if counted else words
+        server = [("server", "server.csv", "rows of the server's own, to validate models on")]
+        return [
+            ("names", list(owners.names or ()) if owners else [], "the clients; a node is started with name='NAME'"),
+            ("classes", classes, "words of the label in order, or how many numbers from 0"),
+            *(server if self.matters in SERVER_MATTERS else []),
+            ("columns", kinds, ""),
+        ]
 
-    def _training(self) -> dict[str, tuple[Any, str]]:
+    def _train(self) -> Lines:
         train = TRAIN.get(self.data, OTHERS)
         grid = ",".join(f"{train['lr'] * factor:.2g}" for factor in (1 / 3, 1, 3))
         tuned = f"the first thing to tune: fedmerit compare FILE --grid train.lr={grid} --out runs/tuned"
-        return {key: (value, tuned if key == "lr" else "") for key, value in train.items()}
+        return [(key, value, tuned if key == "lr" else "") for key, value in train.items()]
 
-    def _running(self) -> dict[str, tuple[Any, str]]:
-        share = (1.0 if self._few else 0.5, "the share of the clients that train in a round")
-        seed = {} if self.where == "study" else {"seed": (1, "the same seed gives the same bits")}
-        return {"rounds": (25, ""), "fraction": share, **seed}
-
-    @property
-    def _few(self) -> bool:
-        """Whether the clients are institutions, which all take part, rather than devices, of which some do."""
-        return self.is_table or find_task(self.data).clients is None or self.matters == "rewards"
-
-    def _task(self) -> dict[str, tuple[Any, str]]:
-        spec = find_task(self.data)
-        made: dict[str, tuple[Any, str]] = {}
-        if self.where == "nodes":
-            made["data"] = ("nodes", "each node is started with a file of its own; docs/flower.md says how")
-        else:
-            made["data"] = (self.data, spec.about.partition(";")[0])
-        if self.is_table:
-            if self.client and self.where != "nodes":
-                made["client"] = (self.client, "the column that says whose a row is")
-            made["label"] = (self.label, "the column to predict")
-        if self.attribute and self.is_table:
-            made["attributes"] = ([self.attribute], "columns of groups, for fairness")
-        if (self.where != "nodes" and spec.partitions[0] != "natural") or (self.is_table and not self.client):
-            made["partition"] = ("dirichlet", "how rows are dealt out: iid, shards, dirichlet ...")
-            made["alpha"] = (0.5, "smaller: clients more unlike")
-            made["clients"] = (20 if spec.clients is None else spec.clients, "")
-        made["model"] = (self.model or spec.models[0], f"or {', '.join([*spec.models[1:], 'module:function'])}")
-        if self.matters in ("validation", "fairness") and self.where != "nodes":
-            made["server"] = (self._server_rows(), "rows that only the server has, to validate models on")
-        if self.matters == "rounds":
-            made["validation"] = (0.2, "the share of its rows by which a client judges steps")
-        return made
-
-    def _server_rows(self) -> int:
-        if not self.is_table:
-            return MOST_SERVER_ROWS
-        return max(1, min(MOST_SERVER_ROWS, len(_table(self.data)) // SERVER_SHARE))
-
-    def _nodes(self) -> dict[str, tuple[Any, str]]:
-        """The layout of the example, which all nodes agree on."""
-        task: dict[str, Any] = {"data": self.data, "client": self.client, "label": self.label}
-        if self.attribute:
-            task["attributes"] = [self.attribute]
-        prepared = prepare(_table(self.data), make_config({"task": task}).task)
-        kinds = {one.name: [kind for kind in one.kinds if kind != "(missing)"] or "number" for one in prepared.columns}
-        owners, words = prepared.rows.ids, list(prepared.labels)
-        counted = words == [str(place) for place in range(len(words))]
-        made: dict[str, tuple[Any, str]] = {
-            "names": (list(owners.names or ()) if owners else [], "the clients; a node is started with name='NAME'"),
-            "classes": (
-                len(words) if counted else words,
-                "words of the label in order, or how many numbers from 0",
-            ),
-        }
-        if self.matters in ("validation", "fairness"):
-            made["server"] = ("server.csv", "rows of the server's own, to validate models on")
-        made["columns"] = (kinds, "")
-        return made
+    def _run(self) -> Lines:
+        # Institutions all take part in every round; of devices, some do.
+        few = self.is_table or find_task(self.data).clients is None or self.matters == "rewards"
+        seed = [] if self.where == "study" else [("seed", 1, "the same seed gives the same bits")]
+        share = ("fraction", 1.0 if few else 0.5, "the share of the clients that train in a round")
+        return [("rounds", 25, ""), share, *seed]
 
     def _recipe(self) -> dict[str, Any]:
         top = {"name": "fedval", "criteria": ["validated:accuracy"], "score": {"rank": "top"}}
@@ -225,18 +217,13 @@ def columns(data: str) -> list[str]:
     return list(_table(data).columns)
 
 
-def known_tasks() -> Mapping[str, str]:
-    """The tasks by name, with what they are."""
-    return {name: find_task(name).about for name in TASKS}
-
-
-def _table(data: str) -> Any:
+def _table(data: str) -> Table:
     return read_table(Path(data.removeprefix(TABLE)).expanduser())
 
 
-def _lines(lines: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
+def _lines(lines: Lines) -> Iterator[str]:
     """Keys with their values, and comments that line up."""
-    shown = [(_line(key, value), comment) for key, (value, comment) in lines.items()]
+    shown = [(_line(key, value), comment) for key, value, comment in lines]
     width = max((len(line) for line, comment in shown if comment and len(line) < 60), default=0)
     for line, comment in shown:
         if comment and len(line) >= 60:
@@ -246,11 +233,7 @@ def _lines(lines: Mapping[str, tuple[Any, str]]) -> Iterator[str]:
 
 def _line(key: str, value: Any) -> str:
     """One key on one line, with tables inline."""
-    return f"{_key(key)} = {_value(value)}"
-
-
-def _key(key: str) -> str:
-    return tomli_w.dumps({key: 0}).partition(" = ")[0]
+    return f"{tomli_w.dumps({key: 0}).partition(' = ')[0]} = {_value(value)}"
 
 
 def _value(value: Any) -> str:

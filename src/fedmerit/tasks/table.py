@@ -19,7 +19,7 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.config.task import TABLE as PREFIX
 from fedmerit.core.targets import Target
 from fedmerit.errors import ConfigError, DataError, UnknownName
-from fedmerit.tasks.build import planted, settle, spread
+from fedmerit.tasks.build import TEST_SHARE, planted, settle, spread
 from fedmerit.tasks.encoding import (
     MISSING,
     Column,
@@ -33,10 +33,9 @@ from fedmerit.tasks.encoding import (
     owner_name,
     shown,
 )
-from fedmerit.tasks.federation import DataNote, Federation, Ids, Raw, Split
+from fedmerit.tasks.federation import Federation, Ids, Raw, Split
 from fedmerit.tasks.formats.table_files import Table, read_table
 from fedmerit.tasks.registry import MADE, SENSITIVE, TaskSpec
-from fedmerit.tasks.splits import TEST_SHARE
 
 Rows: TypeAlias = NDArray[np.int64]
 MOST_WORDS = 50
@@ -55,7 +54,7 @@ class Prepared:
     columns: tuple[Column, ...]
     values: Mapping[str, NDArray[Any]]
     labels: tuple[str, ...]
-    report: tuple[DataNote, ...]
+    report: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -168,7 +167,7 @@ def _check_names(table: Table, config: TaskConfig) -> None:
         raise ConfigError("client and label are columns of their own, and no features: the model would be told both")
 
 
-def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNote]]:
+def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[str]]:
     """Rows with label and owner, and with every feature where rows with gaps are to be dropped."""
     keep, report = np.ones(len(table), dtype=np.bool_), []
     named = [*label_columns(config), *([config.client] if config.client else [])]
@@ -176,7 +175,7 @@ def _complete_rows(table: Table, config: TaskConfig) -> tuple[Table, list[DataNo
     for name in [*named, *gaps]:
         lost = keep & is_missing(table.columns[name])
         if lost.any():
-            report.append(DataNote("dropped", name, f"{_count(int(lost.sum()), 'row')} without {name} dropped"))
+            report.append(f"{_count(int(lost.sum()), 'row')} without {name} dropped")
         keep &= ~lost
     if not keep.any():
         raise DataError(f"no row of {table.source} has {' and '.join([*named, *gaps])}")
@@ -188,7 +187,7 @@ def label_columns(config: TaskConfig) -> list[str]:
     return [config.label] if isinstance(config.label, str) else list(config.label)
 
 
-def _predicted(table: Table, config: TaskConfig) -> tuple[NDArray[Any], list[Any], list[DataNote]]:
+def _predicted(table: Table, config: TaskConfig) -> tuple[NDArray[Any], list[Any], list[str]]:
     """What is predicted of each row, the words of classes or the names of columns, and what was done for it."""
     names = label_columns(config)
     if config.target == "number":
@@ -207,7 +206,7 @@ def _predicted(table: Table, config: TaskConfig) -> tuple[NDArray[Any], list[Any
     return np.column_stack([codes for codes, _, _ in found]), names, [note for *_, told in found for note in told]
 
 
-def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any], list[DataNote]]:
+def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[Any], list[str]]:
     """Classes 0..C-1: whole numbers from 0 as they are, all others in their order."""
     kinds = _kinds(values)
     fractions = [kind for kind in kinds if isinstance(kind, float) and not kind.is_integer()]
@@ -224,7 +223,7 @@ def _labels(name: str, values: NDArray[Any]) -> tuple[NDArray[np.int64], list[An
     return codes, kinds, [_coded(name, "label", kinds)]
 
 
-def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[DataNote]]:
+def _groups(name: str, values: NDArray[Any]) -> tuple[NDArray[np.uint8], list[str]]:
     """An attribute's groups by number: whole numbers from 0 as they are, all others in their order."""
     missing, kinds = is_missing(values), _kinds(values)
     if len(kinds) + missing.any() > MOST_GROUPS:
@@ -253,28 +252,27 @@ def _feature_names(table: Table, config: TaskConfig) -> list[str]:
     return [name for name in names if name in table.columns]
 
 
-def _features(table: Table, config: TaskConfig) -> tuple[list[Column], dict[str, NDArray[Any]], list[DataNote]]:
+def _features(table: Table, config: TaskConfig) -> tuple[list[Column], dict[str, NDArray[Any]], list[str]]:
     """The columns to learn from, their values, and why others are left out."""
-    columns, values, report = list[Column](), dict[str, NDArray[Any]](), list[DataNote]()
+    columns, values, report = list[Column](), dict[str, NDArray[Any]](), list[str]()
     for name, kind in table.others.items():
         if name in config.features or not config.features:
-            report.append(DataNote("dropped", name, f"column {name} left out: it holds {kind}"))
+            report.append(f"column {name} left out: it holds {kind}")
     for name in _feature_names(table, config):
         cells = table.columns[name]
         if reason := _useless(cells):
-            report.append(DataNote("dropped", name, f"column {name} left out: {reason}"))
+            report.append(f"column {name} left out: {reason}")
             continue
         kinds: tuple[str, ...] = ()
         if cells.dtype == object:
             gaps = is_missing(cells)
             kinds = (*_kinds(cells), *([MISSING] if gaps.any() else []))
             cells = np.where(gaps, MISSING, cells)
-            text = f"column {name} became {len(kinds)} indicators: {shown(kinds)}"
-            report.append(DataNote("encoded", name, text))
+            report.append(f"column {name} became {len(kinds)} indicators: {shown(kinds)}")
         columns.append(Column(name, kinds))
         values[name] = cells
     if not columns:
-        raise DataError(f"{table.source} has no column to learn from: {'; '.join(note.text for note in report)}")
+        raise DataError(f"{table.source} has no column to learn from: {'; '.join(report)}")
     return columns, values, report
 
 
@@ -294,7 +292,7 @@ def _useless(values: NDArray[Any]) -> str:
     )
 
 
-def _imputed(prepared: Prepared, dealt: Federation) -> list[DataNote]:
+def _imputed(prepared: Prepared, dealt: Federation) -> list[str]:
     report = []
     for name in [column.name for column in prepared.columns if not column.kinds]:
         gaps = np.isnan(prepared.values[name])
@@ -304,16 +302,15 @@ def _imputed(prepared: Prepared, dealt: Federation) -> list[DataNote]:
         empty = [who for client, who in enumerate(dealt.names) if gaps[_places(dealt.train, client)].all()]
         if empty:
             text += f"; {shown(empty)} had none at all, and got the median of the others' medians"
-        report.append(DataNote("imputed", name, text))
+        report.append(text)
     return report
 
 
-def _standardised(columns: Sequence[Column], standardise: bool) -> list[DataNote]:
+def _standardised(columns: Sequence[Column], standardise: bool) -> list[str]:
     names = [column.name for column in columns if not column.kinds]
     if not standardise or not names:
         return []
-    text = f"{shown(names)} standardised by each client's own training rows"
-    return [DataNote("standardised", ", ".join(names), text)]
+    return [f"{shown(names)} standardised by each client's own training rows"]
 
 
 def _check_everybody_is_there(rows: Raw, dealt: Federation, config: TaskConfig) -> None:
@@ -349,9 +346,9 @@ def _text(kind: Any) -> str:
     return kind if isinstance(kind, str) else f"{kind:g}"
 
 
-def _coded(name: str, part: str, kinds: Sequence[Any]) -> DataNote:
+def _coded(name: str, part: str, kinds: Sequence[Any]) -> str:
     pairs = [f"{_text(kind)} = {place}" for place, kind in enumerate(kinds)]
-    return DataNote("encoded", name, f"{part} {name}: {shown(pairs)}")
+    return f"{part} {name}: {shown(pairs)}"
 
 
 def _count(number: int, thing: str) -> str:

@@ -16,9 +16,8 @@ from fedmerit.core.showing import printable
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.registry import MADE, TaskSpec
-from fedmerit.tasks.source import find_file, need
+from fedmerit.tasks.source import find_file, need, read_npz
 
 FILE = "celeba_faces64.npz"
 LABEL = "Smiling"

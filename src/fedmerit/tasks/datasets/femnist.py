@@ -12,9 +12,8 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.registry import MADE, TaskSpec
-from fedmerit.tasks.source import find_file
+from fedmerit.tasks.source import find_file, read_npz
 
 FILE = "femnist_writers_full.npz"
 COLUMNS = ("images", "labels", "writer", "split", "duplicate", "writer_names")

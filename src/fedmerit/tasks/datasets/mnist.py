@@ -19,9 +19,8 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.errors import DataError
 from fedmerit.tasks.build import build_federation, settle
 from fedmerit.tasks.federation import Federation, Ids, Raw
-from fedmerit.tasks.formats.npz import read_npz
 from fedmerit.tasks.registry import MADE, TaskSpec
-from fedmerit.tasks.source import find_file, optional_file, read_bytes
+from fedmerit.tasks.source import find_file, optional_file, read_bytes, read_npz
 
 SIZE = 28
 CLASSES = 10
@@ -30,7 +29,7 @@ WRITERS = "mnist_writers.npz"
 HIGH_SCHOOL = 4
 """NIST's number for the digits of high-school students; 0 are those of its employees."""
 GROUPS = ((1, 2, 3, 4, 5), (0, 6, 7, 8, 9))
-ROWS_PER_CLIENT = 1500
+ROWS_PER_CLIENT = (1500, 1500)
 MODELS = ("mnist-cnn", "mnist-cnn-linear", "mnist-mlp")
 
 
