@@ -32,7 +32,7 @@ from fedmerit.study.worker import Ended, Played
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
-STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "attacks", "tuning")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks", "tuning")
 
 WITHOUT = {
     "reached": "it has no targets",
