@@ -94,7 +94,7 @@ def compare(
     """
     from fedmerit.fleet.pool import begin_preload
 
-    begin_preload(("fedmerit.study.worker", "fedmerit.learn.sgd"))  # takes as long as the imports below
+    begin_preload(("fedmerit.study.workers", "fedmerit.learn.sgd"))  # takes as long as the imports below
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import grid_plan, load_plan

@@ -22,12 +22,11 @@ from fedmerit.store.frames import FRAMES, Frame, run_frame
 from fedmerit.store.run_folder import LEDGER, open_ledger
 from fedmerit.store.strict_json import dump_json
 from fedmerit.study.plan import Plan
-from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
 from fedmerit.study.study_folder import RUNS, STUDY, Member, members, tuning_folder
 from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
-from fedmerit.study.worker import Ended, Played
+from fedmerit.study.workers import Ended, OnStep, Played, Step
 
 QUIET = ("initial",)
 """Events that need no reader's attention."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -21,7 +20,6 @@ from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_le
 from fedmerit.study.attacks import attack_frame, read_attack_metrics
 from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
 from fedmerit.study.plan import Plan, Row
-from fedmerit.study.scheduler import OnStep, Workers, run_all
 from fedmerit.study.study_folder import (
     BEST,
     RUNS,
@@ -36,10 +34,9 @@ from fedmerit.study.study_folder import (
 )
 from fedmerit.study.tuning import Tuned
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
+from fedmerit.study.workers import OnStep, Workers, run_all
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
-ENDING = ("scipy.stats", "pandas")
-"""What the end of a study imports; long enough that it is worth doing at the beginning."""
 
 
 def compare(
@@ -86,11 +83,8 @@ def compare(
         if not member.begun:
             new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
     with Workers(remaining[0].config) as workers:
-        for name in ENDING:  # while the process that workers are forked from imports what runs need
-            with suppress(ImportError):  # who needs it says so
-                import_module(name)
         if new:
-            workers.check(new, [member.config for member in (*points, *remaining)[:jobs]])
+            workers.check(new)
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
