@@ -204,13 +204,13 @@ class Line:
     of: Sequence[Gains]
 
     def mean(self, what: str) -> float:
-        """The mean over seeds of a property of the gains."""
-        values = [value for one in self.of if not math.isnan(value := getattr(one, what))]
+        """The mean over seeds of a measure of the gains."""
+        values = [value for one in self.of if not math.isnan(value := one.measures[what])]
         return float(np.mean(values)) if values else math.nan
 
     def interval(self, what: str) -> float:
         """Half of Student's 95 % interval of that mean."""
-        values = np.array([getattr(one, what) for one in self.of], dtype=np.float64)
+        values = np.array([one.measures[what] for one in self.of], dtype=np.float64)
         values = values[~np.isnan(values)]
         if len(values) < 2:
             return math.nan
@@ -224,7 +224,7 @@ class Line:
     @property
     def known(self) -> int:
         """Seeds in which the correlations exist: where all end alike there is none."""
-        return sum(not math.isnan(one.pearson_final) for one in self.of)
+        return sum(not math.isnan(one.measures["pearson_final"]) for one in self.of)
 
 
 def line(data: str, row: str, seeds: Sequence[int]) -> Line:

@@ -7,9 +7,9 @@ from typing import Any
 
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.study.plan import Plan, make_plan
-from fedmerit.study.scheduler import OnStep
 from fedmerit.study.study import Study, compare
 from fedmerit.study.tuning import Tuned
+from fedmerit.study.workers import OnStep
 from reproductions.reproduce.reproduction import WHOLE, Reproduction
 
 RATE = "train.lr"

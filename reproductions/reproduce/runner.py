@@ -11,9 +11,9 @@ from time import monotonic
 from fedmerit.errors import FolderError, RunStopped
 from fedmerit.store.files import write_new_file
 from fedmerit.study.plan import Plan
-from fedmerit.study.scheduler import OnStep
 from fedmerit.study.study import Study, compare
 from fedmerit.study.study_folder import Member, check_folder, members
+from fedmerit.study.workers import OnStep
 from reproductions.reproduce.reproduction import WHOLE, Reproduction, Result, Setting, Studies
 
 CLOCK = "seconds.txt"

@@ -26,7 +26,7 @@ from fedmerit.study.study import OnStep
 from fedmerit.study.study_folder import Member
 from fedmerit.study.text_table import TextTable
 from fedmerit.study.verdicts import NOISE, TOO_FEW
-from fedmerit.study.worker import Played
+from fedmerit.study.workers import Played
 from reproductions.reproduce import find_reproduction
 from reproductions.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
 from reproductions.reproduce.output import row_settings, write_page

@@ -70,8 +70,10 @@ def test_gains_of_a_run(task: Task, alone: Run):
     found = gains_of(run.ledger, alone.ledger, riders=[rider])
     assert found.by == "leave-one-out"
     assert found.gain.tolist() == (run.local_accuracy[-1] - alone.local_accuracy[-1]).tolist()
-    assert found.of_riders == found.gain[rider] > found.mean, "FedAvg pays whoever brings nothing the most"
-    assert gains_of(alone.ledger, alone.ledger).mean == 0
+    assert found.measures["of_riders"] == found.gain[rider] > found.measures["mean"], (
+        "FedAvg pays whoever brings nothing the most"
+    )
+    assert gains_of(alone.ledger, alone.ledger).measures["mean"] == 0
     assert gains_of(alone.ledger, alone.ledger).by == "rows"
 
 
@@ -87,13 +89,13 @@ def test_measures_by_hand():
     found = Gains(
         "rows", np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.6, 0.7, np.nan]), np.array([0.6, 0.8, 0.6, 0.9])
     )
-    assert found.mean == pytest.approx(0.2 / 3)
-    assert found.spread == pytest.approx(np.std([0.1, 0.2, -0.1]))
+    assert found.measures["mean"] == pytest.approx(0.2 / 3)
+    assert found.measures["spread"] == pytest.approx(np.std([0.1, 0.2, -0.1]))
     assert found.below == (2,)
-    assert found.pearson == pytest.approx(np.corrcoef([1, 2, 3], [0.1, 0.2, -0.1])[0, 1])
-    assert found.spearman == pytest.approx(-0.5)
-    assert found.pearson_standalone == pytest.approx(0.0, abs=1e-12)
-    assert np.isnan(found.of_riders)
+    assert found.measures["pearson"] == pytest.approx(np.corrcoef([1, 2, 3], [0.1, 0.2, -0.1])[0, 1])
+    assert found.measures["spearman"] == pytest.approx(-0.5)
+    assert found.measures["pearson_standalone"] == pytest.approx(0.0, abs=1e-12)
+    assert np.isnan(found.measures["of_riders"])
 
 
 def test_contributions_to_a_shared_model_are_refused_for_clients_alone():

@@ -20,8 +20,7 @@ from fedmerit import Run, Study, UserError, compare
 from fedmerit.config.schema import Config
 from fedmerit.errors import ConfigError, FolderError
 from fedmerit.store.ledger import Ledger
-from fedmerit.study.scheduler import Step, cores_per_run
-from fedmerit.study.worker import Ended, Played
+from fedmerit.study.workers import Ended, Played, Step, cores_per_run
 
 FEDAVG = ROWS[0]
 

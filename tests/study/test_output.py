@@ -61,7 +61,7 @@ def test_an_export_writes_over_a_file_when_forced(cli: CommandLine, study: Study
 
 
 def test_csv_and_parquet_have_the_frames_in_full(cli: CommandLine, study: Study, tmp_path: Path):
-    for name in ("compared", "reached", "metrics", "curves", "needed", "events"):
+    for name in ("compared", "reached", "metrics", "curves", "events"):
         frame = getattr(study, name)
         for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
             out = tmp_path / f"{name}.{form}"

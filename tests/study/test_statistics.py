@@ -11,14 +11,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedmerit.errors import ConfigError
 from fedmerit.study.statistics import (
     holm,
     interval,
     paired,
     restricted,
     seeds_for_p,
-    seeds_needed,
     smallest_p,
     wilcoxon,
 )
@@ -133,27 +131,6 @@ def test_the_restricted_mean_is_the_area_under_kaplan_meier(rounds: list[float])
     steps = np.concatenate([[0], curve.quantiles[curve.quantiles < horizon], [horizon]])
     heights = curve.evaluate(steps[:-1])
     assert restricted(rounds, horizon).mean() == pytest.approx((np.diff(steps) * heights).sum())
-
-
-@pytest.mark.parametrize(("effect", "seeds"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
-def test_seeds_needed_as_textbooks_have_them(effect: float, seeds: int):
-    assert seeds_needed(1.0, effect) == seeds
-    assert seeds_needed(4.0, 4 * effect) == seeds
-
-
-@given(st.floats(0.05, 50), st.floats(0.05, 50), st.floats(1, 4))
-def test_a_larger_difference_needs_no_more_seeds_and_more_noise_no_fewer(sd: float, difference: float, factor: float):
-    plain = seeds_needed(sd, difference) or math.inf
-    assert (seeds_needed(sd, difference * factor) or math.inf) <= plain
-    assert (seeds_needed(sd * factor, difference) or math.inf) >= plain
-
-
-def test_differences_that_no_number_of_seeds_shows():
-    assert seeds_needed(1.0, 1e-6) is None
-    assert seeds_needed(math.nan, 1) is None
-    assert seeds_needed(0.0, 1) == 2
-    with pytest.raises(ConfigError, match="a difference of 0"):
-        seeds_needed(1.0, 0)
 
 
 def test_unknown_seeds_do_not_count_and_one_gives_no_interval():

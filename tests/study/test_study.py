@@ -93,12 +93,6 @@ def test_events_are_those_of_all_runs(study: Study):
     assert (study.events[study.events["row"] == "m2f"]["kind"] == "initial").any()
 
 
-def test_needed_seeds_fall_with_the_difference(study: Study):
-    needed = study.needed.dropna()
-    assert len(needed)
-    assert (needed["for 1"] >= needed["for 10"]).all()
-
-
 @pytest.fixture
 def unfinished(study: Study, tmp_path: Path) -> Path:
     folder = tmp_path / "unfinished"

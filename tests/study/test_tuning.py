@@ -19,9 +19,8 @@ from fedmerit.config.schema import validate
 from fedmerit.errors import FolderError
 from fedmerit.store.frames import make_frame
 from fedmerit.study.plan import Plan, TuneConfig, dump_plan, make_plan
-from fedmerit.study.scheduler import Step
 from fedmerit.study.tuning import Tuned
-from fedmerit.study.worker import Ended
+from fedmerit.study.workers import Ended, Step
 
 LRS = [1e-9, 0.001, 0.1]
 FEDAVG = {"name": "FedAvg", "recipe": {"name": "fedavg"}, "tune": {"train.lr": LRS}}

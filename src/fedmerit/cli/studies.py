@@ -94,7 +94,7 @@ def compare(
     """
     from fedmerit.fleet.pool import begin_preload
 
-    begin_preload(("fedmerit.study.worker", "fedmerit.learn.sgd"))  # takes as long as the imports below
+    begin_preload(("fedmerit.study.workers", "fedmerit.learn.sgd"))  # takes as long as the imports below
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import grid_plan, load_plan
@@ -144,7 +144,7 @@ def export(
     """Write a table or a figure of a study, a table of a run, or a run's model.
 
     Of a study: compared, reached, saved, agreement, attacks, tuning as latex or markdown; compared, reached, metrics,
-    curves, needed, events, attacks, tuning as csv or parquet. Of a run, as csv or parquet: rounds, clients,
+    curves, events, attacks, tuning as csv or parquet. Of a run, as csv or parquet: rounds, clients,
     weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
     """
     from fedmerit.engine.finished import Run

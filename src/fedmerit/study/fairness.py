@@ -25,7 +25,7 @@ from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
 
 CLASSES = 3
 """Classes of participation, by how often clients took part; fewer if there are fewer different counts."""
-MEASURES = {
+MEASURES = {  # what `Gains.measures` holds, in words
     "pearson": "Pearson, contribution with gain",
     "spearman": "Spearman, contribution with gain",
     "pearson_final": "Pearson, contribution with final accuracy",
@@ -205,7 +205,7 @@ def _classes(accounts: Sequence[Account]) -> dict[int, float]:
         edges = np.unique(np.quantile(counts, np.arange(1, CLASSES + 1) / CLASSES, method="higher"))
     accuracies, places = np.array([account.accuracy for account in accounts]), np.searchsorted(edges, counts)
     members = {int(edge): accuracies[places == place] for place, edge in enumerate(edges)}
-    return {edge: float(np.nanmean(a)) if (~np.isnan(a)).any() else math.nan for edge, a in members.items()}
+    return {edge: _mean(values) for edge, values in members.items()}
 
 
 def fairness_dict(fairness: Fairness, names: Sequence[str]) -> dict[str, Any]:
@@ -263,8 +263,8 @@ class Gains:
         riders: planted free riders.
 
     >>> gains = Gains("rows", np.array([1.0, 2, 3]), np.array([0.5, 0.6, 0.7]), np.array([0.6, 0.8, 0.7]), riders=(0,))
-    >>> gains.gain.round(2).tolist(), round(gains.mean, 2), gains.below, round(gains.of_riders, 2)
-    ([0.1, 0.2, 0.0], 0.1, (), 0.1)
+    >>> gains.gain.round(2).tolist(), gains.below, round(gains.measures["mean"], 2)
+    ([0.1, 0.2, 0.0], (), 0.1)
     """
 
     by: str
@@ -279,45 +279,29 @@ class Gains:
         return self.final - self.standalone
 
     @property
-    def mean(self) -> float:
-        """The mean collaboration gain [CYCle]."""
-        return _mean(self.gain)
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation of the gains over clients [CYCle]."""
-        gain = self.gain[~np.isnan(self.gain)]
-        return float(gain.std()) if len(gain) else math.nan
-
-    @property
     def below(self) -> tuple[ClientId, ...]:
         """Clients that were better off alone."""
         return tuple(np.flatnonzero(self.gain < 0).tolist())
 
     @property
-    def of_riders(self) -> float:
-        """The mean gain of the planted free riders; NaN where there are none."""
-        return _mean(self.gain[list(self.riders)])
+    def measures(self) -> dict[str, float]:
+        """What holds over all clients; NaN where it is not defined.
 
-    @property
-    def pearson(self) -> float:
-        """The correlation of contribution with gain."""
-        return correlation(self.contribution, self.gain)
-
-    @property
-    def spearman(self) -> float:
-        """The rank correlation of contribution with gain."""
-        return rank_correlation(self.contribution, self.gain)
-
-    @property
-    def pearson_final(self) -> float:
-        """The correlation of contribution with the accuracy at the end."""
-        return correlation(self.contribution, self.final)
-
-    @property
-    def pearson_standalone(self) -> float:
-        """The correlation of the accuracy alone with that at the end: what [RFFL] and [CGSV] call fairness."""
-        return correlation(self.standalone, self.final)
+        `mean` and `spread`, the standard deviation, of the gains are those of [CYCle]; `of_riders` is the mean gain of
+        the planted free riders. `pearson` and `spearman` correlate contribution with gain, `pearson_final` with the
+        final accuracy. `pearson_standalone` correlates standalone with final accuracy: what [RFFL] and [CGSV] call
+        fairness.
+        """
+        known = self.gain[~np.isnan(self.gain)]
+        return {
+            "pearson": correlation(self.contribution, self.gain),
+            "spearman": rank_correlation(self.contribution, self.gain),
+            "pearson_final": correlation(self.contribution, self.final),
+            "pearson_standalone": correlation(self.standalone, self.final),
+            "mean": _mean(known),
+            "spread": float(known.std()) if len(known) else math.nan,
+            "of_riders": _mean(self.gain[list(self.riders)]),
+        }
 
 
 def gains_of(
@@ -349,24 +333,23 @@ def standalone_beside(run: Path) -> Path | None:
     >>> standalone_beside(Path("runs/alone")) is None
     True
     """
-    folder = run.resolve().parent.parent
-    if run.resolve().parent.name != RUNS or not (folder / STUDY).is_file():
+    run = run.resolve()
+    folder = run.parent.parent
+    if run.parent.name != RUNS or not (folder / STUDY).is_file():
         return None
     found = members(read_plan(folder), folder)
-    seeds = [one.seed for one in found if one.folder.resolve() == run.resolve()]
-    alone = [one for one in found if one.config.recipe.name == "standalone" and one.seed in seeds and one.finished]
-    return alone[0].folder if alone else None
+    seeds = [one.seed for one in found if one.folder.resolve() == run]
+    alone = (one for one in found if one.config.recipe.name == "standalone" and one.seed in seeds and one.finished)
+    return next((one.folder for one in alone), None)
 
 
 def _contribution(ledger: Ledger, clients: int) -> tuple[str, Vector]:
-    values, accounts = np.full(clients, np.nan), contributions_of(ledger)
-    if not accounts:
-        work = ledger.work_done()
-        return "rows", np.array([work.get(client, (0, 0.0))[1] for client in range(clients)])
-    by = next(iter(accounts[0].total))
-    for account in accounts:
-        values[account.client] = account.total[by]
-    return by, values
+    accounts = contributions_of(ledger)
+    if accounts:
+        by, brought = next(iter(accounts[0].total)), {one.client: one.total for one in accounts}
+        return by, np.array([brought[client][by] if client in brought else np.nan for client in range(clients)])
+    work = ledger.work_done()
+    return "rows", np.array([work.get(client, (0, 0.0))[1] for client in range(clients)])
 
 
 def _mean(values: Vector) -> float:
@@ -398,7 +381,7 @@ def gains_dict(gains: Gains) -> dict[str, Any]:
     columns = {"contribution": gains.contribution, "standalone": gains.standalone, "final": gains.final}
     return {
         "contribution_by": gains.by,
-        **{name: getattr(gains, name) for name in MEASURES},
+        **gains.measures,
         "below_standalone": gains.below,
         "free_riders": gains.riders,
         "clients": [dict(zip(columns, map(float, line), strict=True)) for line in zip(*columns.values(), strict=True)],
@@ -419,6 +402,6 @@ def gains_tables(gains: Gains, names: Sequence[str]) -> Iterator[RenderableType]
     ]
     title = f"gains over training alone; contribution by {gains.by}"
     yield TextTable(title, ("client", "contribution", "standalone", "final", "gain"), tuple(rows)).screen()
-    measures = [(text, number_text(getattr(gains, name), 4, "+")) for name, text in MEASURES.items()]
+    measures = [(MEASURES[name], number_text(value, 4, "+")) for name, value in gains.measures.items()]
     below = ", ".join(names[client] for client in gains.below) or "nobody"
     yield TextTable("", ("measure", "value"), (*measures, ("clients below standalone", below))).screen()

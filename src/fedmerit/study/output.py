@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -22,17 +20,16 @@ from fedmerit.store.frames import FRAMES, Frame, run_frame
 from fedmerit.store.run_folder import LEDGER, open_ledger
 from fedmerit.store.strict_json import dump_json
 from fedmerit.study.plan import Plan
-from fedmerit.study.scheduler import OnStep, Step
 from fedmerit.study.study import Study
 from fedmerit.study.study_folder import RUNS, STUDY, Member, members, tuning_folder
 from fedmerit.study.tables import TABLES
 from fedmerit.study.text_table import TextTable
-from fedmerit.study.worker import Ended, Played
+from fedmerit.study.workers import Ended, OnStep, Played, Step
 
 QUIET = ("initial",)
 """Events that need no reader's attention."""
 
-STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "needed", "events", "attacks", "tuning")
+STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks", "tuning")
 
 WITHOUT = {
     "reached": "it has no targets",
@@ -46,87 +43,56 @@ WITHOUT = {
 
 @contextmanager
 def progress(console: Console, runs: Sequence[Member]) -> Iterator[OnStep]:
-    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends."""
-    counter = _RoundCounter(runs)
-    if log_format() == "json":
-        yield lambda step: _log_step(counter, step)
-        return
-    if not console.is_terminal:
-        yield lambda step: _print_line(console, counter, step)
-        return
+    """Show progress with an ETA: on a terminal one bar over the rounds of all runs, else a line per run that ends.
+
+    Where logs are JSON, each round and each end of a run is one object.
+    """
+    rounds = {run.folder: run.rounds for run in runs}  # by folder: parts of a reproduction may have runs of one name
+    ended = {run.folder for run in runs if run.complete}
+    total, as_json = sum(run.config.run.rounds for run in runs), log_format() == "json"
+    hidden, remaining = as_json or not console.is_terminal, TimeRemainingColumn()
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")]
-    times = [TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn()]
-    with Progress(*columns, TextColumn("{task.fields[state]}"), *times, console=console) as bar:
-        task = bar.add_task(counter.runs, total=counter.total, completed=counter.done, state="")
+    columns += [TextColumn("{task.fields[state]}"), TimeElapsedColumn(), TextColumn("ETA"), remaining]
+    with Progress(*columns, console=console, disable=hidden, speed_estimate_period=3600) as bar:
+        place = bar.add_task(_count(ended, rounds), total=total, completed=sum(rounds.values()), state="")
 
         def advance(step: Step) -> None:
-            counter(step)
-            if isinstance(step.answer, Ended) and step.answer.error:
-                console.print(f"[red]{escape(str(step.member))} failed: {escape(step.answer.error)}[/]")
-            bar.update(task, description=counter.runs, completed=counter.done, state=escape(_state(step)))
+            answer, folder = step.answer, step.member.folder
+            if isinstance(answer, Played):
+                rounds[folder] = answer.round
+            elif not answer.stopped:
+                ended.add(folder)
+            done, state = sum(rounds.values()), _state(step)
+            bar.update(place, description=_count(ended, rounds), completed=done, state=escape(state))
+            if as_json:
+                _log_step(step, {"run": str(step.member), "rounds_done": done, "rounds": total})
+            elif isinstance(answer, Ended) and (hidden or answer.error):
+                eta = remaining.render(bar.tasks[place])
+                style = "red" if answer.error else None
+                text = f"{_count(ended, rounds)}: {state}, ETA {eta}"
+                console.print(text, markup=False, soft_wrap=True, style=style)
 
         yield advance
 
 
-def _log_step(counter: _RoundCounter, step: Step) -> None:
-    """A line of JSON for each round of each run, and for the end of each."""
-    counter(step)
-    fields = {"run": str(step.member), "rounds_done": counter.done, "rounds": counter.total}
+def _count(ended: Collection[Path], runs: Collection[Path]) -> str:
+    return f"{len(ended)} of {len(runs)} runs"
+
+
+def _log_step(step: Step, fields: Mapping[str, Any]) -> None:
     if isinstance(step.answer, Played):
         write_log("round", {**fields, "round": step.answer.round})
     else:
         write_log("ended", {**fields, "stopped": step.answer.stopped, "error": step.answer.error or None})
 
 
-class _RoundCounter:
-    """Counts rounds over all runs; by folder, since the parts of a reproduction may have runs of one name."""
-
-    def __init__(self, runs: Sequence[Member]) -> None:
-        self._rounds = {run.folder: run.rounds for run in runs}
-        self._ended = {run.folder for run in runs if run.complete}
-        self.total = sum(run.config.run.rounds for run in runs)
-        self._done_before, self._started = self.done, monotonic()
-
-    def __call__(self, step: Step) -> None:
-        if isinstance(step.answer, Played):
-            self._rounds[step.member.folder] = step.answer.round
-        elif not step.answer.stopped:
-            self._ended.add(step.member.folder)
-
-    @property
-    def done(self) -> int:
-        """Rounds played, those of earlier calls included."""
-        return sum(self._rounds.values())
-
-    @property
-    def runs(self) -> str:
-        """How many runs have ended."""
-        return f"{len(self._ended)} of {len(self._rounds)} runs"
-
-    @property
-    def remaining(self) -> str:
-        """Time to the end at the pace of the rounds so far, as h:mm:ss."""
-        played = self.done - self._done_before
-        seconds = (monotonic() - self._started) / played * (self.total - self.done) if played else 0
-        return str(timedelta(seconds=round(seconds)))
-
-
 def _state(step: Step) -> str:
-    if isinstance(step.answer, Ended):
-        return f"{step.member} {_outcome(step.answer)}"
-    accuracy = "" if step.answer.accuracy is None else f" accuracy {step.answer.accuracy:.4f}"
-    return f"{step.member}, round {step.answer.round}{accuracy}"
-
-
-def _outcome(answer: Ended) -> str:
-    return "stopped" if answer.stopped else f"failed: {answer.error}" if answer.error else "done"
-
-
-def _print_line(console: Console, counter: _RoundCounter, step: Step) -> None:
-    counter(step)
-    if isinstance(step.answer, Ended):
-        text = f"{counter.runs}: {step.member} {_outcome(step.answer)}, ETA {counter.remaining}"
-        console.print(text, markup=False, soft_wrap=True)
+    answer = step.answer
+    if isinstance(answer, Ended):
+        how = "stopped" if answer.stopped else f"failed: {answer.error}" if answer.error else "done"
+        return f"{step.member} {how}"
+    accuracy = "" if answer.accuracy is None else f" accuracy {answer.accuracy:.4f}"
+    return f"{step.member}, round {answer.round}{accuracy}"
 
 
 def ending(study: Study) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""Statistics of paired seeds: the effect with its interval, p, and how many seeds a difference needs."""
+"""Statistics of paired seeds: the effect with its interval, and p."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ import numpy as np
 import scipy
 
 from fedmerit.core.types import Vector
-from fedmerit.errors import ConfigError
 
-LEVEL, ALPHA, POWER = 0.95, 0.05, 0.8
+LEVEL, ALPHA = 0.95, 0.05
 RESAMPLES = 9999
 EXACT_UP_TO = 100
 """Seeds up to which Wilcoxon's test is exact."""
 
 DIGITS = 12
 """Decimals of differences: equal shares of test rows are ties, whatever rounding made of them."""
-
-MOST_SEEDS = 100_000
-"""Where `seeds_needed` gives up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +143,3 @@ def restricted(rounds: Sequence[float] | Vector, horizon: float) -> Vector:
     """
     values = np.asarray(rounds, dtype=np.float64)
     return np.minimum(np.where(np.isnan(values), horizon, values), horizon)
-
-
-def seeds_needed(sd: float, difference: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
-    """Paired seeds with which a t test shows a true difference with this power.
-
-    The smallest n with P(|T| > t_{1 - alpha / 2, n - 1}) >= power, where T is noncentral t with n - 1 degrees of
-    freedom and noncentrality sqrt(n) * difference / sd. None past 100,000 seeds, or where `sd` is NaN.
-
-    Args:
-        sd: the standard deviation of the paired differences from seed to seed.
-        difference: the true difference that would matter to you.
-        power: the chance of seeing it.
-        alpha: the level of the two-sided test.
-
-    >>> seeds_needed(sd=1.0, difference=0.5)
-    34
-    """
-    if difference == 0:
-        raise ConfigError("no number of seeds shows a difference of 0; give the difference that would matter to you")
-    if math.isnan(sd):
-        return None
-    if sd == 0:
-        return 2
-    effect, low, high = abs(difference) / sd, 1, 2
-    while _power(high, effect, alpha) < power:
-        low, high = high, high * 2
-        if low >= MOST_SEEDS:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _power(middle, effect, alpha) >= power else (middle, high)
-    return high
-
-
-def _power(seeds: int, effect: float, alpha: float) -> float:
-    """The power of a two-sided paired t test; a far tail for which scipy gives NaN is below 1e-8."""
-    shift, critical = math.sqrt(seeds) * effect, scipy.stats.t.isf(alpha / 2, seeds - 1)
-    tails = scipy.stats.nct.sf(critical, seeds - 1, shift), scipy.stats.nct.cdf(-critical, seeds - 1, shift)
-    return float(np.nan_to_num(tails).sum())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -21,8 +20,6 @@ from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_le
 from fedmerit.study.attacks import attack_frame, read_attack_metrics
 from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
 from fedmerit.study.plan import Plan, Row
-from fedmerit.study.scheduler import OnStep, Workers, run_all
-from fedmerit.study.statistics import seeds_needed
 from fedmerit.study.study_folder import (
     BEST,
     RUNS,
@@ -37,12 +34,9 @@ from fedmerit.study.study_folder import (
 )
 from fedmerit.study.tuning import Tuned
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
+from fedmerit.study.workers import OnStep, Workers, run_all
 
 AGREEMENT = (*Agreement._fields, "neither_if_independent")
-ENDING = ("scipy.stats", "pandas")
-"""What the end of a study imports; long enough that it is worth doing at the beginning."""
-DIFFERENCES = (1, 2, 5, 10)
-"""Differences in rounds for which `Study.needed` says how many seeds show them."""
 
 
 def compare(
@@ -89,11 +83,8 @@ def compare(
         if not member.begun:
             new.setdefault(member.row, member.config)  # with the row's first seed: its first run needs that data too
     with Workers(remaining[0].config) as workers:
-        for name in ENDING:  # while the process that workers are forked from imports what runs need
-            with suppress(ImportError):  # who needs it says so
-                import_module(name)
         if new:
-            workers.check(new, [member.config for member in (*points, *remaining)[:jobs]])
+            workers.check(new)
         make_folder(out)
         with held(out, RUNS):
             write_plan(plan, out)
@@ -120,7 +111,7 @@ def read_tuned(plan: Plan, row: Row, folder: Path) -> Tuned:
 class Study:
     """A study in its folder: rows x seeds, as pandas frames.
 
-    Its frames are `compared`, `metrics`, `reached`, `curves`, `needed`, `events`, `attacks` and `tuning`
+    Its frames are `compared`, `metrics`, `reached`, `curves`, `events`, `attacks` and `tuning`
     (docs/study.md).
 
     `runs` are all runs of the plan, `unfinished` those that are not done, with the rounds they have played, and
@@ -230,17 +221,6 @@ class Study:
         """
         metrics = [*metrics_of_runs(self.metrics, self.plan), *rounds_metrics(self.reached, self.plan)]
         return compare_rows(metrics, self.plan.against)
-
-    @cached_property
-    def needed(self) -> Frame:
-        """A line per row, target and share: the seeds with which a t test shows a difference of 1, 2, 5, 10 rounds.
-
-        NaN where the deviation is not known, or past 100,000 seeds (`seeds_needed`).
-        """
-        compared = self.compared
-        rounds = compared[(compared["measure"] == "rounds") & (compared["row"] != self.plan.against)]
-        seeds = {f"for {k}": [seeds_needed(sd, k) or math.nan for sd in rounds["sd"]] for k in DIFFERENCES}
-        return rounds[["row", "target", "share", "sd"]].assign(**seeds).reset_index(drop=True)
 
     @cached_property
     def attacks(self) -> Frame:

@@ -10,8 +10,8 @@ from fedmerit.store.frames import Frame
 from fedmerit.study.attacks import attack_tables
 from fedmerit.study.metrics import better
 from fedmerit.study.plan import ROUNDS
-from fedmerit.study.statistics import ALPHA, LEVEL, MOST_SEEDS, POWER, seeds_for_p, smallest_p
-from fedmerit.study.study import DIFFERENCES, Study
+from fedmerit.study.statistics import ALPHA, LEVEL, seeds_for_p, smallest_p
+from fedmerit.study.study import Study
 from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import BASELINE, NEVER, NOISE, SAME, TOO_FEW, effect_cells
 
@@ -87,7 +87,7 @@ def saved_table(study: Study) -> TextTable:
     ]
     header = ("row", "target", "rounds saved", f"{LEVEL:.0%} interval", "p (Holm)", "verdict")
     title = f"{study.plan.name}: rounds to target saved against {study.plan.against}, mean over the shares of devices"
-    return TextTable(title, header, tuple(rows), tuple(_seeds_note(study)))
+    return TextTable(title, header, tuple(rows))
 
 
 def agreement_table(study: Study) -> Iterator[TextTable]:
@@ -214,15 +214,3 @@ def _p_note(study: Study, lines: list[dict[str, Any]]) -> Iterator[str]:
 def _unfinished_notes(study: Study) -> Iterator[str]:
     for run, rounds in study.unfinished.items():
         yield f"unfinished, not counted: {run} ({rounds} of {study.horizon} rounds)"
-
-
-def _seeds_note(study: Study) -> Iterator[str]:
-    """How many seeds would show a difference, by the row and target that need most."""
-    needed = study.needed[study.needed["share"].isna()].dropna(subset=["sd"])
-    if len(needed):
-        worst = needed.loc[needed["sd"].idxmax()]
-        seeds = [f"{worst[f'for {k}']:,.0f}" if worst[f"for {k}"] > 0 else f"> {MOST_SEEDS:,}" for k in DIFFERENCES]
-        yield (
-            f"seeds needed to see {' / '.join(map(str, DIFFERENCES))} rounds (power {POWER:g}): {' / '.join(seeds)}, "
-            f"by {worst['row']} at {worst['target']:.0%}, which differs most from seed to seed"
-        )

@@ -1,33 +1,69 @@
-"""Scheduler: gives a study's runs to worker processes, as many at once as cores allow, and collects their answers."""
+"""Workers of a study: processes that do its runs, as many at once as cores allow, and report every round.
+
+`Workers` and `run_all` are the study's side. `work` is the life of a worker: it does one job after the other, keeps
+the data of a seed for the rows that share it, and ends with the study.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from time import monotonic
+from queue import SimpleQueue
 from typing import Self, TypeAlias
 
-from fedmerit.config.schema import Config
+from fedmerit.config.schema import Config, TaskConfig
+from fedmerit.core.state import Record
 from fedmerit.core.system import quarter_of_ram
 from fedmerit.engine.loop import Stopping
-from fedmerit.engine.run import GIB
-from fedmerit.errors import ConfigError, RunFailed, RunStopped
-from fedmerit.fleet.pool import begin_preload, ensure_forkserver
+from fedmerit.engine.preflight import check_config
+from fedmerit.engine.run import GIB, resume, run_config
+from fedmerit.errors import ConfigError, FedmeritError, RunFailed, RunStopped, UserError
+from fedmerit.fleet.pool import begin_preload, ensure_forkserver, keep_memory
+from fedmerit.store.model_files import read_model
+from fedmerit.store.run_folder import BEST
+from fedmerit.study.metrics import find_correct, write_correct
 from fedmerit.study.study_folder import Member
-from fedmerit.study.worker import STOP, Answer, CheckJob, Ended, Job, LoadJob, RunJob, work
-from fedmerit.tasks.registry import find_task
+from fedmerit.tasks.federation import Federation
+from fedmerit.tasks.registry import Task, find_task, make_federation, make_task
 
-PRELOAD = ("fedmerit.study.worker", "fedmerit.learn.sgd")
+PRELOAD = ("fedmerit.study.workers", "fedmerit.learn.sgd")
 """What runs of most tasks import, loaded once in the process that all workers are forked from."""
-SHORT = 10.0
-"""Seconds of a run up to which several cores for it do not pay: its own workers would have to start first."""
 PATIENCE = 0.2
 """Seconds to wait for answers; Ctrl-C is noticed that soon."""
+STOP = "stop"
+"""A message to a worker: end the run after its current round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """An answer: a round is over. `accuracy` is None where the round was not evaluated."""
+
+    round: int
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An answer: the job is over.
+
+    `error` says why it failed, "" if it did not; `user_error` whether the user can fix that; `stopped` whether the
+    study asked it to stop.
+    """
+
+    error: str = ""
+    user_error: bool = False
+    stopped: bool = False
+
+
+Answer: TypeAlias = Played | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +113,6 @@ class Workers:
 
     def __init__(self, config: Config) -> None:
         """What runs of this configuration import is loaded once, in the process that all workers are forked from."""
-        self._context = multiprocessing.get_context("forkserver")
         begin_preload(PRELOAD if find_task(config.task.data).learner is None else PRELOAD[:1])
         self._workers: list[_Worker] = []
 
@@ -97,23 +132,13 @@ class Workers:
         """Start or resume a run in an idle worker."""
         worker = self._idle()
         worker.member, worker.cores = member, cores
-        correct = member.correct if member.has_common_model else None
-        worker.send(RunJob(config, member.folder, correct, member.draw_seed, tuple(log)))
+        worker.send(partial(_run, member, config, tuple(log)))
 
-    def check(self, rows: Mapping[str, Config], ahead: Sequence[Config] = ()) -> None:
-        """Refuse a row that the data cannot serve, before the first run starts; meanwhile other workers load theirs.
-
-        `ahead` are the runs that come first, one for each worker that is to be busy then.
-        """
-        worker, *others = [self._new() for _ in range(max(len(ahead), 1))]
-        worker.send(CheckJob(rows))
-        for other, config in zip(others, ahead[1:], strict=True):
-            other.send(LoadJob(config))
+    def check(self, rows: Mapping[str, Config]) -> None:
+        """Refuse a row that the data cannot serve, before the first run starts."""
+        worker = self._idle()
+        worker.send(partial(_check, rows))
         answer = worker.receive()
-        for other in others:
-            other.receive()
-            if not other.process.is_alive():
-                self._workers.remove(other)
         if isinstance(answer, Ended) and answer.error:
             raise (ConfigError if answer.user_error else RunFailed)(answer.error)
 
@@ -142,12 +167,10 @@ class Workers:
         for worker in self._workers:
             if worker.member is None:
                 return worker
-        return self._new()
-
-    def _new(self) -> _Worker:
         ensure_forkserver()
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=work, args=(theirs,))  # not a daemon: a run may start processes itself
+        context = multiprocessing.get_context("forkserver")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(theirs,))  # not a daemon: a run may start processes itself
         process.start()
         theirs.close()
         self._workers.append(_Worker(process, ours))
@@ -163,23 +186,17 @@ def run_all(
     """
     cores = cores_per_run(len(members), jobs, members[0].config.run.workers)
     waiting, ended = deque(zip(members, cores, strict=True)), dict[str, Ended]()
-    begun, took = dict[str, float](), list[float]()
     with Stopping() as stopping:
         while waiting or workers.busy_cores:
             if stopping.asked:
                 waiting.clear()
                 workers.stop()
-            while waiting:
-                number = 1 if took and max(took) < SHORT else waiting[0][1]
-                if workers.busy_cores + number > jobs:
-                    break
-                member, _ = waiting.popleft()
-                begun[str(member)] = monotonic()
+            while waiting and workers.busy_cores + waiting[0][1] <= jobs:
+                member, number = waiting.popleft()
                 workers.start(member, _with_cores(member.config, number, jobs), number, log)
             for step in workers.steps():
                 if isinstance(step.answer, Ended):
                     ended[str(step.member)] = step.answer
-                    took.append(monotonic() - begun[str(step.member)])
                 if on_step:
                     on_step(step)
     done = sum(not answer.stopped for answer in ended.values())
@@ -201,3 +218,90 @@ def _with_cores(config: Config, cores: int, jobs: int) -> Config:
     """The configuration with a worker per core, and the run's part of the study's memory for updates."""
     memory = (config.run.memory or quarter_of_ram() / GIB) * cores / jobs
     return config.model_copy(update={"run": config.run.model_copy(update={"workers": cores, "memory": memory})})
+
+
+@dataclass(slots=True)
+class JobContext:
+    """What a worker's jobs use: the connection to the study, its wish to stop, and the data that was loaded last."""
+
+    connection: Connection
+    stop: threading.Event = field(default_factory=threading.Event)
+    data: tuple[TaskConfig, int, Federation] | None = None
+
+    def load(self, config: Config) -> Task:
+        """The task of a run, with a new learner; the rows of a seed follow each other and share a federation."""
+        return make_task(config, self._federation)
+
+    def _federation(self, config: TaskConfig, seed: int) -> Federation:
+        if self.data is None or self.data[:2] != (config, seed):
+            self.data = None  # two federations need not fit into memory
+            self.data = config, seed, make_federation(config, seed)
+        return self.data[2]
+
+
+Job: TypeAlias = Callable[[JobContext], None]
+
+
+def work(connection: Connection) -> None:
+    """Do jobs from the connection, and answer each, until the study is gone."""
+    keep_memory()
+    jobs: SimpleQueue[Job] = SimpleQueue()
+    context = JobContext(connection)
+    threading.Thread(target=_listen, args=(context, jobs), daemon=True).start()
+    while True:
+        connection.send(_do(jobs.get(), context))
+
+
+def _listen(context: JobContext, jobs: SimpleQueue[Job]) -> None:
+    """Receive messages while a run is under way; end this process when the study, which holds its runs, is gone."""
+    try:
+        while True:
+            message = context.connection.recv()
+            if message == STOP:
+                context.stop.set()
+            else:
+                jobs.put(message)
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _do(job: Job, context: JobContext) -> Ended:
+    try:
+        job(context)
+    except RunStopped:
+        return Ended(stopped=True)
+    except FedmeritError as error:
+        return Ended(str(error), user_error=isinstance(error, UserError))
+    except Exception as error:  # whatever a user's own task raises fails that run, not the study
+        return Ended(f"{type(error).__name__}: {error}")
+    return Ended()
+
+
+def _check(rows: Mapping[str, Config], context: JobContext) -> None:
+    """Check that the data has what every row asks for; data that rows share is loaded once."""
+    for name, config in rows.items():
+        try:
+            check_config(config, context.load(config))
+        except UserError as error:
+            raise ConfigError(f"row {name!r}: {error}") from None
+
+
+def _run(member: Member, config: Config, log: tuple[str, ...], context: JobContext) -> None:
+    """Start or resume a run; it ends early, after a round, where the study asks it to stop.
+
+    At its end, where all clients share the model, the test rows that the final and the best model get right are kept.
+    """
+
+    def report(record: Record) -> None:
+        context.connection.send(Played(record.index, record.evaluation.accuracy if record.evaluation else None))
+        if context.stop.is_set() and record.index < config.run.rounds:
+            raise RunStopped(f"stopped after round {record.index} of {config.run.rounds}")
+
+    if member.begun:
+        run = resume(member.folder, config, report, context.load, log)
+    else:
+        run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed)
+    run.ledger.close()
+    if not member.complete:
+        best = read_model(member.folder / BEST)
+        write_correct(member.correct, find_correct(context.load(config), run.model, None if best is None else best[0]))
