@@ -38,9 +38,18 @@ KINDS_OF_TESTS = ("core", "laws", "golden", "fleet", "engine", "config", "tasks"
 MOST_TESTS = 5
 """Files of tests that are run for a file of core/, besides those that have its name."""
 ALSO: dict[str, tuple[str, ...]] = {
-    "models/personal": ("engine/test_m2f.py", "fleet/test_personal_models.py"),
-    "weights/scores": ("golden/test_operator_vectors.py", "laws/test_prioritized_laws.py"),
-    "weights/weigh": ("laws/test_weight_laws.py", "laws/test_zero_laws.py", "laws/test_note_laws.py"),
+    "criteria/table": ("core/test_criteria.py", "core/test_round.py", "core/test_round_spec.py"),
+    "criteria/validated": ("engine/test_fedval.py", "core/test_fedval_reading.py"),
+    "models/personal": ("engine/test_m2f.py", "fleet/test_personal_models.py", "golden/test_golden_rounds.py"),
+    "models/shared": ("core/test_round.py", "fleet/test_controls.py"),
+    "search/search": ("core/test_round_spec.py", "engine/test_device_aware.py"),
+    "server/server": ("core/test_optimizers.py", "core/test_aggregators.py"),
+    "state": ("core/test_groups.py", "core/test_round.py", "core/test_claims.py"),
+    "types": ("core/test_groups.py", "core/test_rewards.py", "core/test_round.py"),
+    "weights/scores": ("golden/test_operator_vectors.py", "laws/test_prioritized_laws.py", "core/test_ranking.py"),
+    "weights/weigh": (
+        *("core/test_normalise.py", "laws/test_weight_laws.py", "laws/test_zero_laws.py", "laws/test_note_laws.py"),
+    ),
 }
 """More tests of a file of core/, which reach it through other files."""
 

@@ -20,7 +20,7 @@ from fedmerit.core.state import State
 from fedmerit.core.types import EMPTY
 
 STEPS: list[ServerOptimizer] = [
-    *(SGD(), SGD(0.5), Momentum(0.5, 2.0), Momentum(nesterov=True), HeavyBall(2.0, 0.5)),
+    *(SGD(), SGD(0.5), Momentum(0.5, 2.0), HeavyBall(2.0, 0.5)),
     *(Adam(), Yogi(), Adagrad(), FedExP()),
 ]
 
@@ -38,7 +38,6 @@ def walk(step: ServerOptimizer, updates: np.ndarray, start: np.ndarray) -> np.nd
     [
         (Momentum(0.9, 1.0), "SGD", {"lr": 1.0, "momentum": 0.9}),
         (Momentum(0.5, 0.3), "SGD", {"lr": 0.3, "momentum": 0.5}),
-        (Momentum(0.5, 0.3, nesterov=True), "SGD", {"lr": 0.3, "momentum": 0.5, "nesterov": True}),
         (Momentum(0.0, 2.0), "SGD", {"lr": 2.0}),
         (Adagrad(0.1), "Adagrad", {"lr": 0.1, "eps": 1e-3}),
     ],

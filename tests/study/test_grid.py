@@ -94,7 +94,7 @@ def test_keys_are_called_by_their_last_part_where_that_tells_them_apart():
         ({M: [0.0, 0.9]}, {M: 0.0}, {}),
         ({M: [0.0, 0.9]}, {M: 0.9}, {M: "largest"}),
         ({"train.batch": [8, "full"]}, {"train.batch": 8}, {}),
-        ({"recipe.server.optimizer.nesterov": [True, False]}, {"recipe.server.optimizer.nesterov": True}, {}),
+        ({"recipe.limits.0.anchored": [True, False]}, {"recipe.limits.0.anchored": True}, {}),
         (
             {"train.lr": [0.1], "train.epochs": [1, 2]},
             {"train.lr": 0.1, "train.epochs": 2},

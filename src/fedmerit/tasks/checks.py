@@ -41,7 +41,8 @@ def as_rows(arrays: Any, whose: str) -> tuple[NDArray[Any], NDArray[Any], dict[s
         raise DataError(f"the {whose} are (inputs, labels), or (inputs, labels, attributes); got {got}")
     x, y, *attributes = arrays
     inputs = as_array(x, f"inputs of the {whose}")
-    columns = {str(name): as_array(column, str(name)) for name, column in dict(*attributes).items()}
+    given: Mapping[Any, Any] = attributes[0] if attributes else {}
+    columns = {str(name): as_array(column, str(name)) for name, column in given.items()}
     return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, as_labels(y), columns
 
 

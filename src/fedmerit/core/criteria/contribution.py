@@ -91,9 +91,6 @@ class Contribution:
     method: Annotated[Method, Doc("how what a client adds is measured")] = "shapley"
     objective: Annotated[Objective, Doc("what models are valued by")] = find_objective("accuracy")
     orders: Annotated[int, Interval(ge=4), Doc("orders that are drawn for more than 12 clients, in pairs")] = 64
-    truncate: Annotated[
-        float, Interval(ge=0, lt=1), Doc("an order ends once its value is this near to that of all (TMC-Shapley)")
-    ] = 0.0
 
     family: ClassVar[Family] = Family.TARGET
     degree: ClassVar[bool] = True
@@ -153,7 +150,7 @@ class Contribution:
             raise ConfigError(
                 f"banzhaf asks about all coalitions, of {MOST_EXACT} clients at most; a round has {number}: use shapley"
             )
-        values, errors = sampled_shapley(value, number, self.orders, self.truncate, seed)
+        values, errors = sampled_shapley(value, number, self.orders, seed)
         text = f"{self.name} by {self.orders} drawn orders of {number} clients: standard error up to {errors.max():.2g}"
         return values, (Note("sampled", self.name, text),)
 
@@ -212,32 +209,25 @@ def _marginal(value: ValueFunction, number: int, shares: Vector) -> Vector:
     return found
 
 
-def sampled_shapley(
-    value: ValueFunction, number: int, orders: int, truncate: float, seed: int
-) -> tuple[Vector, Vector]:
+def sampled_shapley(value: ValueFunction, number: int, orders: int, seed: int) -> tuple[Vector, Vector]:
     """The mean of what clients add over drawn orders and these reversed, and its standard error over the pairs.
 
-    All orders grow together, a client at a time, so that models are asked about in batches; one that is within
-    `truncate` of v(all) grows no more, and adds nothing from there.
+    All orders grow together, a client at a time, so that models are asked about in batches.
 
-    >>> values, errors = sampled_shapley(lambda who: who @ np.array([1.0, 2.0, 0.0]), 3, 8, 0.0, seed=1)
+    >>> values, errors = sampled_shapley(lambda who: who @ np.array([1.0, 2.0, 0.0]), 3, 8, seed=1)
     >>> values.tolist(), errors.tolist()
     ([1.0, 2.0, 0.0], [0.0, 0.0, 0.0])
     """
     random = np.random.default_rng(seed)
     drawn = [random.permutation(number) for _ in range(orders // 2)]
     queue = np.array([order for one in drawn for order in (one, one[::-1])])
-    nobody, everybody = value(np.array([[False] * number, [True] * number]))
-    inside, before = np.zeros((orders, number), bool), np.full(orders, nobody)
-    added, growing = np.zeros((orders, number)), np.arange(orders)
+    inside, places = np.zeros((orders, number), bool), np.arange(orders)
+    before = value(inside)
+    added = np.zeros((orders, number))
     for client in queue.T:
-        if truncate:
-            growing = growing[np.abs(everybody - before[growing]) > truncate]
-        if not len(growing):
-            break
-        inside[growing, client[growing]] = True
-        now = value(inside[growing])
-        added[growing, client[growing]] = now - before[growing]
-        before[growing] = now
+        inside[places, client] = True
+        now = value(inside)
+        added[places, client] = now - before
+        before = now
     pairs = added.reshape(orders // 2, 2, number).mean(axis=1)
     return pairs.mean(axis=0), np.asarray(pairs.std(axis=0, ddof=1) / np.sqrt(len(pairs)))

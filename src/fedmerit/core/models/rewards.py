@@ -154,7 +154,7 @@ class Acceptance:
     Nobody falls by more than all of it: above 1 every reward is taken.
     """
 
-    sigma: Annotated[float, Interval(ge=0), Doc("relative fall of accuracy below which a reward is taken")] = 0.05
+    sigma: Annotated[float, Interval(ge=0), Doc("relative fall of accuracy below which a reward is taken")]
 
     def __post_init__(self) -> None:
         check_settings(self)

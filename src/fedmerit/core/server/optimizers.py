@@ -20,7 +20,7 @@ from fedmerit.core.types import EMPTY, Model, Own
 
 @part("optimizer", "momentum")
 class Momentum:
-    """m = momentum * m + update; model + lr * m, with `nesterov` model + lr * (update + momentum * m) [FedAvgM].
+    """m = momentum * m + update; model + lr * m [FedAvgM].
 
     >>> step, model = Momentum(momentum=0.5), np.zeros(1, np.float32)
     >>> model, own = step(model, Aggregate(np.ones(1, np.float32)))
@@ -30,15 +30,13 @@ class Momentum:
 
     momentum: Annotated[float, Interval(ge=0, lt=1), Doc("share of the last move that is kept")] = 0.9
     lr: Annotated[float, Interval(gt=0), Doc("server learning rate")] = 1.0
-    nesterov: Annotated[bool, Doc("move by update + momentum * m, which looks ahead")] = False
     gives, needs, why = ACCOUNTED, SERVER_MODEL, OPTIMIZER_WHY
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
         """Remembers `momentum`."""
         update, momentum, lr = aggregate.update, np.float32(self.momentum), np.float32(self.lr)
         kept = momentum * own["momentum"] + update if "momentum" in own else update
-        move = update + momentum * kept if self.nesterov else kept
-        return model + lr * move, {"momentum": kept}
+        return model + lr * kept, {"momentum": kept}
 
 
 @part("optimizer", "heavy-ball")
