@@ -5,7 +5,7 @@ from __future__ import annotations
 from helpers import SoftmaxLearner, small_task
 
 from fedmerit import fedavg, federate
-from fedmerit.core.collect.collect import Uniform, draw
+from fedmerit.core.collect.collect import Poisson, Uniform, draw
 from fedmerit.core.collect.schedules import Schedule
 
 
@@ -50,3 +50,9 @@ def test_a_round_in_which_nobody_is_due_keeps_the_model():
     nobody = [event.round for event in run.events() if event.kind == "nobody"]
     assert len(nobody) >= 4
     assert len(run.ledger.rounds()) == 8
+
+
+def test_a_poisson_draw_is_that_of_the_seed_unless_it_is_secret():
+    plain, secret = Poisson(0.5), Poisson(0.5, secret=True)
+    assert plain(1, 64, 3) == plain(1, 64, 3)
+    assert secret(1, 64, 3) != secret(1, 64, 3), "equal with a chance of 2 ** -64"

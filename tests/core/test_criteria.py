@@ -12,7 +12,7 @@ from helpers import CannedFleet
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.loss import Agnostic, LossPower
-from fedmerit.core.criteria.table import CRITERIA, find_criterion
+from fedmerit.core.criteria.table import CRITERIA, check_priority, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Host
@@ -181,3 +181,18 @@ def test_objectives_of_several_labels_by_hand():
     # f1: 2 * 1 / (2 + 1) and 2 * 1 / (1 + 2); recall: 1/2 and 1/1
     assert value("f1") == pytest.approx([2 / 3, 0])
     assert (value("recall:0"), value("recall:1")) == ([1 / 2, 0], [1, 0])
+
+
+def test_speed_is_the_slowest_time_over_the_own_and_more_epochs_are_faster():
+    told = cohort_of(clock=[2.0, 4.0], seconds=[1.0, 5.0], epochs=[1.0, 3.0])
+    assert CRITERIA["Computation"](told, History()).tolist() == [2, 1]
+    assert CRITERIA["ReportedComputation"](told, History()).tolist() == [5, 1]
+    assert CRITERIA["SimulatedComputation"](told, History()) == pytest.approx([1, 3])
+
+
+def test_a_priority_names_each_criterion_once():
+    check_priority(["DS", "CB"])
+    with pytest.raises(UserError, match="repeated: DS"):
+        check_priority(["DS", "CB", "DS"])
+    with pytest.raises(UserError, match="at least one"):
+        check_priority([])

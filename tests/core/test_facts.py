@@ -140,3 +140,8 @@ def test_sharpness_by_hand():
     assert laplacian_sharpness((255 * picture).astype(np.uint8)) == pytest.approx(edges.var())
     assert laplacian_sharpness(np.concatenate([picture, 0 * picture])) == pytest.approx(edges.var() / 2)
     assert laplacian_sharpness(picture[:0]) == 0
+
+
+def test_before_training_there_is_no_loss_and_no_time():
+    nothing = Samples(np.zeros((0, 1)), np.zeros(0, np.int64), 2)
+    assert measure(nothing, ["loss", "seconds"]) == {"loss": 0.0, "seconds": 0.0}

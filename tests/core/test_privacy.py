@@ -251,3 +251,15 @@ def test_the_delta_is_at_most_one_client_in_all() -> None:
     ):
         with pytest.raises(ConfigError, match=words):
             check_selection(privacy, selection, clients)
+
+
+def test_all_bits_0_or_all_1_are_finite_draws(monkeypatch: pytest.MonkeyPatch):
+    for byte in (b"\x00", b"\xff"):
+        monkeypatch.setattr("os.urandom", lambda length, byte=byte: byte * length)
+        assert np.isfinite(secret_normals(3)).all()
+
+
+def test_a_cap_becomes_the_largest_weight_of_the_noisy_sum():
+    capped = replace(prioritized(CB, normalise="none"), limits=(Cap(3.0),))
+    made = private(capped, PrivateSum(1.0, 0.5))
+    assert (made.server.aggregator.max_weight, made.limits) == (3.0, ())  # type: ignore[attr-defined]

@@ -55,7 +55,7 @@ class Release:
 
     round: int
     multiplier: float
-    fraction: float = 1.0
+    fraction: float
 
 
 def no_account(release: Release) -> None:

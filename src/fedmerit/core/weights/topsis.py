@@ -48,8 +48,8 @@ class Topsis:
         if self.weights and len(self.weights) != count:
             raise ConfigError(f"topsis: {len(self.weights)} weights for {count} criteria; give one per criterion")
         top = table.max(axis=0)
-        scaled = np.where(top > 0, table / np.where(top > 0, top, 1.0), 0.0)  # first by max: a square could overflow
+        scaled = table / np.where(top > 0, top, 1.0)  # first by max: a square could overflow
         lengths = np.linalg.norm(scaled, axis=0)
-        rated = scaled / np.where(lengths > 0, lengths, 1.0) * (self.weights or 1 / count)
+        rated = scaled / np.where(lengths > 0, lengths, 1.0) * (self.weights or 1.0)
         best, worst = rated.max(axis=0), rated.min(axis=0)
         return np.linalg.norm(rated - best, axis=1), np.linalg.norm(rated - worst, axis=1)
