@@ -80,7 +80,12 @@ class DelimitedTable:
         """A column of numbers that are 0 or more."""
         values = self.numbers(name)
         for place in np.flatnonzero(values < 0)[:1].tolist():
-            raise self._wrong(self.lines[place], name, "values are finite numbers >= 0", self.texts(name)[place])
+            raise self._wrong(
+                self.lines[place],
+                name,
+                "values are finite numbers >= 0, so shift or rescale the column",
+                self.texts(name)[place],
+            )
         return values
 
     def client_column(self) -> str:
