@@ -106,6 +106,8 @@ def page() -> Iterator[str]:
         f"{ROUNDS} rounds. Agreement is the adjusted Rand index of a round's groups against the planted ones, of the",
         "clients of that round: 1 is the same, 0 is chance. `round`: distances of this round's updates alone (the",
         "paper); `all`: the mean of all rounds in which two clients met.",
+        "Foreign rows of the runs below were drawn from all rows of the other group; the command takes them now from",
+        "one client of that group, so these lines of the table will not come out to the digit.",
         "",
     )
     header = ("data", "way", "network", "seeds", "groups in rounds 1, 5, 10, 20", "round 1", "from 4 on", "least, most")

@@ -192,7 +192,7 @@ def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Pat
     ("text", "error"),
     [
         ("client,age\n0,1\n1,2\n2,3\n", "1 of 4 clients have no line"),
-        ("client,age\n0,1\n1,2\n2,3\n3,-4\n", "facts are 0 or more"),
+        ("client,age\n0,1\n1,2\n2,3\n3,-4\n", "shift or rescale the column; got '-4'"),
         ("client,age\n0,1\n0,2\n2,3\n3,4\n", "a client has one line"),
         ("client,samples\n0,1\n1,2\n2,3\n3,4\n", "clients measure themselves"),
         ("client\n0\n1\n2\n3\n", "there is no fact in it"),

@@ -13,8 +13,6 @@ from fedmerit.core.types import Matrix, Vector
 from fedmerit.errors import TableError, did_you_mean
 from fedmerit.tasks.formats.delimited import DelimitedTable, read_delimited
 
-CLIENT_HEADERS = ("client", "id", "name")
-
 
 @dataclass(frozen=True, slots=True)
 class CriteriaFile:
@@ -26,29 +24,18 @@ class CriteriaFile:
 
     def columns(self, priority: Sequence[str], lower: Collection[str] = ()) -> Matrix:
         """The columns of a priority, most important first; those in `lower`, where less is better, turned round."""
-        self._check(lower)
-        self._check(priority)
+        for name in (*lower, *priority):
+            if name not in self.names:
+                near = did_you_mean(name, self.names)
+                raise TableError(f"the file has no column {name!r}{near}; it has: {', '.join(self.names)}")
         twice = sorted(name for name, times in Counter(priority).items() if times > 1)
         if twice:
             raise TableError(f"a priority names each criterion once; repeated: {', '.join(twice)}")
         idle = [name for name in lower if name not in priority]
         if idle:
             raise TableError(f"{', '.join(idle)} is not in the priority {', '.join(priority)}: add it, or leave it out")
-        return np.column_stack([turned(self._values(one)) if one in lower else self._values(one) for one in priority])
-
-    def _check(self, names: Collection[str]) -> None:
-        for name in names:
-            if name not in self.names:
-                near = did_you_mean(name, self.names)
-                raise TableError(f"the file has no column {name!r}{near}; it has: {', '.join(self.names)}")
-
-    def _values(self, name: str) -> Vector:
-        values = self.table.numbers(name)
-        if (values < 0).any():
-            place = int(np.argmax(values < 0))
-            where = f"{self.table.source}, line {self.table.lines[place]}, column {name}"
-            raise TableError(f"{where}: values are finite numbers >= 0; got {self.table.texts(name)[place]!r}")
-        return values
+        columns = {name: self.table.amounts(name) for name in priority}
+        return np.column_stack([turned(values) if name in lower else values for name, values in columns.items()])
 
 
 def turned(values: Vector) -> Vector:
@@ -67,8 +54,7 @@ def read_criteria(path: Path) -> CriteriaFile:
         raise TableError(
             f"{table.source} needs a column of clients and at least one criterion; it has only {table.header[0]!r}"
         )
-    lower = [name.lower() for name in table.header]
-    who = table.header[next((lower.index(name) for name in CLIENT_HEADERS if name in lower), 0)]
+    who = table.client_column()
     clients, seen = table.texts(who), set[str]()
     for line, client in zip(table.lines, clients, strict=True):
         if not client or client in seen:

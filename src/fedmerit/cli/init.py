@@ -46,7 +46,10 @@ def init(
     check_new_file(file, "another FILE.toml", force=force)
     tasks = {name: find_task(name).about for name in TASKS}
     chosen = data or _ask("What is to be learned from? A task, or a CSV or Parquet file", tasks, "digits", yes)
-    chosen = chosen if chosen in tasks or chosen.startswith(TABLE) else _as_table(chosen, list(tasks))
+    if chosen not in tasks and not chosen.startswith(TABLE):
+        if not Path(chosen).suffix and not Path(chosen).expanduser().exists():
+            raise UnknownName("task", chosen, [*tasks, "FILE.csv", "FILE.parquet"])
+        chosen = f"{TABLE}{chosen}"
     if chosen.startswith(TABLE):
         names = columns(chosen)
         label = label or _ask_column("Which column is predicted?", names, names[-1], yes)
@@ -65,24 +68,21 @@ def init(
         out_console.print(f"next: {command}", style="dim", markup=False, soft_wrap=True)
 
 
-def _as_table(answer: str, tasks: Sequence[str]) -> str:
-    """A file's name stands for a table; anything else is no task."""
-    from fedmerit.config.task import TABLE
-
-    if Path(answer).expanduser().exists() or Path(answer).suffix:
-        return f"{TABLE}{answer}"
-    raise UnknownName("task", answer, [*tasks, "FILE.csv", "FILE.parquet"])
-
-
 def _ask(question: str, answers: Mapping[str, str], default: str, yes: bool) -> str:
-    """One of the answers, by name or number; a question about files takes any other word too."""
+    """One of the answers, by name or number; a question about files takes any other word too.
+
+    Where nobody can type, an error says the way out.
+    """
     if yes:
         return default
     out_console.print(f"\n[bold]{question}[/bold]")
     width = max(map(len, answers))
     for place, (name, about) in enumerate(answers.items(), 1):
         out_console.print(f"{place:3}  {name:{width}}  {about}", markup=False)
-    answer = _prompt("Answer", default)
+    try:
+        answer = str(typer.prompt("Answer", default=default)).strip()
+    except typer.Abort:
+        raise ConfigError("no answer was typed; give --data, --model, --matters and --where, or --yes") from None
     return list(answers)[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(answers) else answer
 
 
@@ -98,11 +98,3 @@ def _guess(names: Sequence[str], label: str) -> str:
     words = ("client", "hospital", "site", "centre", "center", "node", "institution", "writer", "user")
     likely = [name for name in names if name != label and any(word in name.lower() for word in words)]
     return (likely or [name for name in names if name != label] or list(names))[0]
-
-
-def _prompt(question: str, default: str) -> str:
-    """What was typed; where nobody can type, the way out."""
-    try:
-        return str(typer.prompt(question, default=default)).strip()
-    except typer.Abort:
-        raise ConfigError("no answer was typed; give --data, --model, --matters and --where, or --yes") from None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import typer
-
-from fedmerit.cli.app import Json, app, out_console
-from fedmerit.store.strict_json import dump_json
+from fedmerit.cli.app import Json, app, show
 
 
 @app.command(epilog="Example:  fedmerit tasks --json")
@@ -46,10 +43,12 @@ def criteria(as_json: Json = False) -> None:
     from fedmerit.core.criteria.table import CRITERIA, Attribute
 
     known = [*CRITERIA.values(), Attribute("NAME"), ClientFact("NAME")]
-    rows = [(c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known]
-    rows.append(("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"))
-    rows.append(("contribution:METHOD", "target", "(server)", "what an update adds: shapley, banzhaf, cosine ..."))
-    rows.append(("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"))
+    rows = [
+        *((c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known),
+        ("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"),
+        ("contribution:METHOD", "target", "(server)", "what an update adds: shapley, banzhaf, cosine ..."),
+        ("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"),
+    ]
     _list("Criteria (recipe.criteria)", ("criterion", "family", "facts", "about"), rows, as_json)
 
 
@@ -58,10 +57,12 @@ def objectives(as_json: Json = False) -> None:
     """List the objectives: what the server measures of a model on its own rows."""
     from fedmerit.core.objectives import GROUPED, OVERALL, Recall
 
-    plain = [(name, first_line(made)) for name, made in OVERALL.items()]
-    plain.append(("recall:CLASS", first_line(Recall)))
-    grouped = [(f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()]
-    _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), [*plain, *grouped], as_json)
+    rows = [
+        *((name, first_line(made)) for name, made in OVERALL.items()),
+        ("recall:CLASS", first_line(Recall)),
+        *((f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()),
+    ]
+    _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), rows, as_json)
 
 
 def first_line(made: Callable[..., object]) -> str:
@@ -70,9 +71,7 @@ def first_line(made: Callable[..., object]) -> str:
 
 
 def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
-    if as_json:
-        typer.echo(dump_json([dict(zip(header, row, strict=True)) for row in rows]))
-        return
     from fedmerit.report.screen import list_table
 
-    out_console.print(list_table(title, header, rows))
+    values = [dict(zip(header, row, strict=True)) for row in rows]
+    show(values, lambda: [list_table(title, header, rows)], as_json)

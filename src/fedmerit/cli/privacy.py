@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Json, app, err_console, out_console
+from fedmerit.cli.app import Json, app, err_console, show
 from fedmerit.errors import ConfigError
-from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
-    from fedmerit.config.schema import Config
+    from rich.console import RenderableType
+
     from fedmerit.core.server.private_sum import PrivateSum
 
 TARGETS = (1.0, 3.0, 8.0)
@@ -37,7 +38,8 @@ def privacy(
     from fedmerit.config.run import make_selection
     from fedmerit.config.schema import load_config
     from fedmerit.core.recipes import privacy_of
-    from fedmerit.core.server.private_sum import check_selection
+    from fedmerit.core.server.private_sum import VOID, check_selection
+    from fedmerit.tasks.registry import make_task
 
     settings = load_config(config, overrides or [])
     privacy = privacy_of(recipe_of(settings))
@@ -45,29 +47,23 @@ def privacy(
         raise ConfigError(
             f"{config} has no section [privacy]; give it one, for example with clip = 1.0 and noise = 1.1"
         )
-    clients = _clients(settings)
+    clients = settings.task.clients or len(make_task(settings).federation.names)
     check_selection(privacy, make_selection(settings.run), clients)
     answer = account(privacy, settings.run.rounds, clients)
-    if as_json:
-        typer.echo(dump_json(answer))
-        return
-    _show(answer, privacy, settings.run.rounds)
-
-
-def _clients(settings: Config) -> int:
-    """As many as the configuration says; else the task is looked at."""
-    from fedmerit.tasks.registry import make_task
-
-    return settings.task.clients or len(make_task(settings).federation.names)
+    show(answer, lambda: _screen(answer, privacy), as_json)
+    if privacy.reproducible and not as_json:
+        err_console.print(VOID, style="yellow", markup=False)
 
 
 def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     """What the rounds cost, on the way and at the end, and what other settings would."""
-    from fedmerit.config.privacy import epsilon_after
+    from fedmerit.config.privacy import epsilon_after, noise_for
     from fedmerit.core.server.private_sum import AdaptiveClip
 
     delta, accountant = privacy.delta, privacy.accountant
     marks = sorted({max(1, round(rounds * share)) for share in (0.25, 0.5, 1, 2, 4)})
+    # Clients that would keep the noise on the mean as it is, with the noise multiplier that each epsilon takes.
+    noises = {target: noise_for(target, delta, privacy.fraction, rounds) for target in TARGETS}
     fractions = sorted({min(1.0, privacy.fraction * factor) for factor in (0.5, 1.0, 2.0)})
     return {
         "epsilon": epsilon_after(privacy.noise, privacy.fraction, rounds, delta, accountant),
@@ -87,46 +83,30 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
             for q in fractions
             for mark in marks
         ],
-        "clients_for": {f"{target:g}": _clients_for(target, privacy, rounds, clients) for target in TARGETS},
+        "clients_for": {f"{target:g}": math.ceil(clients * noise / privacy.noise) for target, noise in noises.items()},
         "void": privacy.reproducible,
     }
 
 
-def _clients_for(epsilon: float, privacy: PrivateSum, rounds: int, clients: int) -> int:
-    """Clients that would keep the noise on the mean as it is, with the noise multiplier that this epsilon takes."""
-    from fedmerit.config.privacy import noise_for
+def _screen(answer: dict[str, Any], privacy: PrivateSum) -> Iterator[RenderableType]:
+    """The account for people: what it costs, with other settings, and with how many clients."""
+    from rich.text import Text
 
-    noise = noise_for(epsilon, privacy.delta, privacy.fraction, rounds)
-    return -int(-clients * noise // privacy.noise)
-
-
-def _show(answer: dict[str, Any], privacy: PrivateSum, rounds: int) -> None:
-    from fedmerit.core.server.private_sum import VOID
+    from fedmerit.core.server.private_sum import AdaptiveClip
     from fedmerit.report.screen import list_table
 
-    out_console.print(
-        f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {rounds} rounds ({privacy.accountant}): "
-        f"noise {answer['noise']:.4g} x {_clip(privacy, answer)}, each of {answer['clients']} clients with "
+    clip = f"clip {privacy.first_clip:g}"
+    if isinstance(privacy.clip, AdaptiveClip):  # its quantile takes a part of the noise
+        clip = f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"
+    yield Text(
+        f"epsilon {answer['epsilon']:.3g} at delta {answer['delta']:g} after {answer['rounds']} rounds "
+        f"({privacy.accountant}): noise {answer['noise']:.4g} x {clip}, each of {answer['clients']} clients with "
         f"a chance of {answer['fraction']:g} per round; noise in each entry of the aggregate: standard "
-        f"deviation {answer['deviation']:.3g}",
-        markup=False,
+        f"deviation {answer['deviation']:.3g}"
     )
-    out_console.print(list_table("epsilon with the same noise multiplier", *_curve(answer["curve"])))
+    yield list_table("epsilon with the same noise multiplier", *_curve(answer["curve"]))
     needed = [(target, f"{number:,}") for target, number in answer["clients_for"].items()]
-    out_console.print(
-        list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
-    )
-    if privacy.reproducible:
-        err_console.print(VOID, style="yellow", markup=False)
-
-
-def _clip(privacy: PrivateSum, answer: dict[str, Any]) -> str:
-    """The clip in words; where it adapts, its quantile takes a part of the noise."""
-    from fedmerit.core.server.private_sum import AdaptiveClip
-
-    if not isinstance(privacy.clip, AdaptiveClip):
-        return f"clip {privacy.clip:g}"
-    return f"adaptive clip from {privacy.clip.start:g} (on the sum {answer['noise_on_sum']:.4g} x clip)"
+    yield list_table("clients for an epsilon with the same noise on the mean (rdp)", ("epsilon", "clients"), needed)
 
 
 def _curve(points: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

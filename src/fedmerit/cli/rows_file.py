@@ -1,10 +1,10 @@
-"""Rows to predict from a file: delimited text, Parquet, or the array `x` of an npz file."""
+"""Rows to predict from a file: a table in CSV or Parquet, or the array `x` of an npz file."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedmerit.errors import DataError, did_you_mean
-from fedmerit.tasks.formats.delimited import read_delimited
 from fedmerit.tasks.formats.table_files import Table, read_table
 from fedmerit.tasks.source import read_npz
-
-NUMBERS = "biuf"
 
 
 def read_rows(path: Path, drop: Collection[str] = ()) -> NDArray[Any]:
@@ -26,12 +23,20 @@ def read_rows(path: Path, drop: Collection[str] = ()) -> NDArray[Any]:
     if path.suffix == ".npz":
         if drop:
             raise DataError("an npz file has no named columns to drop; it holds the rows as its array x")
-        return read_npz(path, ["x"], kinds=NUMBERS)["x"]
-    if path.suffix == ".parquet":
-        return _from_parquet(path, drop)
-    table = read_delimited(path)
-    names = _kept(table.header, drop)
-    return np.column_stack([table.numbers(name) for name in names]).astype(np.float32)
+        return read_npz(path, ["x"], kinds="biuf")["x"]
+    table = read_raw_table(path)
+    names = [*table.columns, *table.others]
+    for name in drop:
+        if name not in names:
+            raise DataError(f"no column {name!r} to drop{did_you_mean(name, names)}; there are: {', '.join(names)}")
+    kept = [name for name in names if name not in drop]
+    if not kept:
+        raise DataError(f"nothing is left of the columns {', '.join(names)}; drop fewer")
+    for name in kept:
+        if name in table.others or table.columns[name].dtype == object:
+            kind = table.others.get(name, "text")
+            raise DataError(f"{table.source}, column {name}: values are numbers; got {kind}; --drop {name}?")
+    return np.column_stack([table.columns[name] for name in kept]).astype(np.float32)
 
 
 def read_raw_table(path: Path) -> Table:
@@ -42,23 +47,3 @@ def read_raw_table(path: Path) -> Table:
         shutil.copyfileobj(sys.stdin.buffer, kept)
         kept.flush()
         return replace(read_table(Path(kept.name)), source="the standard input")
-
-
-def _from_parquet(path: Path, drop: Collection[str]) -> NDArray[Any]:
-    table = read_table(path)
-    names = _kept([*table.columns, *table.others], drop)
-    for name in names:
-        if name in table.others or table.columns[name].dtype.kind not in NUMBERS:
-            kind = table.others.get(name, "text")
-            raise DataError(f"{path}, column {name}: values are numbers; got {kind}; --drop {name}?")
-    return np.column_stack([table.columns[name] for name in names]).astype(np.float32)
-
-
-def _kept(names: Sequence[str], drop: Collection[str]) -> list[str]:
-    for name in drop:
-        if name not in names:
-            raise DataError(f"no column {name!r} to drop{did_you_mean(name, names)}; there are: {', '.join(names)}")
-    kept = [name for name in names if name not in drop]
-    if not kept:
-        raise DataError(f"nothing is left of the columns {', '.join(names)}; drop fewer")
-    return kept

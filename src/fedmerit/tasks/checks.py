@@ -39,10 +39,9 @@ def as_rows(arrays: Any, whose: str) -> tuple[NDArray[Any], NDArray[Any], dict[s
     if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
         got = type(arrays).__name__
         raise DataError(f"the {whose} are (inputs, labels), or (inputs, labels, attributes); got {got}")
-    x, y, *attributes = arrays
+    x, y, attributes = (*arrays, {})[:3]
     inputs = as_array(x, f"inputs of the {whose}")
-    given: Mapping[Any, Any] = attributes[0] if attributes else {}
-    columns = {str(name): as_array(column, str(name)) for name, column in given.items()}
+    columns = {str(name): as_array(column, str(name)) for name, column in attributes.items()}
     return inputs.astype(np.float32) if inputs.dtype.kind == "f" else inputs, as_labels(y), columns
 
 
@@ -134,43 +133,33 @@ def check_labels(y: NDArray[Any], classes: int, whose: str, target: TargetKind =
     if target not in get_args(TargetKind):
         raise DataError(f"the target is one of {', '.join(get_args(TargetKind))}; got {target!r}")
     if target == "number":
-        _check_numbers(y, whose)
-    elif target == "labels":
-        _check_label_columns(y, classes, whose)
+        if y.ndim != 1 or y.dtype.kind not in "iuf":
+            raise DataError(
+                f"a target that is a number has one per row, (N,); the {whose} hold {_kind(y)} of {y.shape}"
+            )
+        if not np.isfinite(y).all():
+            row = int(np.flatnonzero(~np.isfinite(y))[0])
+            raise DataError(f"numbers to predict are finite; row {row} of the {whose} holds {y[row]}; drop the row")
+        return
+    if target == "labels":
+        rule, way_out = f"several labels are 0 or 1 each, (N, {classes})", ""
+        if y.shape[1:] != (classes,) or y.dtype.kind not in "iu":
+            raise DataError(f"{rule}; the {whose} hold {_kind(y)} of {y.shape}")
     else:
-        _check_classes(y, classes, whose)
-
-
-def _check_classes(y: NDArray[Any], classes: int, whose: str) -> None:
-    rule = f"labels are whole numbers 0..{classes - 1} for {classes} classes"
-    if y.ndim != 1:
-        raise DataError(
-            f"classes are labels (N,); the {whose} have {y.shape}: use y.ravel(), or for several target='labels'"
-        )
-    if y.dtype.kind not in "iu":
-        numbers = "; to predict numbers set target='number'" if y.dtype.kind == "f" else ""
-        raise DataError(
-            f"{rule}; the {whose} hold {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]{numbers}"
-        )
+        rule = f"labels are whole numbers 0..{classes - 1} for {classes} classes"
+        way_out = "; count the classes from 0, or set `classes`"
+        if y.ndim != 1:
+            raise DataError(
+                f"classes are labels (N,); the {whose} have {y.shape}: use y.ravel(), or for several target='labels'"
+            )
+        if y.dtype.kind not in "iu":
+            numbers = "; to predict numbers set target='number'" if y.dtype.kind == "f" else ""
+            raise DataError(
+                f"{rule}; the {whose} hold {_kind(y)}; number them: np.unique(y, return_inverse=True)[1]{numbers}"
+            )
     low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= classes:
-        raise DataError(f"{rule}; the {whose} hold {low}..{high}; count the classes from 0, or set `classes`")
-
-
-def _check_numbers(y: NDArray[Any], whose: str) -> None:
-    if y.ndim != 1 or y.dtype.kind not in "iuf":
-        raise DataError(f"a target that is a number has one per row, (N,); the {whose} hold {_kind(y)} of {y.shape}")
-    if not np.isfinite(y).all():
-        row = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise DataError(f"numbers to predict are finite; row {row} of the {whose} holds {y[row]}; drop the row")
-
-
-def _check_label_columns(y: NDArray[Any], labels: int, whose: str) -> None:
-    rule = f"several labels are 0 or 1 each, (N, {labels})"
-    if y.shape[1:] != (labels,) or y.dtype.kind not in "iu":
-        raise DataError(f"{rule}; the {whose} hold {_kind(y)} of {y.shape}")
-    if y.min() < 0 or y.max() > 1:
-        raise DataError(f"{rule}; the {whose} hold {int(y.min())}..{int(y.max())}")
+    if low < 0 or high > (1 if target == "labels" else classes - 1):
+        raise DataError(f"{rule}; the {whose} hold {low}..{high}{way_out}")
 
 
 def _check_alike(parties: Mapping[str, NDArray[Any]]) -> None:

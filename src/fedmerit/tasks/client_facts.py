@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fedmerit.tasks.formats.delimited import DelimitedTable
 
 Columns: TypeAlias = Mapping[str, tuple[float | str, ...]]
-CLIENT_HEADERS = ("client", "id", "name")
 
 
 def with_facts(federation: Federation, config: FactsConfig | None) -> Federation:
@@ -55,24 +54,15 @@ def _read(config: FactsConfig, names: Mapping[ClientId, str]) -> Columns:
             f"facts.file: no file {path}; a relative path starts where the command is called, in {Path.cwd()}"
         )
     table = read_delimited(path)
-    who = _client_column(table, config.client)
+    who = config.client or table.client_column()
+    if who not in table.header:
+        near = did_you_mean(who, table.header)
+        raise TableError(f"{table.source} has no column {who!r}{near}; it has: {', '.join(table.header)}")
     places = _places(table, who, names)
-    columns: dict[str, tuple[float | str, ...]] = {}
-    for header in table.header:
-        if header != who:
-            values = _values(table, header)
-            columns[header] = tuple(values[place] for place in places)
+    columns = {header: _values(table, header) for header in table.header if header != who}
     if not columns:
         raise TableError(f"{table.source} has no column beside {who!r}: there is no fact in it")
-    return columns
-
-
-def _client_column(table: DelimitedTable, asked: str) -> str:
-    if asked and asked not in table.header:
-        near = did_you_mean(asked, table.header)
-        raise TableError(f"{table.source} has no column {asked!r}{near}; it has: {', '.join(table.header)}")
-    lower = [name.lower() for name in table.header]
-    return asked or table.header[next((lower.index(name) for name in CLIENT_HEADERS if name in lower), 0)]
+    return {header: tuple(values[place] for place in places) for header, values in columns.items()}
 
 
 def _places(table: DelimitedTable, who: str, names: Mapping[ClientId, str]) -> list[int]:
@@ -95,10 +85,7 @@ def _places(table: DelimitedTable, who: str, names: Mapping[ClientId, str]) -> l
 def _values(table: DelimitedTable, header: str) -> list[float | str]:
     """Numbers where all are, else words; a number below 0 is an error."""
     try:
-        numbers = table.numbers(header)
+        table.numbers(header)
     except TableError:
         return list(table.texts(header))
-    if (numbers < 0).any():
-        line = table.lines[int((numbers < 0).argmax())]
-        raise TableError(f"{table.source}, line {line}, column {header}: facts are 0 or more; shift or rescale it")
-    return [float(number) for number in numbers]
+    return [float(number) for number in table.amounts(header)]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from fedmerit.config.schema import TaskConfig
 from fedmerit.core.seeds import generator
 from fedmerit.errors import ConfigError, DataError, UnknownName
 from fedmerit.tasks.federation import Ids
-from fedmerit.tasks.registry import MADE, SENSITIVE, names_of
+from fedmerit.tasks.registry import MADE, SENSITIVE, TASKS, find_task
 
 Rows: TypeAlias = NDArray[np.int64]
 NO_ATTRIBUTES: Mapping[str, NDArray[Any]] = MappingProxyType({})
@@ -64,7 +64,7 @@ def _made(labels: NDArray[np.int64], config: TaskConfig, clients: int, seed: int
     order = generator(seed, "partition order").permutation(len(labels))
     match config.partition:
         case "iid":
-            return _iid(order, clients)
+            return np.array_split(order, clients)  # the first ones are larger by a row where it does not come out even
         case "shards":
             return _shards(labels, order, clients, config.shards, seed)
         case "dirichlet" | "attribute" | "attribute-label":
@@ -85,11 +85,6 @@ def _codes(labels: NDArray[np.int64], attributes: Mapping[str, NDArray[Any]], co
             raise DataError(f"partition {config.partition!r} needs the attribute {name!r}; the data has: {known}")
         columns.append(attributes[name])
     return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
-def _iid(order: Rows, clients: int) -> list[Rows]:
-    """Equal parts of the shuffled rows; the first ones are larger by a row where they do not come out even."""
-    return np.array_split(order, clients)
 
 
 def _shards(labels: NDArray[np.int64], order: Rows, clients: int, shards: int, seed: int) -> list[Rows]:
@@ -179,26 +174,19 @@ def group_sizes(clients: int, groups: int) -> list[int]:
     return [len(block) for block in np.array_split(np.arange(clients), groups)]
 
 
-def _flat(groups: Iterable[Iterable[int]]) -> list[int]:
-    return [label for group in groups for label in group]
-
-
 def _check_groups(labels: NDArray[np.int64], clients: int, groups: Sequence[Sequence[int]]) -> None:
-    named = _flat(groups)
+    named = [label for group in groups for label in group]
+    lists = [list(group) for group in groups]
     known = np.unique(labels).tolist()
     rule = "a partition by label groups needs task.groups such as [[1, 2, 3], [0, 4]]"
     if not groups or not all(groups):
-        raise ConfigError(f"{rule}: one list of labels per group, none empty; got {_lists(groups)}")
+        raise ConfigError(f"{rule}: one list of labels per group, none empty; got {lists}")
     if len(set(named)) != len(named):
-        raise ConfigError(f"{rule}: each label in one group only; got {_lists(groups)}")
+        raise ConfigError(f"{rule}: each label in one group only; got {lists}")
     if not set(named) <= set(known):
-        raise ConfigError(f"{rule}: labels of the data, which are {known}; got {_lists(groups)}")
+        raise ConfigError(f"{rule}: labels of the data, which are {known}; got {lists}")
     if clients < len(groups):
         raise ConfigError(f"{rule}: at least one client per group; got {clients} clients, {len(groups)} groups")
-
-
-def _lists(groups: Iterable[Iterable[int]]) -> list[list[int]]:
-    return [list(group) for group in groups]
 
 
 def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
@@ -224,7 +212,7 @@ def _natural(ids: Ids | None, clients: int | None, seed: int) -> Parts:
 
 def no_ids() -> ConfigError:
     """The error for natural partitions of data that has no ids."""
-    having = names_of(lambda spec: "natural" in spec.partitions)
+    having = ", ".join(name for name in TASKS if "natural" in find_task(name).partitions)
     return ConfigError(
         f"partition 'natural' needs data that says to whom each row belongs, which this has not; "
         f"tasks that have it: {having}; or set task.partition to one of {', '.join(MADE)}"

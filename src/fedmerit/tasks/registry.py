@@ -134,11 +134,6 @@ def find_task(name: str) -> TaskSpec:
     return spec
 
 
-def names_of(having: Callable[[TaskSpec], bool]) -> str:
-    """The tasks of the table that have something, for messages; imports them all."""
-    return ", ".join(name for name in TASKS if having(find_task(name)))
-
-
 def load_task(data: str, *, seed: int = 0, train: Mapping[str, Any] | None = None, **settings: Any) -> Task:
     """A task by name, as `fedmerit tasks` lists them, or the user's own that `module:attribute` names.
 
@@ -256,8 +251,10 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
     if spec.learner is not None:
         learner = spec.learner(model, train)
     else:
-        shape = (encoder.shape if encoder else spec.shape(config)) if spec.shape else None
-        learner = _torch_learner(model, train, shape, _target(spec, config, encoder))
+        known = encoder or spec
+        shape = None if spec.shape is None else encoder.shape if encoder else spec.shape(config)
+        target = known.target(config) if known.target else CLASSES
+        learner = _torch_learner(model, train, shape, target)
     if train.schedule != "constant" and not isinstance(learner, ScheduledLearner):
         raise ConfigError(f"train.schedule needs a learner with a method `at_rate`; that of task {spec.name} has none")
     if train.algorithm != "sgd" and not (isinstance(learner, ControlledLearner) and learner.control):
@@ -265,12 +262,6 @@ def make_learner(config: TaskConfig, train: TrainConfig, encoder: Encoder | None
             f"train.algorithm = {train.algorithm!r} needs a learner with a `control`; that of task {spec.name} has none"
         )
     return learner
-
-
-def _target(spec: TaskSpec, config: TaskConfig, encoder: Encoder | None) -> Target:
-    if encoder is not None:
-        return encoder.target(config)
-    return spec.target(config) if spec.target else CLASSES
 
 
 def _torch_learner(model: str, train: TrainConfig, shape: tuple[int, int] | None, target: Target) -> Learner:

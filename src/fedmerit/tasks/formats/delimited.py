@@ -23,6 +23,7 @@ from fedmerit.core.types import Vector
 from fedmerit.errors import TableError
 
 STDIN = Path("-")
+CLIENT_HEADERS = ("client", "id", "name")
 DELIMITERS = (";", "\t", ",")
 """Looked for in this order: where a semicolon separates, commas belong to numbers."""
 MARK = b"PK\x03\x04"
@@ -74,6 +75,23 @@ class DelimitedTable:
             if not math.isfinite(value):
                 raise self._wrong(line, name, "values are finite numbers", text)
         return np.array(values) / 100 if any(percent) else np.array(values)
+
+    def amounts(self, name: str) -> Vector:
+        """A column of numbers that are 0 or more."""
+        values = self.numbers(name)
+        for place in np.flatnonzero(values < 0)[:1].tolist():
+            raise self._wrong(
+                self.lines[place],
+                name,
+                "values are finite numbers >= 0, so shift or rescale the column",
+                self.texts(name)[place],
+            )
+        return values
+
+    def client_column(self) -> str:
+        """The column that names the client of each line: client, id or name, else the first."""
+        by_lower = {name.lower(): name for name in reversed(self.header)}
+        return next((by_lower[name] for name in CLIENT_HEADERS if name in by_lower), self.header[0])
 
     def _wrong(self, line: int, name: str, rule: str, got: str) -> TableError:
         return TableError(f"{self.source}, line {line}, column {name}: {rule}; got {got!r}")
