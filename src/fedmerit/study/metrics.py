@@ -12,7 +12,7 @@ import numpy as np
 from fedmerit.core.measures import percentiles, rounds_to_target, spread, worst_mean
 from fedmerit.core.objectives import ERRORS
 from fedmerit.core.state import SERVER
-from fedmerit.core.types import Vector
+from fedmerit.core.types import ClientId, Vector
 from fedmerit.store.frames import Line
 from fedmerit.store.ledger import Ledger
 
@@ -91,16 +91,31 @@ def _over_clients(local: Vector) -> dict[str, float]:
     return levels | {"worst": worst_mean(local), "variance": spread(local) ** 2}
 
 
+def audits_by_objective(
+    ledger: Ledger, number: int | None = None
+) -> dict[str, dict[int, dict[ClientId, float | None]]]:
+    """The audits of all rounds, or of one: by objective, then round, then client or `SERVER`."""
+    audits: dict[str, dict[int, dict[ClientId, float | None]]] = {}
+    for index, client, objective, value in ledger.audits(number):
+        audits.setdefault(objective, {}).setdefault(index, {})[client] = value
+    return audits
+
+
+def known_of_clients(values: Mapping[ClientId, float | None]) -> dict[ClientId, float]:
+    """What clients measured of an objective, without the server's value and those that are not known."""
+    return {client: value for client, value in values.items() if client != SERVER and value is not None}
+
+
 def _audits(ledger: Ledger) -> Iterator[tuple[str, float]]:
     """The last audit: the server's if it has rows, else the clients' mean. Gaps are given as gaps."""
-    audits = ledger.audits()
-    last_round = max((index for index, *_ in audits), default=0)
-    last = [(where, objective, value) for index, where, objective, value in audits if index == last_round]
-    at_server = [audit for audit in last if audit[0] == SERVER]
-    for name in dict.fromkeys(objective for _, objective, _ in last):
-        values = [value for _, objective, value in at_server or last if objective == name and value is not None]
-        mean = float(np.mean(values)) if values else math.nan
-        metric = audit_metric(name)
+    audits = audits_by_objective(ledger)
+    last_round = max((index for by_round in audits.values() for index in by_round), default=0)
+    last = {name: by_round[last_round] for name, by_round in audits.items() if last_round in by_round}
+    has_server = any(SERVER in values for values in last.values())
+    for name, values in last.items():
+        server = values.get(SERVER)
+        known = ([] if server is None else [server]) if has_server else [*known_of_clients(values).values()]
+        mean, metric = float(np.mean(known)) if known else math.nan, audit_metric(name)
         yield metric, 1 - mean if metric.startswith("gap ") else mean
 
 
