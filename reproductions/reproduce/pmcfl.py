@@ -13,6 +13,7 @@ from fedmerit.study.study import Study
 from fedmerit.study.tables import saved_table
 from fedmerit.study.text_table import TextTable
 from reproductions.published import Errors, RoundsTable, published
+from reproductions.reproduce.agreement import best_agreement
 from reproductions.reproduce.cells import CENSORED, LEGEND, gain_cell, mean_cell, printed, rounds_cell, times
 from reproductions.reproduce.charts import Curve, draw_curves
 from reproductions.reproduce.footnotes import Footnotes
@@ -164,7 +165,8 @@ def _errors(name: str, matrix: Errors, notes: Footnotes) -> tuple[str, ...]:
 
 def _agreement(study: Study, row: str) -> Iterator[str]:
     """The measured line of a matrix: means over the finished seeds."""
-    finished = study.best_agreement[study.best_agreement["row"] == row]
+    counted = best_agreement(study)
+    finished = counted[counted["row"] == row]
     for name in ("neither", "only_row", "only_baseline", "both", "neither_if_independent"):
         yield mean_cell(finished[name].to_numpy(dtype=float))
     total = finished[["neither", "only_row", "only_baseline", "both"]].sum(axis=1, skipna=False)

@@ -19,7 +19,6 @@ from tiny_reproductions import run, tiny
 from fedmerit import load_task
 from fedmerit.errors import ConfigError, FolderError, RunStopped
 from fedmerit.store.run_folder import environment
-from fedmerit.study.metrics import CorrectRows, find_correct, read_correct, write_correct
 from fedmerit.study.plan import Row
 from fedmerit.study.statistics import restricted
 from fedmerit.study.study import OnStep
@@ -28,6 +27,15 @@ from fedmerit.study.text_table import TextTable
 from fedmerit.study.verdicts import NOISE, TOO_FEW
 from fedmerit.study.workers import Played
 from reproductions.reproduce import find_reproduction
+from reproductions.reproduce.agreement import (
+    Agreement,
+    CorrectRows,
+    agreement,
+    best_agreement,
+    find_correct,
+    read_correct,
+    write_correct,
+)
 from reproductions.reproduce.cells import NOT_SEEN, SEEN, Claim, Times, gain_cell, mean_cell, rounds_cell
 from reproductions.reproduce.output import row_settings, write_page
 from reproductions.reproduce.rates import rate_folder, rate_plan, search_rate
@@ -86,7 +94,7 @@ def test_errors_are_counted_on_the_same_images(table2: Reproduced):
     assert cells(errors, "LD, published")[:4] == ("0†", "98", "106", "9,796")
     counts = [float(cell.split()[0]) for cell in below(errors, "LD, published")[:4]]
     study = table2.studies[""]
-    tested = study.metrics[["both", "only_baseline", "only_row", "neither"]].iloc[0].sum()
+    tested = best_agreement(study)[["both", "only_baseline", "only_row", "neither"]].iloc[0].sum()
     assert sum(counts) == pytest.approx(tested, abs=0.2)
     assert "see python -m reproductions errata finding-3" in errors.below[-1]
 
@@ -98,22 +106,22 @@ def test_errors_are_those_of_the_best_models(table2: Reproduced):
     assert shown[-2:] == tuple(mean_cell(values, 4) for values in best)
 
 
-def test_the_best_model_is_tested_beside_the_final_one(tmp_path: Path):
+def test_agreement_is_counted_row_by_row():
+    baseline = np.array([True, True, False, False, True])
+    row = np.array([True, False, True, False, False])
+    counts = agreement(CorrectRows(baseline, "a"), CorrectRows(row, "a"))
+    assert counts == Agreement(both=1, only_baseline=2, only_row=1, neither=1)
+    assert counts.neither_if_independent == pytest.approx(2 * 3 / 5)
+    with pytest.raises(FolderError, match="the same test rows"):
+        agreement(CorrectRows(baseline, "a"), CorrectRows(row, "b"))
+
+
+def test_correct_rows_are_kept(tmp_path: Path):
     task = load_task("digits", clients=4)
-    final, best = (task.learner.start(seed) for seed in (1, 2))
-    write_correct(tmp_path / "a.npz", find_correct(task, final, best))
-    rows = read_correct(tmp_path / "a.npz")
-    assert rows is not None
-    assert rows.of_best is not None
-    assert rows.correct.tolist() == find_correct(task, final).correct.tolist()
-    assert rows.of_best.correct.tolist() == find_correct(task, best).correct.tolist() != rows.correct.tolist()
-
-
-def test_rows_of_old_folders_without_best_models_are_left_open(tmp_path: Path):
-    write_correct(tmp_path / "a.npz", CorrectRows(np.array([True, False]), "rows"))
-    old = read_correct(tmp_path / "a.npz")
-    assert old is not None
-    assert old.of_best is None
+    rows = find_correct(task, task.learner.start(1))
+    write_correct(tmp_path / "correct/a.npz", rows)
+    again = read_correct(tmp_path / "correct/a.npz")
+    assert (again.correct.tolist(), again.test_set) == (rows.correct.tolist(), rows.test_set)
 
 
 @pytest.mark.parametrize(("number", "figure"), [(2, "2a"), (4, "2b")])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from report_runs import PRIORITY, collected, make_run
 
 from fedmerit.core.measures import SHARES, TARGETS
-from fedmerit.report.packing import pack, pack_rounds, shorten, shorten_all
+from fedmerit.report.packing import pack, pack_rounds, shorten
 from fedmerit.report.settings import differences, toml_lines
 from fedmerit.report.summary import summary
 from fedmerit.store.ledger import Ledger, WeightColumns
@@ -84,15 +84,8 @@ def test_short_numbers(value: float, short: float | None) -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=30), st.integers(1, 9))
-def test_many_numbers_are_shortened_as_one_is(values: list[float], digits: int) -> None:
-    assert shorten_all(np.array(values), digits).tolist() == [float(f"{value:.{digits}g}") for value in values]
+def test_arrays_are_packed_as_lists_are(values: list[float], digits: int) -> None:
     assert pack(np.array(values), digits) == pack(values, digits)
-
-
-@given(st.integers(1, 10**9), st.integers(-30, 30), st.integers(1, 9))
-def test_ties_are_shortened_as_written(number: int, power: int, digits: int) -> None:
-    value = (number + 0.5) * 10.0**power
-    assert shorten_all(np.array([value]), digits).tolist() == [float(f"{value:.{digits}g}")]
 
 
 def test_what_follows_from_another_column_is_not_repeated() -> None:

@@ -39,9 +39,6 @@ def test_null_rows_change_the_draw_and_nothing_else(tmp_path: Path):
     runs = {row: study.run(row, 1) for row in study.rows}
     assert chosen(runs["null"]) != chosen(runs["FedAvg"])
     assert len(runs["fewer"].ledger.names()) == 3
-    both = study.metrics.set_index("row")["both"]
-    assert np.isnan(both["fewer"])  # its clients hold other rows
-    assert both["null"] > 0
 
 
 def test_a_null_row_has_the_same_data_and_first_model(tmp_path: Path):

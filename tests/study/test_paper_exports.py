@@ -57,7 +57,7 @@ def test_other_measures_audits_and_rounds_have_deviations_too(cli: CommandLine, 
 
 def test_every_table_has_a_label_of_its_own(cli: CommandLine, study: Study, tmp_path: Path) -> None:
     labels = []
-    for table in ("compared", "reached", "saved", "agreement"):
+    for table in ("compared", "reached", "saved"):
         text = exported(cli, study, tmp_path / f"{table}.tex", "--format", "latex", "--table", table)
         labels += re.findall(r"\\label\{(tab:[a-z0-9-]+)\}", text)
         assert text.count("\\label") == text.count("\\caption")
@@ -69,7 +69,7 @@ def test_every_table_has_a_label_of_its_own(cli: CommandLine, study: Study, tmp_
 def test_the_tables_compile(cli: CommandLine, study: Study, tmp_path: Path) -> None:
     parts = [
         exported(cli, study, tmp_path / f"{table}.tex", "--format", "latex", "--table", table)
-        for table in ("compared", "reached", "saved", "agreement")
+        for table in ("compared", "reached", "saved")
     ]
     odd = TextTable("50 % of A_B^~", ("row", "a|b"), (("<i> & [x] \\ #$", "-1 ± 2"),), best=frozenset({(0, 1)}))
     body = "\n".join([*parts, odd.latex("odd"), r"See \ref{tab:compared}."])

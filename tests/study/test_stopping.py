@@ -38,7 +38,8 @@ def toml(tmp_path: Path) -> Path:
 
 def start(*arguments: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from fedmerit.cli import main; main()", "compare", *map(str, arguments)]
-    paths = os.pathsep.join([str(HERE), str(HERE.parent)])
+    inherited = os.environ.get("PYTHONPATH")  # the study under test is the one that this process imports
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), *([inherited] if inherited else [])])
     return subprocess.Popen(
         command,
         env=os.environ | {"PYTHONPATH": paths},

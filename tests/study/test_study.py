@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from small_study import ROWS, small_plan
 
-from fedmerit import Run, Study, UserError, compare
+from fedmerit import Run, Study, UserError
 from fedmerit.core.measures import rounds_to_target
 from fedmerit.errors import FolderError
-from fedmerit.study.metrics import Agreement, CorrectRows, agreement
 from fedmerit.study.study_folder import write_plan
 
 NAMES = [row["name"] for row in ROWS]
@@ -166,25 +165,3 @@ def test_the_rewards_of_a_run(study: Study):
 def test_an_unknown_frame_names_those_there_are(study: Study):
     with pytest.raises(UserError, match=r"unknown frame of a run 'weight' .did you mean 'weights'"):
         study.run("m2f", 3).frame("weight")
-
-
-def test_agreement_is_counted_row_by_row():
-    baseline = np.array([True, True, False, False, True])
-    row = np.array([True, False, True, False, False])
-    counts = agreement(CorrectRows(baseline, "a"), CorrectRows(row, "a"))
-    assert counts == Agreement(both=1, only_baseline=2, only_row=1, neither=1)
-    assert counts.neither_if_independent == pytest.approx(2 * 3 / 5)
-    with pytest.raises(FolderError, match="the same test rows"):
-        agreement(CorrectRows(baseline, "a"), CorrectRows(row, "b"))
-
-
-@pytest.mark.parametrize("damage", [b"", b"nonsense", b"PK\x03\x04 cut short"])
-def test_a_damaged_file_of_correct_rows_is_named_and_can_be_made_again(study: Study, tmp_path: Path, damage: bytes):
-    folder = tmp_path / "damaged"
-    shutil.copytree(study.folder, folder)
-    (folder / "correct/ld-ds-seed3.npz").write_bytes(damage)
-    with pytest.raises(FolderError, match=r"ld-ds-seed3\.npz is damaged.*remove it and call"):
-        _ = Study.load(folder).metrics
-    (folder / "correct/ld-ds-seed3.npz").unlink()
-    again = compare(small_plan(), folder, jobs=1)
-    assert again.metrics.equals(study.metrics.assign(seconds=again.metrics["seconds"]))

@@ -58,10 +58,14 @@ def test_each_recipe_is_attacked_compared_and_resumed(cli: Callable[..., Answer]
     assert backdoor["attack weight"] == pytest.approx(0.25, abs=0.01)
     assert attacks["fedval (backdoor 25%)"]["attack success"] < backdoor["attack success"]
 
+    (folder / "success/fedavg-backdoor-25-seed1.json").write_text("{")
+    assert "is damaged" in cli("show", folder).err
+    (folder / "success/fedavg-backdoor-25-seed1.json").unlink()
     run = folder / "runs" / "fedavg-scale-25-seed1"
     before = contents(run)
     shown = cli(*command)
     assert contents(run) == before
+    assert cli("show", folder, "--json").json["attacks"] == done.json["attacks"]
     assert "lowest accuracy over the attacks" in shown.out
     assert "rounds until" not in shown.out
     assert cli("export", folder, "--table", "attacks", "--format", "markdown", "--out", tmp_path / "a.md").code == 0

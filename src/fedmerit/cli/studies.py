@@ -143,7 +143,7 @@ def export(
 ) -> None:
     """Write a table or a figure of a study, a table of a run, or a run's model.
 
-    Of a study: compared, reached, saved, agreement, attacks, tuning as latex or markdown; compared, reached, metrics,
+    Of a study: compared, reached, saved, attacks, tuning as latex or markdown; compared, reached, metrics,
     curves, events, attacks, tuning as csv or parquet. Of a run, as csv or parquet: rounds, clients,
     weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ from fedmerit.report.settings import toml_lines
 from fedmerit.store.files import check_new_file, write_new_file
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.run_folder import CONFIG, MODEL
-from fedmerit.study.text_table import TextTable
-
-UNKNOWN = "-"
+from fedmerit.study.metrics import audits_by_objective, known_of_clients
+from fedmerit.study.text_table import UNKNOWN, TextTable, number_text
 
 
 def write_card(ledger: Ledger, out: Path, *, force: bool = False) -> None:
@@ -89,7 +87,7 @@ def _clients(ledger: Ledger) -> TextTable:
             taken_part[one.id] += 1
     shares = earned / earned.sum() if earned.any() else earned
     rows = [
-        (name, _number(local[i]), f"{taken_part[i]}", f"{shares[i]:.2%}", f"{1 / len(names):.2%}")
+        (name, number_text(local[i], 4), f"{taken_part[i]}", f"{shares[i]:.2%}", f"{1 / len(names):.2%}")
         for i, name in enumerate(names)
     ]
     header = ("client", "accuracy", "rounds", "share of all weight", "equal share")
@@ -98,28 +96,21 @@ def _clients(ledger: Ledger) -> TextTable:
 
 def _groups(ledger: Ledger, last: dict[str, Any]) -> Iterator[str]:
     """The audits of the last evaluated round; groups of people are told apart by the objectives that were asked for."""
-    audits: dict[str, dict[int, float | None]] = {}
-    for _, client, objective, value in ledger.audits(last["round"]):
-        audits.setdefault(objective, {})[client] = value
+    audits = {name: by_round[last["round"]] for name, by_round in audits_by_objective(ledger, last["round"]).items()}
     yield "## Audits: errors, and groups of people"
     if not audits:
         yield 'Nothing was audited. `run.audit = ["worst_group:ATTRIBUTE", "parity:ATTRIBUTE"]` writes it down.'
         return
-    rows = [
-        (name, _number(values.get(SERVER)), *_worst(name, values, ledger.names())) for name, values in audits.items()
-    ]
+    names = ledger.names()
+    rows = [(name, number_text(values.get(SERVER), 4), *_worst(name, values, names)) for name, values in audits.items()]
     header = ("objective", "at the server", "worst client", "its value")
     title = "0 to 1, higher is better; mae is in units of the label, and lower is"
     yield TextTable(title if "mae" in audits else "0 to 1, higher is better", header, tuple(rows)).markdown()
 
 
 def _worst(objective: str, values: dict[int, float | None], names: Sequence[str]) -> tuple[str, str]:
-    known = {client: value for client, value in values.items() if client != SERVER and value is not None}
+    known = known_of_clients(values)
     worst = worst_value(objective, known.values())
     if worst is None:
         return UNKNOWN, UNKNOWN
-    return names[next(client for client, value in known.items() if value == worst)], _number(worst)
-
-
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None or math.isnan(value) else f"{value:.4f}"
+    return names[next(client for client, value in known.items() if value == worst)], number_text(worst, 4)

@@ -20,6 +20,8 @@ from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
 from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of
+from fedmerit.study.metrics import audits_by_objective, known_of_clients
+from fedmerit.study.text_table import number_text
 
 OF_CLAIMS = ("claim-cut", "claim-changed")
 """The kinds of events that are about what a client claimed."""
@@ -128,17 +130,14 @@ def explain_client(ledger: Ledger, number: int | None, client: ClientId) -> Iter
 
 def _audits(ledger: Ledger, number: int) -> Iterator[RenderableType]:
     """The objectives of the model after the round: at the server, and the clients' median and worst."""
-    audits: dict[str, dict[int, float | None]] = {}
-    for _, client, objective, value in ledger.audits(number):
-        audits.setdefault(objective, {})[client] = value
+    audits = audits_by_objective(ledger, number)
     if not audits:
         return
     lines = []
-    for objective, values in audits.items():
-        known = sorted(v for client, v in values.items() if client != SERVER and v is not None)
+    for objective, by_round in audits.items():
+        known, at_server = sorted(known_of_clients(by_round[number]).values()), by_round[number].get(SERVER)
         local = (f"{known[len(known) // 2]:.4f}", f"{worst_value(objective, known):.4f}") if known else ("-", "-")
-        at_server = values.get(SERVER)
-        lines.append((objective, "-" if at_server is None else f"{at_server:.4f}", *local, f"{len(known)}"))
+        lines.append((objective, number_text(at_server, 4), *local, f"{len(known)}"))
     header = ("objective", "at the server", "clients' median", "worst", "clients that can tell")
     yield list_table("audit of the model after the round", header, lines)
 

@@ -22,8 +22,6 @@ Numbers: TypeAlias = list[Number] | Number
 WEIGHT_DIGITS, VALUE_DIGITS, MOST_DIGITS = 4, 6, 9
 """Significant digits; values that still look equal with the most digits count as equal."""
 LARGEST_WHOLE = 1e15
-TENS = np.array([float(10**power) for power in range(23)])
-"""The powers of ten that a float holds exactly."""
 NEAR = 1e-5
 """Two values with a smaller relative difference look the same with the digits that are shown."""
 
@@ -79,60 +77,15 @@ def _by_name(rounds: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
 
 def pack(values: Sequence[float | None] | Vector, digits: int) -> Numbers:
     """The values with `digits` significant digits, with more where two different values would look the same."""
-    if not isinstance(values, np.ndarray) or not np.isfinite(values).all():
-        known = [None if value is None or math.isnan(value) else float(value) for value in values]
-        return _pack_some(known, digits)
-    distinct = len(np.unique(values))
-    if distinct == 1 and len(values) > 1:
-        return shorten(float(values[0]), digits)
-    short = shorten_all(values, digits)
-    while (left := len(np.unique(short))) < distinct and digits < MOST_DIGITS:
+    numbers = np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    distinct, places = np.unique(numbers, return_inverse=True)  # most columns repeat few values
+    short = [shorten(value, digits) for value in distinct.tolist()]
+    while len(set(short)) < len(distinct) and digits < MOST_DIGITS:
         digits += 1
-        short = shorten_all(values, digits)
-    return shorten(float(short[0]), digits) if len(short) > 1 and left == 1 else _whole_where_possible(short)
-
-
-def _pack_some(values: Sequence[float | None], digits: int) -> Numbers:
-    """`pack` where values may be unknown."""
-    distinct = len(set(values))
-    if distinct == 1 and len(values) > 1:
-        return shorten(values[0], digits)
-    short = [shorten(value, digits) for value in values]
-    while len(set(short)) < distinct and digits < MOST_DIGITS:
-        digits += 1
-        short = [shorten(value, digits) for value in values]
-    return short[0] if len(short) > 1 and len(set(short)) == 1 else short
-
-
-def shorten_all(values: Vector, digits: int) -> Vector:
-    """Finite numbers with few digits, each the float that reading its short decimals gives.
-
-    With n = value * 10^k rounded to a whole number of `digits` digits, n / 10^k is rounded once, as reading decimals
-    is. Where n is within rounding of a tie, or 10^k is no float, the number is written and read.
-
-    >>> shorten_all(np.array([1234.5678, 0.00012345678]), 4).tolist()
-    [1235.0, 0.0001235]
-    """
-    size = np.where(values == 0, 1.0, np.abs(values))
-    places = digits - 1 - np.floor(np.log10(size)).astype(np.int64)
-    power = TENS[np.minimum(np.abs(places), len(TENS) - 1)]
-    with np.errstate(over="ignore"):  # of the branch that is not taken
-        scaled = np.where(places >= 0, values * power, values / power)
-        whole = np.rint(scaled)
-        short = np.where(places >= 0, whole / power, whole * power)
-    tie = np.abs(np.abs(scaled - whole) - 0.5) < 1e-5
-    other_size = (np.abs(whole) < TENS[digits - 1]) & (values != 0) | (np.abs(whole) > TENS[digits])
-    for place in np.flatnonzero(tie | other_size | (np.abs(places) >= len(TENS))):
-        short[place] = float(f"{values[place]:.{digits}g}")
-    return np.asarray(short)
-
-
-def _whole_where_possible(values: Vector) -> list[Number]:
-    whole = (values == np.floor(values)) & (np.abs(values) < LARGEST_WHOLE)
-    if not whole.any() or whole.all():
-        listed: list[Number] = values.astype(np.int64 if whole.any() else np.float64).tolist()
-        return listed
-    return [int(value) if is_whole else value for value, is_whole in zip(values.tolist(), whole.tolist(), strict=True)]
+        short = [shorten(value, digits) for value in distinct.tolist()]
+    if len(numbers) > 1 and len(set(short)) == 1:
+        return short[0]
+    return [short[place] for place in places.tolist()]
 
 
 def shorten(value: float | None, digits: int) -> Number:

@@ -16,6 +16,7 @@ from fedmerit.core.state import SERVER
 from fedmerit.core.types import Vector
 from fedmerit.report.packing import Number, shorten
 from fedmerit.store.ledger import Ledger
+from fedmerit.study.metrics import audits_by_objective, known_of_clients
 
 PERCENTILES = ("p10", "p50", "p90")
 DIGITS = 6
@@ -23,8 +24,6 @@ DIGITS = 6
 STEPS = 50
 """The clients' final accuracies are kept as this many quantiles: each stands for 2 % of the clients."""
 
-AuditRow: TypeAlias = tuple[int, int, str, float | None]
-"""(round, client, objective, value); client -1 is the server."""
 ByRound: TypeAlias = Mapping[int, float | None]
 Band: TypeAlias = list[Number]
 """Mean, lowest and highest over the seeds; a single value where there is one run."""
@@ -84,7 +83,7 @@ def measure_run(
         **{Metric(name): {row["round"]: row[name] for row in evaluated} for name in (ACCURACY.name, *PERCENTILES)},
         Metric("worst"): _by_round(tested, [worst_mean(row) for row in local]),
         Metric("spread"): _by_round(tested, [spread(row) for row in local]),
-        **dict(_audit_curves(ledger.audits())),
+        **dict(_audit_curves(ledger)),
     }
     for metric in OF_PRIVACY:
         if all(row[metric.name] is not None for row in evaluated):
@@ -104,13 +103,10 @@ def _by_round(rounds: Sequence[int], values: Sequence[float]) -> dict[int, float
     return {index: None if np.isnan(value) else value for index, value in zip(rounds, values, strict=True)}
 
 
-def _audit_curves(rows: Sequence[AuditRow]) -> Iterator[tuple[Metric, ByRound]]:
+def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
     """Each objective at the server, at the median client and at the worst client, where anybody could measure it."""
-    audits: dict[str, dict[int, dict[int, float | None]]] = {}
-    for index, client, objective, value in rows:
-        audits.setdefault(objective, {}).setdefault(index, {})[client] = value
-    for objective, by_round in audits.items():
-        clients = {index: _known_of_clients(values) for index, values in by_round.items()}
+    for objective, by_round in audits_by_objective(ledger).items():
+        clients = {index: [*known_of_clients(values).values()] for index, values in by_round.items()}
         for at, curve in (
             ("server", {index: values.get(SERVER) for index, values in by_round.items()}),
             ("median", {index: float(np.median(known)) if known else None for index, known in clients.items()}),
@@ -118,10 +114,6 @@ def _audit_curves(rows: Sequence[AuditRow]) -> Iterator[tuple[Metric, ByRound]]:
         ):
             if any(value is not None for value in curve.values()):
                 yield Metric(objective, at), curve
-
-
-def _known_of_clients(values: Mapping[int, float | None]) -> list[float]:
-    return [value for client, value in values.items() if client != SERVER and value is not None]
 
 
 def row_data(runs: Sequence[RunResult]) -> dict[str, Any]:

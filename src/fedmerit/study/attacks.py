@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedmerit.config.schema import Config
-from fedmerit.core.attacks import Attackers
-from fedmerit.core.types import ClientId
+from fedmerit.core.attacks import Attackers, RowAttack
+from fedmerit.core.types import ClientId, Model
+from fedmerit.errors import FolderError
+from fedmerit.store.files import write_new_file
 from fedmerit.store.frames import Frame, Line, make_frame
 from fedmerit.store.ledger import Ledger
+from fedmerit.store.strict_json import dump_json
 from fedmerit.study.plan import Plan, Row, attack_label
 from fedmerit.study.statistics import LEVEL, paired
 from fedmerit.study.suspects import detection, suspects_of
 from fedmerit.study.text_table import TextTable, number_text
 from fedmerit.study.verdicts import by_row
-from fedmerit.tasks.attackers import find_attackers
+from fedmerit.tasks.attackers import find_attackers, make_probe
+from fedmerit.tasks.registry import Task
 
 METRICS = ("attack success", "attack weight", "attack clients", "attack precision", "attack recall")
 """Metrics of a run that has attackers, as `Study.metrics` names them.
@@ -31,6 +36,34 @@ precision  share of the suspects that attack
 recall     share of the attackers that are suspected, of those that answered
 """
 COLUMNS = ("row", "recipe", "attack", "share", "seeds", "accuracy", "without", "lost", "low", "high", *METRICS)
+
+
+def attack_success(task: Task, model: Model) -> float:
+    """Measure the success of label flippers and backdoors on the clean test rows; NaN where nobody changes rows."""
+    test, classes = task.federation.test, task.federation.classes
+    shares = [
+        make_probe(coalition.attack, test.x, test.y, classes).success(task.learner, model)
+        for coalition in task.attackers.coalitions
+        if isinstance(coalition.attack, RowAttack)
+    ]
+    return float(np.mean(shares)) if shares else math.nan
+
+
+def write_success(path: Path, success: float) -> None:
+    """Keep the success of a run's attackers; the file appears whole or not at all."""
+    path.parent.mkdir(exist_ok=True)
+    write_new_file(path, dump_json({"success": success}))
+
+
+def read_success(path: Path) -> float:
+    """Read what `write_success` wrote; NaN without a file, as where clients share no model."""
+    try:
+        success = json.loads(path.read_text(encoding="utf-8"))["success"]
+    except FileNotFoundError:
+        return math.nan
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise FolderError(f"{path} is damaged: {error}; remove it and call `fedmerit compare` again") from None
+    return math.nan if success is None else float(success)
 
 
 def read_attack_metrics(ledger: Ledger, config: Config, success: float) -> dict[str, float]:

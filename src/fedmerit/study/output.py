@@ -34,7 +34,6 @@ STUDY_FRAMES = ("compared", "reached", "metrics", "curves", "events", "attacks",
 WITHOUT = {
     "reached": "it has no targets",
     "saved": "it has one row or no targets",
-    "agreement": "no row beside the baseline has a common model",
     "tuning": "no row names a grid",
     "attacks": "no row has attackers",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +14,10 @@ from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError, FolderError, UnknownName
-from fedmerit.store.frames import Frame, Line, make_frame, pandas, run_frame
+from fedmerit.store.frames import Frame, make_frame, pandas, run_frame
 from fedmerit.store.run_folder import BITS_DEPEND_ON, differences, held, open_ledger
-from fedmerit.study.attacks import attack_frame, read_attack_metrics
-from fedmerit.study.metrics import METRICS, Agreement, RunMetrics, agreement, read_correct, read_metrics
+from fedmerit.study.attacks import attack_frame, read_attack_metrics, read_success
+from fedmerit.study.metrics import METRICS, RunMetrics, read_metrics
 from fedmerit.study.plan import Plan, Row
 from fedmerit.study.study_folder import (
     BEST,
@@ -35,8 +34,6 @@ from fedmerit.study.study_folder import (
 from fedmerit.study.tuning import Tuned
 from fedmerit.study.verdicts import COLUMNS, compare_rows, metrics_of_runs, rounds_metrics
 from fedmerit.study.workers import OnStep, Workers, run_all
-
-AGREEMENT = (*Agreement._fields, "neither_if_independent")
 
 
 def compare(
@@ -175,18 +172,15 @@ class Study:
     def metrics(self) -> Frame:
         """A line per run that was begun: accuracy, best, percentiles, worst tenth, variance, gaps, bytes, seconds.
 
-        `both`, `only_baseline`, `only_row` and `neither` are the numbers of test rows that the final model and the
-        baseline's get right; `neither_if_independent` is how many both would miss if their errors were unrelated.
         Runs with attackers have the metrics of `fedmerit.study.attacks`.
         """
         lines = (
             {"row": run.row, "seed": run.seed, "rounds": self._played(run, metrics)}
             | {"finished": str(run) not in self.unfinished}
             | metrics.values
-            | self._agreement(run)
             for run, metrics in self._metrics
         )
-        columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round", *AGREEMENT)
+        columns = ("row", "seed", "finished", "rounds", *METRICS, "best_round")
         return make_frame(lines, columns).astype({"finished": bool})
 
     def _played(self, run: Member, metrics: RunMetrics) -> int:
@@ -244,34 +238,8 @@ class Study:
                 with open_ledger(run.folder) as ledger:
                     read = read_metrics(ledger, self.plan.targets, self.plan.shares, or_equal=self.plan.or_equal)
                     if run.config.task.attack:
-                        correct = read_correct(run.correct)
-                        success = math.nan if correct is None else correct.success
-                        read.values.update(read_attack_metrics(ledger, run.config, success))
+                        read.values.update(read_attack_metrics(ledger, run.config, read_success(run.success)))
                     yield run, read
-
-    @cached_property
-    def best_agreement(self) -> Frame:
-        """A line per finished run: the counts of `metrics`, of the best model of each run instead of the final ones.
-
-        NaN where a run kept no best model, or was tested before best models were.
-        """
-        lines = (
-            {"row": run.row, "seed": run.seed} | self._agreement(run, best=True)
-            for run in self.runs
-            if str(run) not in self.unfinished
-        )
-        return make_frame(lines, ("row", "seed", *AGREEMENT))
-
-    def _agreement(self, run: Member, *, best: bool = False) -> Line:
-        """With the baseline's run of the same seed; nothing where one of them has no file of correct rows."""
-        baseline = next(other for other in self.runs if (other.row, other.seed) == (self.plan.against, run.seed))
-        theirs, ours = read_correct(baseline.correct), read_correct(run.correct)
-        if best:
-            theirs, ours = theirs and theirs.of_best, ours and ours.of_best
-        if theirs is None or ours is None or (run.config.task != baseline.config.task):
-            return {}  # a row whose clients hold other rows is tested on others, too
-        counts = agreement(theirs, ours)
-        return dict(zip(AGREEMENT, (*counts, counts.neither_if_independent), strict=True))
 
     def __repr__(self) -> str:
         done = len(self.runs) - len(self.unfinished)

@@ -15,7 +15,7 @@ from fedmerit.store.model_files import read_model
 from fedmerit.store.run_folder import MODEL, config_to_resume, differences, open_ledger
 from fedmerit.study.plan import Plan, Row, dump_plan, load_plan
 
-STUDY, RUNS, CORRECT = "study.toml", "runs", "correct"
+STUDY, RUNS, SUCCESS = "study.toml", "runs", "success"
 TUNING, BEST = "tuning", "best.toml"
 """The tuning of a row is a study of its points in tuning/ROW; at its end it has the best point's configuration."""
 
@@ -24,15 +24,13 @@ TUNING, BEST = "tuning", "best.toml"
 class Member:
     """One run of a study: its row, seed, configuration and folder.
 
-    `correct` is the file with the test rows that its final model gets right. A run of a null row has a `draw_seed`,
-    which replaces `run.seed` in its rounds.
+    A run of a null row has a `draw_seed`, which replaces `run.seed` in its rounds.
     """
 
     row: str
     seed: int
     config: Config
     folder: Path
-    correct: Path
     draw_seed: int | None = None
 
     def __str__(self) -> str:
@@ -50,13 +48,18 @@ class Member:
 
     @property
     def complete(self) -> bool:
-        """Whether it is finished, and tested row by row if all clients share its model."""
-        return self.finished and (self.correct.exists() or not self.has_common_model)
+        """Whether it is finished, and the success of its attackers measured."""
+        return self.finished and (self.success.exists() or not self.has_success)
 
     @property
-    def has_common_model(self) -> bool:
-        """Whether all clients share one model."""
-        return tests_one_model(make_recipe(self.config.recipe))
+    def has_success(self) -> bool:
+        """Whether it has attackers and one model, shared by all clients, to measure their success on."""
+        return bool(self.config.task.attack) and tests_one_model(make_recipe(self.config.recipe))
+
+    @property
+    def success(self) -> Path:
+        """The file with the success of its attackers."""
+        return self.folder.parent.parent / SUCCESS / f"{self.folder.name}.json"
 
     @property
     def rounds(self) -> int:
@@ -76,8 +79,7 @@ def members(plan: Plan, folder: Path) -> list[Member]:
             chosen = best.get(row.name)
             config = plan.config(row, seed) if chosen is None else with_seed(chosen, seed)
             name, draw_seed = f"{row.slug}-seed{seed}", derive(seed, "null") if row.null else None
-            correct = folder / CORRECT / f"{name}.npz"
-            runs.append(Member(row.name, seed, config, folder / RUNS / name, correct, draw_seed))
+            runs.append(Member(row.name, seed, config, folder / RUNS / name, draw_seed))
     return runs
 
 

@@ -1,4 +1,4 @@
-"""Tables of a study: rows compared, other metrics, rounds to target in the papers' layout, agreement of errors."""
+"""Tables of a study: rows compared, other metrics, rounds to target in the papers' layout."""
 
 from __future__ import annotations
 
@@ -90,32 +90,10 @@ def saved_table(study: Study) -> TextTable:
     return TextTable(title, header, tuple(rows))
 
 
-def agreement_table(study: Study) -> Iterator[TextTable]:
-    """Test rows that a row's final models and the baseline's get right, summed over seeds.
-
-    Rows whose clients share no model are left out.
-    """
-    finished = study.metrics[study.metrics["finished"]].dropna(subset=["both"])
-    against = study.plan.against
-    if set(finished["row"]) <= {against}:
-        return
-    sums = finished.groupby("row", sort=False)[["both", "only_baseline", "only_row", "neither"]].sum()
-    expected = finished.groupby("row", sort=False)["neither_if_independent"].sum()
-    rows = [
-        (row, *(f"{int(count):,}" for count in sums.loc[row]), f"{expected[row]:,.1f}")
-        for row in study.rows
-        if row in sums.index and row != against
-    ]
-    header = ("row", "both right", f"only {against}", "only the row", "neither", "neither, if unrelated")
-    title = f"{study.plan.name}: errors on the same test rows, all seeds together"
-    yield TextTable(title, header, tuple(rows))
-
-
 TABLES: Mapping[str, Callable[[Study], Iterator[TextTable]]] = {
     "compared": lambda study: iter((summary_table(study), *metric_tables(study))),
     "reached": reached_tables,
     "saved": lambda study: iter([saved_table(study)] if len(study.rows) > 1 and study.plan.targets else []),
-    "agreement": agreement_table,
     "tuning": lambda study: (tuned.table() for tuned in study.tunings.values()),
     "attacks": lambda study: attack_tables(study.plan.name, study.attacks),
 }

@@ -27,9 +27,7 @@ from fedmerit.engine.preflight import check_config
 from fedmerit.engine.run import GIB, resume, run_config
 from fedmerit.errors import ConfigError, FedmeritError, RunFailed, RunStopped, UserError
 from fedmerit.fleet.pool import begin_preload, ensure_forkserver, keep_memory
-from fedmerit.store.model_files import read_model
-from fedmerit.store.run_folder import BEST
-from fedmerit.study.metrics import find_correct, write_correct
+from fedmerit.study.attacks import attack_success, write_success
 from fedmerit.study.study_folder import Member
 from fedmerit.tasks.federation import Federation
 from fedmerit.tasks.registry import Task, find_task, make_federation, make_task
@@ -289,7 +287,7 @@ def _check(rows: Mapping[str, Config], context: JobContext) -> None:
 def _run(member: Member, config: Config, log: tuple[str, ...], context: JobContext) -> None:
     """Start or resume a run; it ends early, after a round, where the study asks it to stop.
 
-    At its end, where all clients share the model, the test rows that the final and the best model get right are kept.
+    At its end the success of its attackers is measured, where all clients share the model.
     """
 
     def report(record: Record) -> None:
@@ -303,5 +301,4 @@ def _run(member: Member, config: Config, log: tuple[str, ...], context: JobConte
         run = run_config(config, member.folder, report, context.load, log, draw_seed=member.draw_seed)
     run.ledger.close()
     if not member.complete:
-        best = read_model(member.folder / BEST)
-        write_correct(member.correct, find_correct(context.load(config), run.model, None if best is None else best[0]))
+        write_success(member.success, attack_success(context.load(config), run.model))
