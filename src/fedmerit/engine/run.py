@@ -25,7 +25,6 @@ from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import read_model, remove_checkpoints
@@ -40,7 +39,6 @@ from fedmerit.store.run_folder import (
     new_ledger,
 )
 from fedmerit.store.verify import SUMS, write_sums
-from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
@@ -110,9 +108,8 @@ def federate(
         write_encoder(home, task.federation.encoder)
     warn = Warner(names, stacklevel=6)  # where `federate` is called
     workers = count_workers(task.learner, config.run)
-    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
+    with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
         tell = _all([warn, advance, *([on_record] if on_record else [])])
-        fleet = attacked(local, task.attackers)
         state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=tell, log=log)
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
@@ -185,7 +182,7 @@ def resume(
 
 def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None, log: Sequence[str]) -> Run:
     """On this machine, from the newest checkpoint or from the beginning."""
-    run, workers, attackers = config.run, count_workers(task.learner, config.run), task.attackers
+    run, workers = config.run, count_workers(task.learner, config.run)
     budget = None if run.memory is None else int(run.memory * GIB)
     with (
         held(folder),
@@ -194,7 +191,7 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
-        _run_into(folder, config, attacked(fleet, attackers), on_record, log)
+        _run_into(folder, config, fleet, on_record, log)
     return Run.load(folder)
 
 
@@ -239,7 +236,6 @@ def run_on(
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
-            fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
             told = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
             _run_into(folder, config, fleet, _all([*told, *([on_record] if on_record else [])]), log)
     return Run.load(folder)

@@ -32,6 +32,7 @@ from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import Enrolment, read_enrolment
 from fedmerit.flower.clientapp import make_client_app
 from fedmerit.flower.gridfleet import GridFleet
+from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
 SEED = "FEDMERIT_SEED"
@@ -104,7 +105,14 @@ def serve(
     collect = make_collect(config.run, recipe)
     check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
     deadline = config.run.deadline or timeout
-    fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
+    fleet = GridFleet(
+        grid,
+        half,
+        timeout=deadline,
+        wait=wait.make() if wait else None,
+        enrolment=enrolment,
+        attackers=find_attackers(config.task, len(half.names), config.run.seed),
+    )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, with_server_seed(config), out, RoundLog(), log_to)
