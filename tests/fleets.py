@@ -23,7 +23,7 @@ def on_flower(task: Task) -> GridFleet:
         return task.client(int(context.node_config["partition-id"]))
 
     clients = len(task.federation.names)
-    fleet = GridFleet(InProcessGrid(make_client_app(half), clients), task.server())
+    fleet = GridFleet(InProcessGrid(make_client_app(half), clients), task.server(), attackers=task.attackers)
     fleet.meet(clients)
     return fleet
 

@@ -20,7 +20,7 @@ from fedmerit.core.state import Record
 from fedmerit.core.types import Replies
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunStopped
-from fedmerit.fleet.attacked import attacked, collude
+from fedmerit.fleet.client import collude
 from fedmerit.fleet.local import LocalFleet
 
 SIZES = (6, 40, 9, 25, 30, 14)
@@ -87,10 +87,10 @@ def played(fleet: Any, rounds: int = 2) -> tuple[np.ndarray, list[Record]]:
 
 @pytest.mark.parametrize("kind", ["sign-flip", "scale", "gauss", "free-rider", "liar", "alie", "ipm", "mimic"])
 def test_flowers_nodes_attack_with_the_same_bits(kind: str) -> None:
-    task, attackers = planted(kind)
+    task, _ = planted(kind)
     with LocalFleet(task) as local:
-        ours, records = played(attacked(local, attackers))
-    theirs, others = played(attacked(on_flower(task), attackers))
+        ours, records = played(local)
+    theirs, others = played(on_flower(task))
     assert ours.tobytes() == theirs.tobytes()
     assert [record.facts["samples"].tolist() for record in records] == [
         record.facts["samples"].tolist() for record in others
@@ -100,9 +100,9 @@ def test_flowers_nodes_attack_with_the_same_bits(kind: str) -> None:
 def test_before_its_round_an_attacker_is_honest() -> None:
     models = {}
     for start in (1, 2, 3):
-        task, attackers = planted("sign-flip", from_round=start)
+        task, _ = planted("sign-flip", from_round=start)
         with LocalFleet(task) as fleet:
-            models[start] = played(attacked(fleet, attackers))[0].tobytes()
+            models[start] = played(fleet)[0].tobytes()
     with LocalFleet(replace(task, attackers=Attackers())) as fleet:
         assert models[3] == played(fleet)[0].tobytes()
     assert len(set(models.values())) == 3
@@ -111,7 +111,7 @@ def test_before_its_round_an_attacker_is_honest() -> None:
 def test_a_liar_holds_what_it_claims() -> None:
     task, attackers = planted("liar")
     with LocalFleet(task) as fleet:
-        record = played(attacked(fleet, attackers), 1)[1][0]
+        record = played(fleet, 1)[1][0]
     sizes = np.array(
         [size * (3 if client in attackers.members else 1) for client, size in enumerate((6, 40, 9, 25, 30, 14))]
     )

@@ -56,7 +56,8 @@ def on_flower(config: Config, folder: Path) -> Run:
     def half(context: Context) -> ClientHalf:
         return task.client(int(context.node_config["partition-id"]))
 
-    fleet = GridFleet(InProcessGrid(make_client_app(half), len(task.federation.names)), task.server())
+    grid = InProcessGrid(make_client_app(half), len(task.federation.names))
+    fleet = GridFleet(grid, task.server(), attackers=task.attackers)
     fleet.meet(len(task.federation.names))
     return run_on(fleet, config, folder)
 

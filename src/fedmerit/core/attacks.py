@@ -4,7 +4,7 @@
 | ------------------- | ------------------------------------------------------ | -------------------------------- |
 | its own rows        | `LabelFlip`, `Backdoor`                                | `tasks/attackers.py`, at loading |
 | its own answer      | `SignFlip`, `Scale`, `Gauss`, `FreeRider`, `Liar`      | the client itself, as it answers |
-| the others' updates | `LittleIsEnough` (ALIE), `InnerProduct` (IPM), `Mimic` | `fleet/attacked.py`, any fleet   |
+| the others' updates | `LittleIsEnough` (ALIE), `InnerProduct` (IPM), `Mimic` | `fleet/client.py`, in any fleet  |
 
 A recipe never learns who attacks: only whoever has the configuration and the seed can say (`draw_attackers`).
 """

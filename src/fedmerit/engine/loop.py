@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeAlias
@@ -33,12 +32,13 @@ from fedmerit.core.server.centring import centre_model
 from fedmerit.core.state import Record, State
 from fedmerit.core.targets import target_of
 from fedmerit.core.types import Note
+from fedmerit.engine.finished import Run
 from fedmerit.engine.sinks import Sinks
 from fedmerit.errors import RunFailed, RunStopped, UserError
 from fedmerit.fleet.personal import any_saved, copy_out
 from fedmerit.store.ledger import Event, Ledger
 from fedmerit.store.model_files import read_checkpoint, remove_checkpoints, write_checkpoint, write_model
-from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, LEDGER, MODEL, PERSONAL
+from fedmerit.store.run_folder import BEST, CLUSTERS, DRAW_SEED, MODEL, PERSONAL
 from fedmerit.store.status import status_file
 
 OnRecord: TypeAlias = Callable[[Record], None]
@@ -82,7 +82,7 @@ def run_rounds(
     *,
     stopping: Stopping | None = None,
     stop: Stop | None = None,
-    on_record: OnRecord | None = None,
+    on_record: Sequence[OnRecord] = (),
     log: Sequence[str] = (),
 ) -> State:
     """Run the rounds that the ledger does not have yet, and record each; a run in which nobody ever trained fails.
@@ -90,6 +90,7 @@ def run_rounds(
     folder      for the final model, where the run has a folder
     stopping    of a run that can be resumed: it has checkpoints, and may be asked to stop after a round
     stop        ends the run early, by the accuracies on validation rows
+    on_record   called with the record of every round
     log         sinks that get every round
     """
     checkpoints = None if stopping is None else folder
@@ -123,8 +124,8 @@ def run_rounds(
                 write_models(checkpoints, ledger, fleet, state, record, best=best)
             ledger.append(record)  # after the models: a round that the ledger knows has its checkpoint
             sinks.log(ledger)
-            if on_record:
-                on_record(record)
+            for call in on_record:
+                call(record)
             if stopping is not None and stopping.asked and index < settings.rounds:
                 raise RunStopped(f"stopped after round {index} of {settings.rounds}")
         if not state.history.participations:
@@ -159,20 +160,18 @@ def tests_one_model(recipe: Recipe) -> bool:
 def first_state(fleet: Fleet, host: Host, recipe: Recipe, seed: int, ledger: Ledger) -> State:
     """The state before round 1: the learner's first model, centred, and what the recipe's models make of it."""
     server = fleet.server
-    model = server.first_model(derive(seed, "model"))
+    model, events = server.first_model(derive(seed, "model")), list[Event]()
     if server.centre is not None:
         limit = server.limits.get(SAMPLES)
         model, dropped, about = centre_model(model, server.learner, fleet, server.centre, limit)
-        ledger.note(Event(0, None, "centre", about))
-        for client, reason in sorted(dropped.items()):
-            ledger.note(Event(0, client, "left-out", f"of the mean input: {reason}"))
+        left_out = [Event(0, one, "left-out", f"of the mean input: {why}") for one, why in sorted(dropped.items())]
+        events += [Event(0, None, "centre", about), *left_out]
     state, notes = initial_state(recipe, host, model, seed)
-    for note in notes:
-        ledger.note(Event(0, note.client, note.kind, note.text))
-    if about := target_of(server.learner).about:
-        ledger.note(Event(0, None, "target", about))
-    for text in fleet.server.notes:
-        ledger.note(Event(0, None, "data", text))
+    events += [Event(0, note.client, note.kind, note.text) for note in notes]
+    target = target_of(server.learner).about
+    events += [Event(0, None, "target", target)] if target else []
+    for event in (*events, *(Event(0, None, "data", text) for text in server.notes)):
+        ledger.note(event)
     return state
 
 
@@ -218,15 +217,12 @@ def run_files(
     ledger: Ledger, folder: Path | None, state: State, named: NamedTensors | None, scratch: Path
 ) -> list[Path]:
     """The files of a run that sinks keep: its model, and its report where one can be made (it needs plotly)."""
+    model, page = (folder or scratch) / MODEL, scratch / "report.html"
     if folder is None:
-        folder = scratch / "run"
-        folder.mkdir()
-        ledger.copy(folder / LEDGER)
-        write_model(folder / MODEL, state.model, state.history.rounds, named)
-    page, out = import_module("fedmerit.report.html"), scratch / "report.html"  # that room builds on this one
+        write_model(model, state.model, state.history.rounds, named)
     with suppress(UserError):
-        page.write_report([folder], out)
-    return [folder / MODEL, *([out] if out.exists() else [])]
+        Run(ledger, state.model, folder=folder).report(page)
+    return [model, *([page] if page.exists() else [])]
 
 
 @contextmanager

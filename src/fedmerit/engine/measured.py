@@ -70,7 +70,9 @@ def fact_of_clients(federation: Federation, name: str) -> Vector:
 
 def _measurable(federation: Federation) -> Iterator[str]:
     yield from (fact.name for fact in FACTS.values() if fact.measure is not None)
-    yield from (f"{ATTRIBUTE}{name}" for name, column in federation.train.attributes.items() if _is_share(column))
+    for name, column in federation.train.attributes.items():
+        if np.issubdtype(column.dtype, np.number) and len(column) and column.min() >= 0 and column.max() <= 1:
+            yield f"{ATTRIBUTE}{name}"
     words = {name for name, values in federation.facts.items() if any(isinstance(value, str) for value in values)}
     for name, values in federation.facts.items():
         yield from (
@@ -80,10 +82,6 @@ def _measurable(federation: Federation) -> Iterator[str]:
         )
 
 
-def _is_share(column: Vector) -> bool:
-    return bool(np.issubdtype(column.dtype, np.number) and len(column) and column.min() >= 0 and column.max() <= 1)
-
-
 def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()) -> list[Criterion]:
     """The criteria that these facts suffice for: those of the recipe first, then others of the tables.
 
@@ -91,19 +89,16 @@ def readable_criteria(facts: Mapping[str, Vector], own: Sequence[Criterion] = ()
     """
     plain = [one for one in CRITERIA.values() if isinstance(one, FunctionCriterion) and one.required_facts]
     attributes = [Attribute(name.removeprefix(ATTRIBUTE)) for name in facts if name.startswith(ATTRIBUTE)]
-    told = map(parse_client_fact, filter(_can_be_named, _shared(facts)))
-    known = {one.name: one for one in (*own, *plain, *attributes, *told)}
+    client_facts = [parse_client_fact(name) for name, values in facts.items() if _can_be_criterion(name, values)]
+    known = {one.name: one for one in (*own, *plain, *attributes, *client_facts)}
     return [one for one in known.values() if one.required_facts and set(one.required_facts) <= set(facts)]
 
 
-def _shared(facts: Mapping[str, Vector]) -> Iterator[str]:
-    own = ((name, values) for name, values in facts.items() if name.startswith(CLIENT_FACT))
-    yield from (name for name, values in own if IS_WORD not in name or values.sum() > 1)
-
-
-def _can_be_named(fact: str) -> bool:
-    """Whether a priority can name it: a column `home town` cannot."""
-    return NAME.fullmatch(fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]) is not None
+def _can_be_criterion(fact: str, values: Vector) -> bool:
+    """Whether a priority can name a client's own fact (a column `home town` it cannot), and clients share its word."""
+    name = fact.removeprefix(CLIENT_FACT).partition(IS_WORD)[0]
+    shared = IS_WORD not in fact or values.sum() > 1
+    return fact.startswith(CLIENT_FACT) and bool(shared) and NAME.fullmatch(name) is not None
 
 
 def separations(facts: Mapping[str, Vector], criteria: Sequence[Criterion]) -> list[Separation]:

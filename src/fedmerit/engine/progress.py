@@ -21,11 +21,16 @@ def progress(
     console: Console, rounds: int, label: str = "", done: int = 0, every: int = 1, *, notes: bool = True
 ) -> Iterator[OnRecord]:
     """A bar on a terminal, a plain line every so many rounds elsewhere; each kind of note is shown once."""
-    teller: OnRecord = _Notes(console) if notes else lambda record: None
+    new_notes = NewNotes()
+
+    def show_notes(record: Record) -> None:
+        for line in new_notes(record) if notes else ():
+            console.print(f"[yellow]round {record.index}: {escape(line)}[/]")
+
     if not console.is_terminal:
 
         def print_line(record: Record) -> None:
-            teller(record)
+            show_notes(record)
             if record.index % every == 0:
                 seconds = f"{sum(record.seconds.values()):.1f} s"
                 text = f"round {record.index} {label or f'of {rounds}'}{_state(record)}  {seconds}"
@@ -38,7 +43,7 @@ def progress(
         task = bar.add_task(escape(label or "round"), total=rounds, completed=done, state="")
 
         def advance(record: Record) -> None:
-            teller(record)
+            show_notes(record)
             bar.advance(task)
             if record.evaluation is not None:
                 bar.update(task, state=_state(record).strip())
@@ -80,13 +85,14 @@ def _notes(record: Record) -> tuple[Note, ...]:
     return (*record.notes, *(record.weights.notes if record.weights else ()))
 
 
-class _Notes:
-    """Shows clients that were left out, rewards that were refused, and a note the first time its subject occurs."""
+class NewNotes:
+    """The lines to show of a round: clients left out, rewards refused, and a note the first time its subject occurs."""
 
-    def __init__(self, console: Console) -> None:
-        self._console, self._seen = console, set[tuple[str, str]]()
+    def __init__(self) -> None:
+        self._seen = set[tuple[str, str]]()
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: Record) -> list[str]:
+        """What is new in this round."""
         lines = [f"client {client} left out: {reason}" for client, reason in record.dropped.items()]
         verdicts = record.rewards.verdicts.items()
         lines += [f"client {one} refused its reward: {verdict.reason}" for one, verdict in verdicts if verdict.reason]
@@ -94,8 +100,7 @@ class _Notes:
             if (note.kind, note.subject) not in self._seen:
                 self._seen.add((note.kind, note.subject))
                 lines.append(note.text if note.client is None else f"client {note.client} {note.text}")
-        for line in lines:
-            self._console.print(f"[yellow]round {record.index}: {escape(line)}[/]")
+        return lines
 
 
 def _state(record: Record) -> str:

@@ -16,7 +16,6 @@ from fedmerit.core.learner import DeviceLearner, Learner
 from fedmerit.core.recipe import Recipe
 from fedmerit.core.recipe_json import part_to_json
 from fedmerit.core.recipes import privacy_of
-from fedmerit.core.state import Record
 from fedmerit.core.system import cores
 from fedmerit.engine.finished import Run, write_encoder
 from fedmerit.engine.logs import RoundLog, log_format
@@ -25,7 +24,6 @@ from fedmerit.engine.preflight import BELIEVED, check_config, check_parts, check
 from fedmerit.engine.progress import Warner, progress_bar
 from fedmerit.engine.sinks import check_logs
 from fedmerit.errors import ConfigError
-from fedmerit.fleet.attacked import attacked
 from fedmerit.fleet.local import LocalFleet
 from fedmerit.store.ledger import Ledger
 from fedmerit.store.model_files import read_model, remove_checkpoints
@@ -40,7 +38,6 @@ from fedmerit.store.run_folder import (
     new_ledger,
 )
 from fedmerit.store.verify import SUMS, write_sums
-from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import Task, make_task
 
 Load: TypeAlias = Callable[[Config], Task]
@@ -108,12 +105,11 @@ def federate(
     ledger = new_ledger(home, recipe, config, names, epochs, device_of(task.learner))
     if home is not None:
         write_encoder(home, task.federation.encoder)
-    warn = Warner(names, stacklevel=6)  # where `federate` is called
+    warn = Warner(names, stacklevel=5)  # where `federate` is called
     workers = count_workers(task.learner, config.run)
-    with LocalFleet(task, workers) as local, progress_bar(rounds, shown=progress) as advance:
-        tell = _all([warn, advance, *([on_record] if on_record else [])])
-        fleet = attacked(local, task.attackers)
-        state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=tell, log=log)
+    with LocalFleet(task, workers) as fleet, progress_bar(rounds, shown=progress) as advance:
+        calls: list[OnRecord] = [warn, advance, *([on_record] if on_record else [])]
+        state = run_rounds(fleet, recipe, collect, config.run, ledger, home, stop=stop, on_record=calls, log=log)
     if home is None:
         return Run(ledger, state.model, task.learner, encoder=task.federation.encoder)
     ledger.close()
@@ -185,7 +181,7 @@ def resume(
 
 def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord | None, log: Sequence[str]) -> Run:
     """On this machine, from the newest checkpoint or from the beginning."""
-    run, workers, attackers = config.run, count_workers(task.learner, config.run), task.attackers
+    run, workers = config.run, count_workers(task.learner, config.run)
     budget = None if run.memory is None else int(run.memory * GIB)
     with (
         held(folder),
@@ -194,11 +190,11 @@ def _run_locally(folder: Path, config: Config, task: Task, on_record: OnRecord |
     ):
         write_encoder(folder, task.federation.encoder)
         del task  # the fleet holds the data in shared memory now
-        _run_into(folder, config, attacked(fleet, attackers), on_record, log)
+        _run_into(folder, config, fleet, [on_record] if on_record else [], log)
     return Run.load(folder)
 
 
-def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: OnRecord | None, log: Sequence[str]) -> None:
+def _run_into(folder: Path, config: Config, fleet: Fleet, on_record: Sequence[OnRecord], log: Sequence[str]) -> None:
     """Run the rounds of a configuration that its folder does not have yet."""
     recipe, run = with_control(recipe_of(config), fleet.server), config.run
     stop = None if run.stop is None else run.stop.make()
@@ -223,6 +219,8 @@ def run_on(
 ) -> Run:
     """Run a configuration on any fleet into a folder; where a run was begun there, resume it.
 
+    Attackers of the task are the fleet's to simulate.
+
     >>> from fedmerit import load_config
     >>> config = load_config(None, ["task.clients=4", "run.rounds=1"])
     >>> with LocalFleet(make_task(config), workers=1) as fleet:
@@ -239,20 +237,9 @@ def run_on(
     config = config_to_resume(folder, config)
     if not read_model(folder / MODEL):
         with held(folder), resumable(folder, "start again"):
-            fleet = attacked(fleet, find_attackers(config.task, len(fleet.server.names), config.run.seed))
-            told = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
-            _run_into(folder, config, fleet, _all([*told, *([on_record] if on_record else [])]), log)
+            logs = [RoundLog(fleet.server.names, run=str(folder))] if log_format() == "json" else []
+            _run_into(folder, config, fleet, [*logs, *([on_record] if on_record else [])], log)
     return Run.load(folder)
-
-
-def _all(callbacks: Sequence[OnRecord]) -> OnRecord:
-    """One callback that calls each of these in turn."""
-
-    def call(record: Record) -> None:
-        for callback in callbacks:
-            callback(record)
-
-    return call
 
 
 def on_devices(task: Task, settings: RunConfig) -> Task:

@@ -11,12 +11,15 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.attacks import AnswerAttack, Coalition
+from fedmerit.core.attacks import AnswerAttack, Attackers, Coalition, CollusiveAttack
 from fedmerit.core.facts import LOSS, SECONDS, measure
 from fedmerit.core.learner import BatchedLearner, ExtrasLearner, Learner, PulledLearner, ScheduledLearner
 from fedmerit.core.seeds import derive
 from fedmerit.core.targets import has_losses, row_losses
-from fedmerit.core.types import Model, Samples, read_only
+from fedmerit.core.types import Model, Replies, Samples, read_only
+
+HONEST = -1
+"""In place of the number of a coalition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +55,27 @@ class Answer:
 def train_clients(learner: Learner, jobs: Sequence[Job], facts: Sequence[str]) -> list[Answer]:
     """Updates and facts of these clients; an empty one trains nothing and says samples = 0.
 
-    Rows lie in memory that all clients share: a learner may not write to them. Of the model it gets a copy of its own,
-    so that one that trains in place spoils nothing.
+    Rows lie in memory that all clients share: a learner may not write to them. It gets its own copies of the model and
+    of the vectors, so that one that trains in place spoils nothing.
     """
     jobs = [replace(job, start=read_only(job.start), samples=job.samples.read_only()) for job in jobs]
-    full = [job for job in jobs if len(job.samples)]
+    full = [
+        replace(job, start=job.start.copy(), extras={name: vector.copy() for name, vector in job.extras.items()})
+        for job in jobs
+        if len(job.samples)
+    ]
     with shared_rows():
         losses = [mean_loss(learner, job) if LOSS in facts else 0.0 for job in jobs]
         begun = perf_counter()
-        trained = iter(_train_all(learner, [_own_copy(job) for job in full]))
+        trained = iter(_train_all(learner, full))
         kept = [_train_beside(learner, job) for job in jobs]
     seconds = (perf_counter() - begun) / max(len(full), 1)  # clients trained at once share the time
-    models = [next(trained) if len(job.samples) else (job.start, _unmoved(learner, job)) for job in jobs]
+    models = [
+        next(trained)
+        if len(job.samples)
+        else (job.start, {name: np.zeros_like(job.start) for name in extra_names(learner)})
+        for job in jobs
+    ]
     return [
         Answer(
             _difference(model, job.start),
@@ -89,11 +101,6 @@ def _train_beside(learner: Learner, job: Job) -> Model | None:
     return at_rate.train_pulled(model.copy(), job.start, pull, job.samples, derive(job.seed, "beside"), job.epochs)
 
 
-def _own_copy(job: Job) -> Job:
-    """The job with vectors that its learner may write to."""
-    return replace(job, start=job.start.copy(), extras={name: vector.copy() for name, vector in job.extras.items()})
-
-
 @contextmanager
 def shared_rows() -> Iterator[None]:
     """While a learner looks at rows that may not be written to: torch, which only reads them, would warn of that."""
@@ -110,6 +117,25 @@ def deceive(answer: Answer, coalition: Coalition | None, classes: int, seed: int
     return replace(answer, update=update, facts=facts)
 
 
+def collude(replies: Replies, attackers: Attackers, index: int) -> Replies:
+    """The replies with one vector in place of the updates of each coalition that knows the honest updates of the round.
+
+    The fleet changes them between training and the server's check, where they lie, in memory or in a mapped file. All
+    else stays: attackers keep personal models as they trained them. Without an honest update nothing changes.
+    """
+    coalitions = np.array([attackers.members.get(client, HONEST) for client in replies.ids], np.intp)
+    honest = np.flatnonzero(coalitions == HONEST)
+    vectors = {
+        number: coalition.attack.collude(replies.updates.keep(honest))
+        for number, coalition in enumerate(attackers.coalitions)
+        if len(honest) and index >= coalition.from_round and isinstance(coalition.attack, CollusiveAttack)
+    }
+    for number, vector in vectors.items():
+        for place in np.flatnonzero(coalitions == number).tolist():
+            replies.updates.row(place)[:] = vector
+    return replace(replies, updates=replies.updates.renewed()) if vectors else replies
+
+
 def mean_loss(learner: Learner, job: Job) -> float:
     """The mean loss of the received model on the client's rows; 0 without rows."""
     if not has_losses(learner):
@@ -123,11 +149,6 @@ def _difference(trained: Model, model: Model) -> NDArray[np.float32]:
     if trained.shape != model.shape:
         raise ValueError(f"the learner returned a model of shape {trained.shape}, it received {model.shape}")
     return trained - model
-
-
-def _unmoved(learner: Learner, job: Job) -> dict[str, Model]:
-    """What a client without rows sends beside its update."""
-    return {name: np.zeros_like(job.start) for name in extra_names(learner)}
 
 
 def extra_names(learner: Learner) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
 from fedmerit.core.models.rewards import Acceptance, wrong_reward
 from fedmerit.core.objectives import Objective, Predictions
@@ -34,7 +33,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import extra_names, group_size
+from fedmerit.fleet.client import collude, extra_names, group_size
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.fleet.pool import Failed, Here, Pool, refuse_while_imported
 from fedmerit.fleet.worker import PERSONAL, Output, Place, Rows, SharedSplit, Worker
@@ -70,7 +69,7 @@ class LocalFleet:
         self._memory, self._spill_to = quarter_of_ram() if memory is None else memory, spill_to
         self._names, self._learner, self._classes = task.federation.names, task.learner, task.federation.classes
         self._attackers, self._own = task.attackers, task.federation.own_facts
-        self._server = replace(task.server(), faster=self._predict_server)
+        self.server = replace(task.server(), faster=self._predict_server)  # all workers score models on its rows
         self._train = SharedSplit.of(task.federation.train)
         asked = {"test": task.federation.test, "validation": task.federation.validation}
         self._asked = {on: SharedSplit.of(split) for on, split in asked.items()}
@@ -95,11 +94,6 @@ class LocalFleet:
         """End the workers."""
         self._pool.close()
 
-    @property
-    def server(self) -> ServerSetup:
-        """The federation's names, the learner, the server's rows; models are scored on these by all workers."""
-        return self._server
-
     def judges(self) -> Sequence[ClientId]:
         """All clients."""
         return range(len(self._names))
@@ -117,7 +111,7 @@ class LocalFleet:
             self._make_personal(max(len(download.model) for download in downloads.values()))
         sent = {c: downloads[c].model for c in ids if not (downloads[c].training.personal and self._has_personal(c))}
         extras = [vector for client in ids for vector in downloads[client].vectors.values()]
-        vectors = _each_once([*sent.values(), *extras])
+        vectors = list({id(vector): vector for vector in [*sent.values(), *extras]}.values())  # shared ones travel once
         slots = {id(vector): slot for slot, vector in enumerate(vectors)}
         worker = self._equip(vectors, len(ids))
         places = [
@@ -136,10 +130,11 @@ class LocalFleet:
         self._book_personal(index, [place for place in places if place.client in reported], downloads)
         good = np.array([row for row, client in enumerate(ids) if client in reported], dtype=np.intp)
         updates, *others = [
-            self._received(block, len(ids), good) for block in (worker.updates, *worker.extras.values())
+            Updates(block.array[: len(ids)], good, block.release if block.on_disk else None)
+            for block in (worker.updates, *worker.extras.values())
         ]
         kept = tuple(ids[row] for row in good)
-        return Replies(
+        replies = Replies(
             kept,
             updates,
             tuple(reported[client] for client in kept),
@@ -149,6 +144,7 @@ class LocalFleet:
             bytes_up=sum(rows.nbytes for rows in (updates, *others)),
             vectors=dict(zip(worker.extras, others, strict=True)),
         )
+        return collude(replies, self._attackers, index)
 
     def _pulled(
         self, client: ClientId, pull: float | None, slots: Mapping[int, int], sent: Mapping[ClientId, Model]
@@ -157,10 +153,6 @@ class LocalFleet:
         if pull is None:
             return None
         return PERSONAL if self._has_personal(client) else slots[id(sent[client])], pull
-
-    def _received(self, block: Block, rows: int, good: NDArray[np.intp]) -> Updates:
-        """The rows that clients filled."""
-        return Updates(block.array[:rows], good, block.release if block.on_disk else None)
 
     def _train_groups(
         self, places: Sequence[Place], names: tuple[str, ...], seed: int, index: int
@@ -385,11 +377,6 @@ class LocalFleet:
         if rows * length * 4 <= budget:
             return Block((rows, length), np.float32)
         return Block((rows, length), np.float32, self._spill_to or Path(tempfile.gettempdir()))
-
-
-def _each_once(vectors: Sequence[Model]) -> list[Model]:
-    """Vectors that several clients share travel once."""
-    return list({id(vector): vector for vector in vectors}.values())
 
 
 def _per_client(rows: Block, models: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -27,11 +27,13 @@ from fedmerit.core.suspects import Watch
 from fedmerit.engine.logs import start_logs
 from fedmerit.engine.loop import with_control
 from fedmerit.engine.preflight import BELIEVED, check_server
+from fedmerit.engine.progress import NewNotes
 from fedmerit.engine.run import run_on
 from fedmerit.errors import ConfigError
 from fedmerit.flower.admission import Enrolment, read_enrolment
 from fedmerit.flower.clientapp import make_client_app
 from fedmerit.flower.gridfleet import GridFleet
+from fedmerit.tasks.attackers import find_attackers
 from fedmerit.tasks.registry import ClientHalf, Task, make_client, make_node, make_server, make_task
 
 SEED = "FEDMERIT_SEED"
@@ -40,8 +42,6 @@ SOURCE, NAME = "data", "name"
 """Keys of a node's configuration: where its rows are, and which client it is."""
 log = logging.getLogger("flwr")
 start_logs()
-CUTS = ("claim-cut", "claim-changed", "clipped")
-"""Kinds of notes on clients whose claim or update was reduced: logged once per client."""
 
 
 @lru_cache(maxsize=2)
@@ -104,7 +104,14 @@ def serve(
     collect = make_collect(config.run, recipe)
     check_server(half, recipe, collect, config.run.audit, splits if config.task.nodes else BELIEVED)
     deadline = config.run.deadline or timeout
-    fleet = GridFleet(grid, half, timeout=deadline, wait=wait.make() if wait else None, enrolment=enrolment)
+    fleet = GridFleet(
+        grid,
+        half,
+        timeout=deadline,
+        wait=wait.make() if wait else None,
+        enrolment=enrolment,
+        attackers=find_attackers(config.task, len(half.names), config.run.seed),
+    )
     fleet.meet(len(half.names), patience=patience)
     log.info("fedmerit: %d clients are there", len(fleet.nodes))
     done = run_on(fleet, with_server_seed(config), out, RoundLog(), log_to)
@@ -127,21 +134,17 @@ def with_server_seed(config: Config) -> Config:
 
 
 class RoundLog:
-    """Logs each round: clients, accuracy, dropped clients, reduced claims and updates, suspects."""
+    """Logs each round: clients, accuracy, suspects, and the notes that a run shows on a console."""
 
     def __init__(self) -> None:
-        self._watch = Watch()
-        self._logged: set[tuple[str, str]] = set()
+        self._watch, self._new_notes = Watch(), NewNotes()
 
     def __call__(self, record: Record) -> None:
-        """One line per round, and one for each client that was cut or became a suspect, the first time."""
+        """One line per round, one for each new suspect and each new note."""
         tested = record.evaluation
         accuracy = "" if tested is None else f", accuracy {tested.accuracy:.4f}"
-        dropped = f", left out: {dict(record.dropped)}" if record.dropped else ""
-        log.info("fedmerit: round %d, %d clients%s%s", record.index, len(record.ids), accuracy, dropped)
+        log.info("fedmerit: round %d, %d clients%s", record.index, len(record.ids), accuracy)
         for suspect in self._watch(record):
             log.warning("fedmerit: client %d stands out %s", suspect.client, suspect.summary)
-        for note in record.notes:
-            if note.kind in CUTS and (note.kind, note.subject) not in self._logged:
-                self._logged.add((note.kind, note.subject))
-                log.warning("fedmerit: %s%s", "" if note.client is None else f"client {note.client} ", note.text)
+        for line in self._new_notes(record):
+            log.warning("fedmerit: %s", line)

@@ -14,6 +14,7 @@ import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from fedmerit.core.attacks import NOBODY, Attackers
 from fedmerit.core.collect.late import Wait
 from fedmerit.core.host import ServerSetup
 from fedmerit.core.learner import LOSS_UNIT
@@ -35,7 +36,7 @@ from fedmerit.core.types import (
 from fedmerit.core.updates import Updates
 from fedmerit.errors import ConfigError, RunFailed
 from fedmerit.fleet.blocks import Block
-from fedmerit.fleet.client import extra_names
+from fedmerit.fleet.client import collude, extra_names
 from fedmerit.fleet.personal import PersonalStore, saved_length
 from fedmerit.flower.admission import Admission, Enrolment
 from fedmerit.flower.grid import POLL_SECONDS, Exchange, LateAnswers, LateMessage, exchange, pull, push
@@ -80,6 +81,8 @@ class GridFleet:
     wait: Wait | None = None
     """How long an exchange waits for all; a late client is not asked again before its answer arrives."""
     enrolment: Enrolment | None = None
+    attackers: Attackers = NOBODY
+    """Coalitions that know the honest updates; all other attackers act on their nodes."""
     nodes: dict[ClientId, int] = field(default_factory=dict)
     copies: PersonalStore | None = None
     tags: dict[ClientId, int] = field(default_factory=dict)
@@ -228,7 +231,7 @@ class GridFleet:
                 self._record_personal(client, starts[client] + rows["update"], index, TRAINED)
             elif personal.get(client) == "reset" and client in sent:
                 self._record_personal(client, starts[client], index, TRAINED)
-        return Replies(
+        replies = Replies(
             ids,
             updates,
             tuple(facts for _, _, facts in answers.values()),
@@ -239,6 +242,7 @@ class GridFleet:
             vectors=received,
             started={client: stale[client].index for client in ids if client in stale},
         )
+        return collude(replies, self.attackers, index)
 
     def send_rewards(
         self, index: int, rewards: Mapping[ClientId, SparseUpdate], acceptance: Acceptance
