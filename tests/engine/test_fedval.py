@@ -73,7 +73,7 @@ def _samples(number: int) -> tuple[np.ndarray, np.ndarray, int, dict[str, np.nda
 
 
 def task(server: int = 80, poisoned: float = 0.0) -> Task:
-    made = plant(federation(server), {"poisoned": poisoned}, "sex", 0, 0) if poisoned else federation(server)
+    made = plant(federation(server), {"poisoned": poisoned}, "sex", 0) if poisoned else federation(server)
     return Task(made, TorchLearner(build, make_config({"train": {"lr": 0.5, "epochs": 12, "batch": 10}}).train))
 
 

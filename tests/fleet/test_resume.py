@@ -50,7 +50,9 @@ def settings(**run: object) -> Config:
 
 def start(*arguments: object, env: dict[str, str] | None = None, **options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from fedmerit.cli import main; main()", "run", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(HERE)} | dict(env or {})
+    inherited = os.environ.get("PYTHONPATH")  # the run under test is the one that this process imports
+    paths = os.pathsep.join([str(HERE), *([inherited] if inherited else [])])
+    environment = os.environ | {"PYTHONPATH": paths} | dict(env or {})
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
         **options,  # type: ignore[call-overload]
