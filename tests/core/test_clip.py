@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedmerit import DS, MW, Recipe, fedavg, prioritized
 from fedmerit.core.server.aggregators import CoordinateMedian
 from fedmerit.core.server.server import Server
+from fedmerit.core.stages.arc import Arc
 from fedmerit.core.stages.clip import Clip
 from fedmerit.core.stages.stages import median_norm
 from fedmerit.core.state import History, Record
@@ -91,3 +92,15 @@ def test_updates_of_zeros_do_not_count_for_the_median_norm() -> None:
     assert median([0.0, 0.25], {0: 7.0, 5: 0.0, 6: 0.75}) == 0.5, "what client 0 sent last counts, and zeros never"
     assert Clip().limit(np.array([0.0, 0.0, 0.25, 0.75])) == 0.5
     assert Clip(times=2.0).limit(np.array([1.0, 0.0, 3.0])) == 4
+
+
+def test_two_stages_that_bound_multiply_their_factors():
+    """The longest update is cut by both."""
+    rows = np.diag([1.0, 4.0, 16.0]).astype(np.float32)
+    facts = [{"samples": 1}] * 3
+    recipe = replace(fedavg(), stages=(Clip(norm=8.0), Arc(0.4)))
+    _, record = run_canned(recipe, CannedFleet(rows, facts))
+    alone = [run_canned(replace(fedavg(), stages=(one,)), CannedFleet(rows, facts))[1] for one in recipe.stages]
+    product = alone[0].facts["clip"] * alone[1].facts["clip"]
+    assert record.facts["clip"] == pytest.approx(product)
+    assert (product < np.minimum(alone[0].facts["clip"], alone[1].facts["clip"])).any()

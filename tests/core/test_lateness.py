@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmerit.core.collect.collect import Uniform
-from fedmerit.core.collect.late import Delayed, Wait
+from fedmerit.core.collect.late import Delayed, Staleness, Wait
 
 TIMES = st.lists(st.floats(0, 1000), min_size=1, max_size=20)
 EVERYBODY = Uniform(1.0)
@@ -90,3 +90,7 @@ def test_who_is_late_is_told_when():
         assert text == (
             f"late: it would have answered after {arrivals[client]:.1f} s, and the round went on after {ends:.1f} s"
         )
+
+
+def test_freshness_is_a_degree():
+    assert (Staleness().degree, Staleness().required_facts) == (True, ("staleness",))

@@ -110,3 +110,9 @@ def test_rows_are_judged_by_what_the_learner_predicts() -> None:
     assert not has_losses(mute)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="predict_proba"):
         row_losses(mute, model, x, np.array([0]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("settings", [(0.0,), (np.inf,), (1.0, 0.0, 0.0), (1.0, 0.0, np.inf), (1.0, np.inf)])
+def test_a_number_has_a_finite_tolerance_and_scale_above_0(settings: tuple[float, ...]):
+    with pytest.raises(ConfigError, match="above 0 and a finite centre"):
+        Number(*settings)

@@ -160,3 +160,9 @@ def test_bounds_whose_sum_is_one_but_for_rounding_are_filled():
     assert bounds[:26].sum() > 1
     assert 1 - np.cumsum(bounds)[24] > bounds[25]
     assert water_fill(earned, bounds) == pytest.approx([*[1 / 26] * 26, 0.0])
+
+
+def test_inside_a_site_a_client_is_bounded_by_the_cap_of_the_round():
+    """Site 0 falls from 0.6 to 0.5 and keeps its proportions, since 1/3 is below the cap of 0.4."""
+    capped = limited(np.array([0.4, 0.2, 0.2, 0.2]), 1.6, np.array([0.0, 0, 1, 1]), 0.5)
+    assert capped == pytest.approx([1 / 3, 1 / 6, 0.25, 0.25])
