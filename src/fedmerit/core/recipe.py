@@ -72,7 +72,7 @@ class Recipe:
             self.normalise.check(self.priority, counts)
         check_words(self.parts, only=lambda word: word in RECIPE_WORDS)
         # What follows from the parts is computed now: a search that cannot list its weightings says so.
-        _ = self.weightings, self.remembers, self.measuring, self.bounding
+        _ = self.weightings, self.required_facts, self.client_facts, self.remembers, self.measuring, self.bounding
 
     @cached_property
     def parts(self) -> tuple[Any, ...]:

@@ -71,13 +71,6 @@ function bytesText(bytes) {
   return `${(bytes / unit).toFixed(1)} ${name}`;
 }
 
-// Three digits in the unit that suits: a stage may take microseconds or minutes.
-function shortText(seconds) {
-  if (seconds === null || seconds >= 1) return known(seconds, (value) => `${numberText(value, 3)} s`);
-  const [unit, name] = seconds < 1e-3 ? [1e6, "µs"] : [1e3, "ms"];
-  return `${numberText(seconds * unit, 3)} ${name}`;
-}
-
 function secondsText(seconds) {
   if (seconds < 120) return `${seconds.toFixed(1)} s`;
   return seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
