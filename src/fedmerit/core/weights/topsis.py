@@ -50,6 +50,6 @@ class Topsis:
         top = table.max(axis=0)
         scaled = table / np.where(top > 0, top, 1.0)  # first by max: a square could overflow
         lengths = np.linalg.norm(scaled, axis=0)
-        rated = scaled / np.where(lengths > 0, lengths, 1.0) * (self.weights or 1.0)
+        rated = scaled / np.where(lengths > 0, lengths, 1.0) * (self.weights or 1 / count)
         best, worst = rated.max(axis=0), rated.min(axis=0)
         return np.linalg.norm(rated - best, axis=1), np.linalg.norm(rated - worst, axis=1)
