@@ -52,14 +52,14 @@ def run_round(
     on_stage    called when clients train, when the server aggregates, and when the model is evaluated
     """
     clock, view = Clock(), View.of(state, host, seed)
-    plans = collect.select(view, view.own_of("collect"))
-    assignment = recipe.models.assign(tuple(plans), view)
+    selected = collect.select(view, view.own_of("collect"))
+    assignment = recipe.models.assign(tuple(selected), view)
     training, lr = recipe.models.training_mode(view.index), host.client_lr(view.index)
     downloads = {
-        client: Download(assignment.models[number], plans[client], lr, training, recipe.server.vectors(client, view))
+        client: Download(assignment.models[number], selected[client], lr, training, recipe.server.vectors(client, view))
         for client, number in assignment.model_of.items()
     }
-    on_stage(view.index, "train", tuple(plans))
+    on_stage(view.index, "train", tuple(selected))
     replies, pending = collect.collect(downloads, recipe.required_facts, view, view.own_of("collect"))
     clock.lap("train")
 
