@@ -70,7 +70,7 @@ class EarlyStopping:
     patience: Annotated[
         int, Interval(ge=1), Doc("rounds without a rise of the best accuracy, after which the run ends")
     ] = 5
-    least: Annotated[float, Interval(ge=0, lt=1), Doc("a rise by no more than this is none")] = 0.0
+    least: Annotated[float, Interval(ge=0, lt=1), Doc("a smaller rise does not count")] = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self)

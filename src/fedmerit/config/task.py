@@ -38,7 +38,7 @@ OF_KINDS = ("attribute",)
 """The options that planted kinds of clients take, whatever the partition."""
 
 NODES = "nodes"
-"""What `task.data` says where each node has rows of its own."""
+"""The value of `task.data` where each node holds its own rows."""
 IDLE = ("partition", "clients", "kinds", "attack", "server", "client", "target", "tolerance")
 """The keys of [task] that nodes do not take: those that deal out rows, and targets other than classes."""
 

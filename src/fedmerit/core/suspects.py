@@ -187,7 +187,7 @@ def look(seen: RoundSeen) -> Looked:
 
 
 def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:
-    """Who is suspected by these rounds, in their order; by client."""
+    """The suspects after these rounds, ordered by client."""
     watch = Watch()
     for looked in rounds:
         watch.add(looked)

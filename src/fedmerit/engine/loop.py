@@ -142,7 +142,7 @@ def run_rounds(
 def _validate(host: Host, state: State) -> float:
     accuracy = host.clients.evaluate([state.model], on="validation")[0].accuracy
     if math.isnan(accuracy):
-        raise RunFailed("run.stop goes by validation rows, and no client that answered has any; set task.validation")
+        raise RunFailed("run.stop uses validation rows, and no client that answered has any; set task.validation")
     return accuracy
 
 

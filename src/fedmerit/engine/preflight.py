@@ -50,10 +50,8 @@ def check_task(task: Task, recipe: Recipe, collect: Collect, run: RunConfig, sto
     check_server(task.server(), recipe, collect, run.audit, given)
     check_clients(task, recipe, run.audit)
     refusals = {
-        "stopping early goes by validation rows, and no client has any; set validation=0.1": (
-            not rows["validation rows"]
-        ),
-        "stopping early goes by one model, and in this recipe each client has its own, or chooses among several": (
+        "early stopping uses validation rows, and no client has any; set validation=0.1": (not rows["validation rows"]),
+        "early stopping tests one model, and in this recipe each client has its own, or chooses among several": (
             not tests_one_model(recipe)
         ),
         "stopping early asks clients' rows without noise, which [privacy] does not cover": privacy_of(recipe),

@@ -58,7 +58,7 @@ class Computation:
 
     @property
     def required_facts(self) -> tuple[str, ...]:
-        """The one fact that it goes by."""
+        """The fact that it reads."""
         return (self.time,)
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:

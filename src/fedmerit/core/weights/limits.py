@@ -110,7 +110,7 @@ def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: 
     for site, total in enumerate(water_fill(totals, most)):
         here = sites == site
         inside = weights[here] if weights[here].any() else bounds[here]
-        # A subnormal total would make the bounds overflow; a bound of 1e300 totals is none.
+        # A subnormal total would make the bounds overflow; a bound of 1e300 totals has no effect.
         most_inside = bounds[here] / max(total, 1e-300)
         filled[here] = total * water_fill(inside / inside.sum(), most_inside) if total > 0 else 0.0
     return filled
