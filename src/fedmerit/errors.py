@@ -1,18 +1,18 @@
-"""What can go wrong, as one tree.
+"""The tree of exceptions.
 
 FedmeritError
-├── UserError        the caller can put it right; the command line exits with 2 and shows no traceback
+├── UserError        the caller can fix it; the command line exits with 2 and shows no traceback
 │   ├── ConfigError  a setting is unknown, missing or out of range
-│   ├── UnknownName  a name that is in no table (lists the valid ones)
+│   ├── UnknownName  an unknown name; the message lists the valid ones
 │   ├── TableError   a table of criteria that cannot be scored
 │   ├── DataError    data that is missing, truncated or does not fit the settings
 │   └── FolderError  a folder that exists already, or that is not a run
-├── RunStopped       somebody asked the run to stop; it can be resumed; the command line exits with 130
-└── RunFailed        the run itself could not continue; the command line exits with 1
+├── RunStopped       the user stopped the run; it can be resumed; the command line exits with 130
+└── RunFailed        the run could not continue; the command line exits with 1
 
-NoteWarning (a UserWarning) is not an error: what a run in Python has to say of its weights and of who was left out.
+NoteWarning (a UserWarning) is not an error: a note on the weights of a run, or on a client that was dropped.
 
-Every message says the rule, what was received and the way out.
+Every message says what is wrong, what was received and what to do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 
 class FedmeritError(Exception):
-    """Anything this package raises on purpose; the message says the rule, what was received and the way out.
+    """Base class of the exceptions of fedmerit.
 
     >>> try:
     ...     raise UnknownName("score", "owe", ["owa", "product"])
@@ -33,14 +33,14 @@ class FedmeritError(Exception):
 
 
 class UserError(FedmeritError):
-    """A mistake that the caller can put right: a setting, a name, a table, data or a folder.
+    """A mistake that the caller can fix: a setting, a name, a table, data or a folder.
 
     >>> from fedmerit import prioritized
     >>> try:
     ...     prioritized()
     ... except UserError as error:
     ...     print(error)
-    a recipe has at least one criterion
+    a recipe needs at least one criterion (got none); for example prioritized("LD", "DS")
     """
 
 
@@ -49,7 +49,7 @@ class ConfigError(UserError):
 
 
 class UnknownName(UserError):
-    """A name that is in no table."""
+    """An unknown name; the message lists the valid ones."""
 
     def __init__(self, kind: str, got: str, valid: Iterable[str]) -> None:
         names = sorted(valid)
@@ -69,7 +69,7 @@ class FolderError(UserError):
 
 
 class RunStopped(FedmeritError):
-    """Somebody asked the run to stop; it can be resumed."""
+    """The user stopped the run; it can be resumed."""
 
 
 class RunFailed(FedmeritError):
@@ -77,11 +77,11 @@ class RunFailed(FedmeritError):
 
 
 class NoteWarning(UserWarning):
-    """What a user should know of a run that goes on: a note on its weights, or a client that was left out."""
+    """A note on a run that continues: on its weights, or on a client that was dropped."""
 
 
 def did_you_mean(got: str, valid: Iterable[str]) -> str:
-    """' (did you mean ...?)' for a near miss, else an empty string."""
+    """' (did you mean ...?)' for a name close to a valid one, else an empty string."""
     by_lower = {name.lower(): name for name in valid}
     near = difflib.get_close_matches(got.lower(), by_lower, n=1, cutoff=0.6)
     return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""

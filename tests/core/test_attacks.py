@@ -101,7 +101,7 @@ def test_attackers_are_their_share_and_in_one_coalition(clients: int, seed: int,
 def test_a_share_that_is_nobody_is_refused() -> None:
     with pytest.raises(ConfigError, match="0 attackers"):
         draw_attackers([Coalition(ScaledUpdate(), 0.1)], 4, 1)
-    with pytest.raises(ConfigError, match="1 clients left"):
+    with pytest.raises(ConfigError, match="1 to 1, the number of clients left"):
         draw_attackers([Coalition(ScaledUpdate(), 0.5)], 4, 1, taken=[0, 1, 2])
 
 

@@ -53,5 +53,5 @@ def test_attention_over_all_rounds_is_that_of_the_mean_cosine():
 
 
 def test_a_part_of_an_aggregate_per_client_is_refused():
-    with pytest.raises(ConfigError, match="each client gets all of its aggregate"):
+    with pytest.raises(ConfigError, match="attention needs the reward `whole`"):
         m2f(grouping=fedamp().models.grouping)

@@ -48,7 +48,7 @@ HONEST = feature_sums(np.array([[1.0, 2.0], [3.0, 4.0]]))
         (FeatureSums(2, HONEST.sums, HONEST.squares[:1]), "shape"),
         (FeatureSums(99, HONEST.sums, HONEST.squares), "rows"),
         (FeatureSums(-1, HONEST.sums, HONEST.squares), "rows"),
-        (FeatureSums(2, np.array([1e9, 1e9]), np.array([1e18, 1e18])), "larger than"),
+        (FeatureSums(2, np.array([1e9, 1e9]), np.array([1e18, 1e18])), "exceeds 1e+06"),
         (FeatureSums(2, HONEST.sums, np.zeros(2)), "too small"),
     ],
 )
@@ -117,7 +117,7 @@ def test_the_first_model_carries_the_centring_and_a_line_says_so():
     assert model.tolist() == [0, 3, 2]
     assert left_out == {9: "away"}
     assert about == "inputs centred (mean) by 3 rows of 2 clients, 64 bytes up; mean input 2.5"
-    with pytest.raises(RunFailed, match="no client sent sums"):
+    with pytest.raises(RunFailed, match="no client sent valid sums"):
         centre_model(model, Carrying(), Summed(), "mean", 3)
     for learner, centre, message in ((SoftmaxLearner(), "mean", "a method `centred`"), (Carrying(), "half", "one of")):
         with pytest.raises(ConfigError, match=message):
@@ -128,7 +128,7 @@ def test_where_no_sums_have_a_length_all_are_left_out():
     square = FeatureSums(2, np.zeros((1, 2)), np.zeros((1, 2)))
     assert check_sums(({4: square}, {})) == (
         {},
-        {4: "its sums have shape (1, 2) and (1, 2), those of most clients (0,)"},
+        {4: "its sums have shape (1, 2) and (1, 2); those of most clients have (0,)"},
     )
 
 

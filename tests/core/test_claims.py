@@ -189,7 +189,7 @@ def test_a_fact_of_rows_may_differ_by_the_factor_itself():
     facts, ran = bounded(Claims(k=9, change=2.0), cohort([200.0, 201.0, 50.0, 49.0]), past)
     assert facts["samples"] == facts["anchor"] == [200, 100, 50, 100]
     assert [note.text for note in ran.notes] == [
-        f"claims samples {claim} after 100, which counts: facts of its rows do not change" for claim in (201, 49)
+        f"claims samples {claim} after 100; 100 counts, because facts of its rows are constant" for claim in (201, 49)
     ]
 
 
@@ -203,7 +203,7 @@ def test_facts_of_rows_count_as_at_first_until_they_are_enrolled_anew():
     assert [(note.kind, note.client) for note in result.notes] == [("claim-changed", 1), ("claim-changed", 2)]
     enrolled = with_stages(fedavg(), Claims(enrolled=((1, 180.0),)))
     assert aggregated(enrolled, claims, state).cohort.facts["samples"].tolist() == [115, 180, 100, 100]
-    with pytest.raises(ConfigError, match=r"claims\.enrolled has pairs"):
+    with pytest.raises(ConfigError, match=r"claims\.enrolled needs pairs"):
         Claims(enrolled=((0, -1.0),))
 
 

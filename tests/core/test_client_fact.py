@@ -69,15 +69,14 @@ def test_clients_measure_what_they_know_of_themselves():
         "fact:job is nurse": 1.0,
         "fact:job is cook": 0.0,
     }
-    with pytest.raises(DataError, match="no fact 'shoe' of their own; they have: age, job"):
+    with pytest.raises(DataError, match="no fact 'shoe'; they have: age, job"):
         measure(ROWS, ["fact:shoe"])
-    with pytest.raises(DataError, match="is a word, 'nurse'; write fact:job is nurse"):
+    with pytest.raises(DataError, match=r"is a word \(got 'nurse'\); write fact:job is nurse"):
         measure(ROWS, ["fact:job"])
 
 
 def test_a_claim_beyond_the_range_is_not_believed():
-    assert find_fact("fact:job is nurse").wrong(2.0) == "fact fact:job is nurse lies in 0..1: 2.0"
-    assert find_fact("fact:age").wrong(-1.0) is not None
+    assert find_fact("fact:job is nurse").wrong(2.0) == "fact fact:job is nurse must be in 0..1 (got 2.0)"
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=6), st.floats(0, 100), st.floats(0, 100), st.floats(0, 50))

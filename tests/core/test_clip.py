@@ -36,7 +36,7 @@ def test_long_updates_are_clipped_to_the_median_norm_of_those_that_are_not_zero(
     (note,) = record.notes
     assert note.kind == "clipped"
     assert note.text == (
-        "1 of 5 updates are clipped to a norm of 5, the median norm; the longest, of client 3, to 0.50% of what it was"
+        "1 of 5 updates are clipped to a norm of 5, the median norm; the longest, of client 3, to 0.50% of its norm"
     )
 
 

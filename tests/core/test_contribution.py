@@ -167,7 +167,8 @@ def test_free_riders_and_liars_come_last(planted: str, tmp_path: Path) -> None:
 
 
 def test_sampled_and_exact_values_put_clients_in_the_same_order(measured: Path) -> None:
-    task = load_task("digits", server=500, clients=10, partition="dirichlet", alpha=0.3, seed=3)
+    train = {"batch": "full"}
+    task = load_task("digits", server=500, clients=10, partition="dirichlet", alpha=0.3, seed=3, train=train)
     asked: dict[str, np.ndarray] = {}
     for name, most in (("exact", 12), ("sampled", 0)):
         with pytest.MonkeyPatch.context() as patch:

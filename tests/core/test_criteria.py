@@ -12,7 +12,7 @@ from helpers import CannedFleet
 from fedmerit import CB, DS, IS, LC, LD, MW, Attribute, Sharpness, UserError, fedavg, prioritized
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.loss import Agnostic, LossPower
-from fedmerit.core.criteria.table import CRITERIA, check_priority, find_criterion
+from fedmerit.core.criteria.table import CRITERIA, check_priority, display_name, find_criterion
 from fedmerit.core.criteria.validated import Validated
 from fedmerit.core.facts import find_fact
 from fedmerit.core.host import Host
@@ -68,18 +68,19 @@ def test_a_recipe_asks_for_each_fact_once_and_always_for_samples():
 def test_names_find_the_criteria():
     assert find_criterion("attribute:region") == Attribute("region")
     assert all(find_criterion(name) == criterion for name, criterion in CRITERIA.items())
-    assert prioritized("DS", "MW") == prioritized(DS, MW)
+    assert prioritized("DS", "MW") == prioritized("Dataset_Size", "model-nearness") == prioritized(DS, MW)
+    assert all(find_criterion(display_name(name)) == criterion for name, criterion in CRITERIA.items())
 
 
 @pytest.mark.parametrize(
     ("names", "normalise", "message"),
     [
-        (["ds"], "sum", r"unknown criterion 'ds' \(did you mean 'DS'\?\); valid: .*attribute:NAME"),
+        (["class balanc"], "sum", r"unknown criterion 'class balanc'; did you mean one of 'class balance' \(CB\), '"),
         (["attribute:"], "sum", "unknown criterion 'attribute:'"),
         (["fact:age in 35..20"], "sum", r"an interval goes from LOW up to HIGH; got 35\.\.20"),
-        (["DS", "CB", "DS"], "sum", "names each criterion once"),
+        (["DS", "CB", "DS"], "sum", "each criterion may appear once"),
         ([], "sum", "at least one criterion"),
-        (["CB", "DS", "LD"], "none", "DS, LD are not"),
+        (["CB", "DS", "LD"], "none", "got DS, LD"),
     ],
 )
 def test_criteria_that_cannot_be_are_refused(names: list[str], normalise: Any, message: str):

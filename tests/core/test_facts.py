@@ -91,7 +91,7 @@ def test_sharpness_is_a_mean_over_images():
 
 
 def test_sharpness_needs_images():
-    with pytest.raises(UserError, match="sharpness is measured on images"):
+    with pytest.raises(UserError, match="sharpness needs images"):
         measure(labelled(0, 1), ["sharpness"])
 
 
@@ -103,17 +103,12 @@ def test_every_measured_fact_lies_in_its_own_range(fact: Fact):
     assert fact.wrong(fact.measure(samples)) is None
 
 
-@pytest.mark.parametrize("name", ["coverage", "clip", "attribute:sex", "fact:job is nurse", "validated:f1"])
-def test_no_share_is_above_1(name: str):
-    assert find_fact(name).wrong(1e6) == f"fact {name} lies in 0..1: 1000000.0"
-
-
 def test_a_limit_of_the_federation_is_tighter_than_the_facts_own():
     labels = find_fact("labels")
     assert labels.wrong(1e6) is None
-    assert labels.wrong(1e6, 10) == "fact labels lies in 0..10: 1000000.0"
-    assert find_fact("samples").wrong(2e9) == "fact samples lies in 0..1e+09: 2000000000.0"
-    assert find_fact("seconds").wrong(0.0) == "fact seconds is at least 1e-12: 0.0"
+    assert labels.wrong(1e6, 10) == "fact labels must be in 0..10 (got 1000000.0)"
+    assert find_fact("samples").wrong(2e9) == "fact samples must be in 0..1e+09 (got 2000000000.0)"
+    assert find_fact("seconds").wrong(0.0) == "fact seconds must be at least 1e-12 (got 0.0)"
 
 
 FAMILIES = ["attribute:sex", "fact:age", "fact:job is nurse", "validated:accuracy", "contribution:shapley", "their own"]

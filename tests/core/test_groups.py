@@ -167,7 +167,7 @@ def test_one_group_takes_everybody():
 
 
 def test_a_threshold_is_in_the_range_of_its_cut():
-    with pytest.raises(ConfigError, match=r"`threshold` of a silhouette must be in 0\.\.1 \(got 1\.5\)"):
+    with pytest.raises(ConfigError, match=r"threshold of a silhouette must be in 0\.\.1 \(got 1\.5\)"):
         ByCosine(cut="silhouette", threshold=1.5)
     assert ByCosine(cut="constant", threshold=1.5).level == 1.5
 

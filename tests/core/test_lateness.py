@@ -72,7 +72,7 @@ def test_who_answers_at_the_same_time_as_the_last_needed_is_not_needed():
     assert delays.arrivals(1, range(3), seed=0) == {0: 3, 1: 3, 2: 3}
     late = delays.late(1, range(10), seed=0)
     assert len(late) == 5
-    assert set(late.values()) == {"not needed: 5 of the 10 that were asked had answered after 3.0 s"}
+    assert set(late.values()) == {"not needed: 5 of the 10 clients asked had answered after 3.0 s"}
     assert late == delays.late(1, range(10), seed=0)
     assert len({tuple(delays.late(index, range(10), seed=0)) for index in range(5)}) > 1
     assert delayed(1e-9, 1.0, Wait(0.5, 60.0), base_seconds=3.0).late(1, range(10), seed=0) == {}
@@ -88,7 +88,7 @@ def test_who_is_late_is_told_when():
     assert set(late) == {client for client, time in arrivals.items() if time > ends}
     for client, text in late.items():
         assert text == (
-            f"late: it would have answered after {arrivals[client]:.1f} s, and the round went on after {ends:.1f} s"
+            f"late: it would have answered after {arrivals[client]:.1f} s, but the round ended after {ends:.1f} s"
         )
 
 

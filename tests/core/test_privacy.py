@@ -106,7 +106,7 @@ def test_the_sum_by_hand() -> None:
     assert released(capped, updates, facts) == pytest.approx([0.06, 0.18], rel=1e-5)
     done = result_of(recipe, updates, facts, host_of(10, book=booked.append))
     notes = {note.kind: note.text for note in done.notes}
-    assert notes["clipped"] == "the clip of 1 shortened 1 of 2 updates; their median norm is 2.75"
+    assert notes["clipped"] == "1 of 2 updates were clipped to a norm of 1; their median norm is 2.75"
     assert "the guarantee is void" in notes["privacy-void"]
     assert done.moved.numbers == {"clip": CLIP}
     assert booked == [Release(1, 1e-9, 1.0)]

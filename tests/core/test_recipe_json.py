@@ -71,9 +71,9 @@ class Mine:
 def test_parts_of_a_users_own_are_shown_and_not_made():
     text = part_to_json(prioritized(DS, score=Mine()))
     assert json.loads(text)["score"] == {"is": f"{__name__}:Mine", "repr": "Mine(power=2.0)"}
-    with pytest.raises(DataError, match="a user's own"):
+    with pytest.raises(DataError, match="user-defined"):
         part_from_json(text)
-    assert part_text(text).startswith("Recipe(criteria=(DS,), score=Mine(power=2.0), normalise='sum'")
+    assert part_text(text).startswith("Recipe(criteria=(DS,), score=Mine(power=2.0), normalise='max'")
 
 
 def test_a_criterion_of_a_users_own_with_a_known_name_is_not_taken_for_ours():
@@ -99,8 +99,8 @@ def test_a_recipe_is_made_as_far_as_it_is_ours():
 
     made = recipe_from_json(part_to_json(prioritized(DS, mood, LD, score=Mine(), normalise="max")))
     assert (made.priority, made.score, made.normalise) == (("DS", "Mood", "LD"), fedavg().score, "max")
-    with pytest.raises(DataError, match="'Mood' is a user's own and cannot be made"):
+    with pytest.raises(DataError, match="'Mood' is user-defined and cannot be rebuilt"):
         made.criteria[1](None, None)  # type: ignore[arg-type]
     for text in ("", "3", part_to_json(ByCosine()), '{"is": "Recipe"}', "[]"):
-        with pytest.raises(DataError, match="this is not a recipe"):
+        with pytest.raises(DataError, match="the text does not describe a recipe"):
             recipe_from_json(text)

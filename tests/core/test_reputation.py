@@ -76,7 +76,7 @@ def test_by_name_and_of_any_criterion():
         "reputation:validated:accuracy",
         "reputation:MW",
     ]
-    with pytest.raises(UnknownName, match="reputation:CRITERION"):
+    with pytest.raises(UnknownName, match="unknown criterion 'nothing'"):
         find_criterion("reputation:nothing")
 
 

@@ -82,7 +82,7 @@ def test_layers_each_give_their_part():
     (part,) = give(TopShare(scope="layer"), aggregate, np.array([0.5]), (4, 4))
     assert part.places is not None
     assert part.places.tolist() == [0, 1, 6, 7]
-    with pytest.raises(ConfigError, match="layers have 5 entries"):
+    with pytest.raises(ConfigError, match=r"must sum to 8, the model's \(got 5\)"):
         give(TopShare(scope="layer"), aggregate, np.array([0.5]), (5,))
 
 
@@ -130,16 +130,16 @@ def part(values: object, places: object = None, kind: type = np.float32, whole: 
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
-        (part([1, 2], [0, 5]), "outside of the model"),
-        (part([1, 2], [-1, 2], whole=np.int64), "outside of the model"),
-        (part([1, 2], [3, 1]), "do not rise"),
-        (part([1, 2], [1, 1]), "do not rise"),
+        (part([1, 2], [0, 5]), "must be below 5"),
+        (part([1, 2], [-1, 2], whole=np.int64), "must be below 5"),
+        (part([1, 2], [3, 1]), "ascending order"),
+        (part([1, 2], [1, 1]), "ascending order"),
         (part([1, 2], [0]), "2 values and 1 places"),
-        (part([1, 2], [0.5, 1.5], whole=np.float64), "whole numbers"),
-        (part([1, np.nan], [0, 1]), "not finite"),
-        (part([1, np.inf, 0, 0, 0]), "not finite"),
+        (part([1, 2], [0.5, 1.5], whole=np.float64), "places integer"),
+        (part([1, np.nan], [0, 1]), "must be finite"),
+        (part([1, np.inf, 0, 0, 0]), "must be finite"),
         (part([1, 2], [0, 1], kind=np.float64), "float32"),
-        (part([1, 2, 3]), "has 3 values, the model 5"),
+        (part([1, 2, 3]), "has 3 values, but the model has 5"),
         (part([[1], [2]], [[0], [1]]), "float32"),
     ],
 )

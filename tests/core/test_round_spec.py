@@ -79,8 +79,10 @@ def test_fedavg():
     """Weights are shares of the rows: 10, 30 and 60 of 100."""
     clients = fleet([[1, 0], [0, 2], [4, 4]], {"samples": [10, 30, 60]})
     state, record = run_canned(fedavg(), clients, model(1, 1))
-    shares = [0.1, 0.3, 0.6]
-    check(record, criteria=[[10], [30], [60]], normalised=[[0.1], [0.3], [0.6]], scores=shares, weights=shares)
+    scores = [1 / 6, 1 / 2, 1]  # of the largest
+    normalised = [[score] for score in scores]
+    weights = [0.1, 0.3, 0.6]
+    check(record, criteria=[[10], [30], [60]], normalised=normalised, scores=scores, weights=weights)
     # 1 + 0.1 * 1 + 0.6 * 4 and 1 + 0.3 * 2 + 0.6 * 4
     assert state.model == pytest.approx([3.5, 4.0])
     assert state.model.dtype == np.float32

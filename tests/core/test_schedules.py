@@ -19,7 +19,7 @@ rates = st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 4)), min_size=1,
 
 def test_learning_rates_by_hand():
     assert [cosine_factor(index, 4) for index in range(1, 5)] == pytest.approx([1, 0.8535534, 0.5, 0.1464466])
-    with pytest.raises(ConfigError, match="not known"):
+    with pytest.raises(ConfigError, match="unknown here"):
         cosine_factor(1, None)
 
 

@@ -177,8 +177,8 @@ def test_mixtures_are_a_sequence_of_models():
     ("make", "message"),
     [
         (lambda: StepSearch(((1.0, 1.0),)), "`momentum` of heavy-ball must be .* below 1"),
-        (lambda: StepSearch(((1.0, 0.0), (1.0, 0.0))), "one step or more, each once"),
-        (lambda: StepSearch(()), "one step or more"),
+        (lambda: StepSearch(((1.0, 0.0), (1.0, 0.0))), "one or more distinct steps"),
+        (lambda: StepSearch(()), "one or more distinct steps"),
         (lambda: federate(task(SoftmaxLearner()), adaptive(DS)), "a learner that gives probabilities"),
         (lambda: federate(task(validation=0), adaptive(DS)), "task.validation = 0.1"),
     ],

@@ -163,7 +163,7 @@ def test_directions_and_scores_at_their_bounds() -> None:
     assert kinds(replace(FLAT, cosines=changed(FLAT.cosines, 0, -0.2))) == []
     odd = look(replace(FLAT, cosines=changed(FLAT.cosines, 0, -0.21))).evidence
     assert [one.text for one in odd] == [
-        "its update pointed away from the others' (cosine -0.21, the round's median 0.49)"
+        "its update opposed the remaining clients' (cosine -0.21, median of the round 0.49)"
     ]
     wide = np.array([0.4, 0.2, 0.0, -0.2, -0.3])  # the median is 0, the median deviation 0.2: not below -0.5
     assert kinds(replace(FLAT, cosines=wide)) == []
@@ -172,7 +172,7 @@ def test_directions_and_scores_at_their_bounds() -> None:
         scores = changed(np.array([0.8, 0.8, 0.81, 0.79, 0.8]), 1, score)
         seen = replace(FLAT, facts={"validated:f1": scores, "samples": np.ones(5)})
         assert kinds(seen) == found
-    assert look(seen).evidence[0].text == "with its update the server's rows gave f1 0.39, the round's median 0.80"
+    assert look(seen).evidence[0].text == "its update scored f1 0.39 on the server's rows (median of the round 0.80)"
 
 
 def test_two_and_a_half_deviations_are_not_yet_odd() -> None:
@@ -196,11 +196,11 @@ def test_claims_at_their_bounds_and_as_said() -> None:
 def test_four_clients_are_enough_and_twins_are_counted() -> None:
     four = RoundSeen(1, (0, 1, 2, 3), np.array([1.0, 1, 1, 9]), np.array([0.5, 0.5, 0.5, 0.4]), {})
     assert kinds(four) == [(0, "twin"), (1, "twin"), (2, "twin"), (3, "long")]
-    assert look(four).evidence[0].text == "its update was the same as that of 2 others"
+    assert look(four).evidence[0].text == "its update was identical to that of 2 other clients"
     three = RoundSeen(1, (0, 1, 2), np.array([1.0, 1, 9]), np.array([0.5, 0.5, 0.4]), {})
     assert kinds(three) == []
     two = look(replace(four, cosines=np.array([0.5, 0.5, 0.3, 0.4]))).evidence
-    assert two[0].text == "its update was the same as that of 1 other"
+    assert two[0].text == "its update was identical to that of 1 other client"
     still = replace(four, norms=np.zeros(4))
     assert kinds(still) == [], "zeros are alike, and nobody sent anything"
 

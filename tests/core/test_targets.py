@@ -58,7 +58,7 @@ def test_the_tolerance_itself_is_right_and_a_half_is_no_yes() -> None:
 
 
 def test_what_a_number_learns_is_said_where_it_is_not_the_number_itself() -> None:
-    plain = "accuracy is the share of rows predicted to within 2; mae and r2 are audited beside it"
+    plain = "accuracy is the share of rows predicted to within 2; mae and r2 are recorded too"
     assert Number(2).about == plain
     assert Number(2, centre=5.0).about == f"{plain}; the module learns (y - 5) / 1"
     assert Number(2, scale=3.0).about == f"{plain}; the module learns (y - 0) / 3"

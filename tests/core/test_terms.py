@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from fedmerit.core.weights.scores import (
     OWA,
     Choquet,
+    Lexicographic,
     Prioritized,
     PrioritizedAnd,
     PrioritizedMean,
@@ -27,6 +28,7 @@ SCORES: list[Score] = [
     Prioritized(),
     PrioritizedAnd(),
     PrioritizedMean(),
+    Lexicographic(),
     WeightedMean(),
     WeightedMean((0.5, 0.2, 0.3)),
     Product(),

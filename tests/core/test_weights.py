@@ -37,9 +37,9 @@ def test_half_the_difference_changes_hands():
         (np.zeros((0, 1)), "sum", "one row per client"),
         (np.ones((2, 2)), "sum", "one row per client"),
         (np.ones(2), "sum", "one row per client"),
-        (np.array([[1.0], [-0.1]]), "sum", "row 1 has -0.1"),
-        (np.array([[np.inf], [1.0]]), "sum", "row 0 has inf"),
-        (np.array([[0.5], [1.5]]), "none", "row 1 has 1.5"),
+        (np.array([[1.0], [-0.1]]), "sum", "got -0.1 in row 1"),
+        (np.array([[np.inf], [1.0]]), "sum", "got inf in row 0"),
+        (np.array([[0.5], [1.5]]), "none", "got 1.5 in row 1"),
     ],
 )
 def test_tables_that_are_refused(raw: np.ndarray, normalise: Normalise, said: str):
@@ -62,20 +62,20 @@ def test_all_scores_zero_follow_the_fallback():
     raw = np.array([[1.0, 0.0], [0.0, 1.0]])
     even = weigh(raw, ["A", "B"], Product(), "max")
     assert even.weights.tolist() == [0.5, 0.5]
-    assert kinds(even)["zero-scores"] == "every score is 0; fallback weights used"
+    assert kinds(even)["zero-scores"] == "every score is 0; fallback weights are used"
     by_rows = weigh(raw, ["A", "B"], Product(), "max", fallback=np.array([1.0, 3.0]))
     assert by_rows.weights.tolist() == [0.25, 0.75]
     kept = weigh(raw, ["A", "B"], Product(), "max", fallback=np.zeros(2))
     assert kept.weights.tolist() == [0, 0]
-    assert kinds(kept)["zero-weights"] == "every score is 0; model kept"
+    assert kinds(kept)["zero-weights"] == "every score is 0; the model stays"
 
 
 def test_updates_that_are_thrown_away_are_counted():
     result = weigh(np.array([[0.0], [1.0], [3.0]]), ["DS"], Prioritized())
-    assert kinds(result) == {"zero-weights": "1 of 3 updates has weight 0 and is thrown away"}
+    assert kinds(result) == {"zero-weights": "1 of 3 updates has weight 0 and is not used"}
     gated = weigh(np.array([[0.0, 1.0], [2.0, 1.0], [0.0, 3.0]]), ["CB", "DS"], Prioritized())
     assert gated.weights.tolist() == [0, 1, 0]
-    assert kinds(gated)["zero-weights"] == "2 of 3 updates have weight 0 and are thrown away"
+    assert kinds(gated)["zero-weights"] == "2 of 3 updates have weight 0 and are not used"
 
 
 def test_one_client_is_not_told_that_nothing_separates_it():
@@ -84,19 +84,19 @@ def test_one_client_is_not_told_that_nothing_separates_it():
 
 def test_what_separates_nobody_is_said():
     flat = kinds(weigh(np.array([[100.0], [101.0]]), ["DS"], Prioritized()))
-    assert flat == {"flat-criterion": "criterion DS does not separate the clients of the round (spread 0.25%)"}
+    assert flat["flat-criterion"].startswith("DS is nearly the same (spread 0.25%) for all clients of the round")
     assert "empty-criterion" in kinds(weigh(np.array([[1.0, 0.0], [2.0, 0.0]]), ["DS", "CB"], Prioritized()))
     assert kinds(weigh(np.array([[0.48], [0.52]]), ["DS"], Prioritized())) == {}
 
 
 def test_a_priority_that_does_nothing_is_said_where_there_is_one():
     raw = np.array([[1.0, 1.0], [3.0, 1.1]])
-    said = kinds(weigh(np.tile(raw, (20, 1)), ["DS", "LD"], Prioritized()))["idle-priority"]
-    assert said.startswith("the criteria after DS move 0.0")
-    assert said.endswith('normalise = "max" makes priorities count')
+    said = kinds(weigh(np.tile(raw, (20, 1)), ["DS", "LD"], Prioritized(), "sum"))["idle-priority"]
+    assert said.startswith("the priority has no effect: criteria after DS change only 0.0")
+    assert said.endswith('set normalise = "max"')
     assert "idle-priority" not in kinds(weigh(np.array([[1.0], [3.0]]), ["DS"], Prioritized()))
     alike = kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Prioritized(), "max"))
-    assert alike["idle-priority"].endswith("does nothing here")
+    assert alike["idle-priority"].endswith("of the weight")
     assert "idle-priority" not in kinds(weigh(np.array([[1.0, 1.0], [3.0, 1.0]]), ["DS", "LD"], Product(), "max"))
 
 

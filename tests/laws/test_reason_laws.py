@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import operators
 
-from fedmerit.core.reasons import NEAR, Change, Gate, Reason, Rule, explain, number, percent, standing
+from fedmerit.core.reasons import NEAR, ORDINALS, Change, Gate, Reason, Rule, explain, number, percent
 from fedmerit.core.weights.scores import Prioritized, Product, Ranked, Score
 from fedmerit.core.weights.weigh import Normalise, scale, weigh
 
@@ -49,10 +49,8 @@ def by_words(words: str, raw: np.ndarray, place: int, names: tuple[str, ...], ca
     if first := re.fullmatch(r"with (.*) first", words):
         order = (WORDS[first[1]], *(name for name in names if name != WORDS[first[1]]))
         return float(again(raw[:, [names.index(name) for name in order]], order, case)[place])
-    if samples := re.match(r"with (\S+) (more|fewer) samples", words):
-        column, sign = names.index("DS"), 1 if samples[2] == "more" else -1
-        # Rounded, because 0.03 - 0.02 is a little less than 0.01, which is another rank.
-        changed[place, column] = round(changed[place, column] + sign * float(samples[1]), 9)
+    if rows := re.match(r"with (\S+) rows, the median", words):
+        changed[place, names.index("DS")] = float(rows[1])
     elif value := re.match(r"with its (.*) at (\S+), the median", words):
         changed[place, names.index(WORDS[value[1]])] = float(value[2])
     else:
@@ -100,7 +98,7 @@ def test_what_a_sentence_gives_as_a_cause_pulled_that_way(case: tuple[np.ndarray
     raw, place, score, normalise, samples = case
     names = NAMES[: raw.shape[1]]
     reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
-    cause, _, counter = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" although ")
+    cause, _, counter = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" but ")
     way = np.sign(reason.weight - reason.equal)
     for part in reason.parts:
         if f"its {part.words}" in cause:
@@ -119,10 +117,10 @@ def test_a_hospital_can_read_it():
     reason = reason_of([[2, size] for size in sizes], 0, ("LD", "DS"), samples=sizes)
     assert reason.lines("hospital 3", "round 12") == [
         "hospital 3 got 9.58% of round 12, less than an equal share (12.50%), because its dataset size, 30, is the "
-        "lowest of 8; label diversity, which counts first, is the same for all (2).",
-        "Dataset size decided: if all had its value, it would be 12.50%.",
+        "smallest of 8; label diversity, which counts first, is the same for all clients (2).",
+        "Dataset size mattered most: if every client had 30 rows, hospital 3 would get 12.50%.",
         "Score: 1.0000 + 1.0000 * 0.1500 = 1.15; weight = 1.15 / 12 = 9.58%.",
-        "It would get 3.75% with FedAvg; 12.15% with 70 more samples, as the median of the others; 3.75% with dataset "
+        "It would get 3.75% with FedAvg; 12.15% with 100 rows, the median of the other clients; 3.75% with dataset "
         "size first.",
     ]
 
@@ -130,8 +128,8 @@ def test_a_hospital_can_read_it():
 def test_a_criterion_that_pulls_the_other_way_is_no_cause():
     reason = reason_of([[6, 312], [5, 153], [7, 172], [10, 259]], 0, ("LD", "DS"))
     assert reason.sentence("client").endswith(
-        "because its label diversity, 6, which counts first, is number 3 of 4, although its dataset size, 312, is the "
-        "highest of 4."
+        "because its label diversity, 6, which counts first, is below the highest (10), but its dataset size, 312, is "
+        "the largest of 4."
     )
 
 
@@ -142,7 +140,10 @@ def test_the_lowest_value_is_no_cause_of_much_weight():
     assert reason.parts[2].alike < reason.weight
     assert reason.sentence("client") == (
         "client got 34.31% of the round, more than an equal share (25.00%), because its female is true, which counts "
-        "first, although its class balance, 0.15, is the lowest of 4; its dataset size, 0.5, is the lowest of 4."
+        "first, but its class balance, 0.15, is the lowest of 4; its dataset size, 0.5, is the smallest of 4."
+    )
+    assert (
+        "Whether female is true mattered most: if every client's female were true, client" in reason.lines("client")[1]
     )
     assert reason.changes[0] == Change("if its female were not true", 0.0)
 
@@ -151,7 +152,7 @@ def test_a_word_that_is_not_a_clients_is_told_as_such():
     reason = reason_of([[1, 30], [0, 60], [1, 20]], 1, ("fact:job is nurse", "DS"))
     assert reason.sentence("client") == (
         "client got 0.00% of the round, less than an equal share (33.33%), because its job is not nurse, which counts "
-        "first; its dataset size, 60, is the highest of 3."
+        "first; its dataset size, 60, is the largest of 3."
     )
     assert reason.changes[0].words == "if its job were nurse"
 
@@ -161,10 +162,10 @@ def test_no_extreme_is_a_cause_of_its_opposite(case: tuple[np.ndarray, int, Scor
     raw, place, score, normalise, samples = case
     names = NAMES[: raw.shape[1]]
     reason = explain(raw, place, Rule(names, score, normalise, tuple(samples)), samples=samples)
-    cause = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" although ")[0]
-    wrong_end = "lowest" if reason.weight > reason.equal else "highest"
+    cause = reason.sentence("hospital").partition(" because ")[2].partition(";")[0].partition(" but ")[0]
     for part in reason.parts:
-        if f"its {part.words}, " in cause and part.standing.endswith(wrong_end):
+        wrong_end = part.worst if reason.weight > reason.equal else part.best
+        if f"its {part.words}, " in cause and part.value == wrong_end:
             assert part.name == reason.decided
 
 
@@ -175,7 +176,7 @@ def test_a_gate_is_named_with_what_was_measured():
     reason = explain(raw, 0, Rule((name,), Product(), "none"), gates=gates)
     assert reason.sentence("north") == (
         "north got 0.00% of the round, less than an equal share (50.00%), because its parity:sex at the server counts "
-        "0 instead of 0.97, since its accuracy at the server, 0.31, is below the gate of 0.5."
+        "as 0 instead of 0.97, because its accuracy at the server, 0.31, is below the gate of 0.5."
     )
     assert [(change.words, change.weight) for change in reason.changes] == [
         ("without the gate", pytest.approx(0.97 / 1.77))
@@ -185,23 +186,23 @@ def test_a_gate_is_named_with_what_was_measured():
 def test_what_a_cap_made_of_the_weight_is_said():
     table, rule = np.array([[1.0], [3.0]]), Rule(("DS",), Prioritized())
     cut, grown = explain(table, 1, rule, kept=0.6).lines("south"), explain(table, 0, rule, kept=0.4).lines("north")
-    assert "Its score earned 75.00%, which was cut by the cap to 60.00%." in cut
-    assert "Its score earned 25.00%, which grew to 40.00% with its part of what the cap cut from others." in grown
+    assert "Its score gives 75.00%; the cap reduced it to 60.00%." in cut
+    assert any(line.endswith("that the cap took from other clients raised it to 40.00%.") for line in grown)
     assert cut[-1].endswith(" before the cap.")
 
 
 @pytest.mark.parametrize(
     ("fallback", "words"),
     [
-        (None, "all weigh the same"),
-        ((1.0, 1.0), "all weigh the same"),
-        ((0.0, 0.0), "the model was kept as it was"),
-        ((1.0, 3.0), "weights follow the numbers of samples"),
+        (None, "all clients get the same weight"),
+        ((1.0, 1.0), "all clients get the same weight"),
+        ((0.0, 0.0), "the model did not change"),
+        ((1.0, 3.0), "weights are proportional to dataset size"),
     ],
 )
 def test_zero_scores_say_what_weights_follow(fallback: tuple[float, ...] | None, words: str):
     reason = explain(np.zeros((2, 1)), 1, Rule(("CB",), Product(), "none", fallback))
-    assert f"every score was 0, so {words}." in reason.sentence("south")
+    assert f"every score is 0, so {words}." in reason.sentence("south")
 
 
 def test_the_only_client_has_all():
@@ -227,19 +228,53 @@ def test_scales_count_where_values_are_divided_by_them():
 @pytest.mark.parametrize(
     ("values", "place", "words", "rank"),
     [
-        ([3, 1, 2], 0, "highest", 1),
-        ([3, 1, 2], 1, "lowest", 3),
-        ([3, 1, 2], 2, "between", 2),
-        ([3, 3, 2], 0, "among the highest", 1),
-        ([3, 2, 2], 2, "among the lowest", 2),
-        ([2, 2, 2], 1, "same", 1),
-        ([4, 2, 2, 1], 1, "between", 2),
+        ([3, 1, 2], 0, "the highest of 3", 1),
+        ([3, 1, 2], 1, "the lowest of 3", 3),
+        ([3, 1, 2], 2, "second of 3", 2),
+        ([3, 3, 2], 0, "among the highest of 3", 1),
+        ([3, 2, 2], 2, "among the lowest of 3", 2),
+        ([4, 2, 2, 1], 1, "tied for second of 4", 2),
+        ([*range(12)], 1, "number 11 of 12", 11),
     ],
 )
-def test_where_a_value_stands(values: list[float], place: int, words: str, rank: int):
-    part = reason_of([[value] for value in values], place, ("DS",)).parts[0]
-    assert (part.standing, part.rank) == (words, rank)
-    assert standing(np.array(values, np.float64), place) == words
+def test_where_a_value_ranks(values: list[float], place: int, words: str, rank: int):
+    part = reason_of([[value] for value in values], place, ("CB",)).parts[0]
+    assert (part.rank_word(len(values)), part.rank) == (words, rank)
+
+
+RANKS = (
+    r"(?:the|among the) (?P<end>\w+) of (?P<all>\d+)",
+    r"(?P<far>far )?(?P<side>above|below) the (?P<other>\w+) \((?P<than>[\d.]+)",
+    rf"(?:tied for )?(?P<rank>{'|'.join(ORDINALS)}) of (?P<of>\d+)",
+)
+
+
+@given(cases(), st.sets(st.sampled_from(NAMES)))
+def test_no_rank_is_the_reverse_of_the_table(
+    case: tuple[np.ndarray, int, Score, Normalise, list[float]], lower: set[str]
+):
+    """Every rank in the words holds for the raw column, whichever direction is better in it."""
+    raw, place, score, normalise, samples = case
+    names = NAMES[: raw.shape[1]]
+    sentence = explain(raw, place, Rule(names, score, normalise, tuple(samples), tuple(lower))).sentence("hospital")
+    for name, column in zip(names, raw.T, strict=True):
+        words = next(words for words, symbol in WORDS.items() if symbol == name)
+        found = re.search(rf"its {words}, ([\d.]+),(?: which counts first,)? is (?:{'|'.join(RANKS)})(.*)", sentence)
+        if found is None:
+            assert f"its {words}" not in sentence
+            continue
+        mine, said = column[place], found.groupdict()
+        ends = {"highest": column.max(), "largest": column.max(), "lowest": column.min(), "smallest": column.min()}
+        assert float(found[1]) == pytest.approx(mine)
+        assert ("lower is better" in found.groups()[-1].partition(" its ")[0]) == (name in lower)
+        if said["end"]:
+            assert (mine, int(said["all"])) == (ends[said["end"]], len(raw))
+        elif said["side"]:
+            assert float(said["than"]) == pytest.approx(ends[said["other"]])
+            assert mine > ends[said["other"]] if said["side"] == "above" else mine < ends[said["other"]]
+        else:
+            better = (column < mine) if name in lower else (column > mine)
+            assert (said["rank"], int(said["of"])) == (ORDINALS[better.sum()], len(raw))
 
 
 def test_how_numbers_and_names_are_written():
@@ -252,13 +287,13 @@ def test_how_numbers_and_names_are_written():
     ]
     assert percent(0.00012345) == "0.012%"
     assert [number(one) for one in (3.0, 0.123456789, 99999.4, 100000.4, 1e6 + 0.5)] == [
-        *("3", "0.12346", "99999", "100000", "1000000")
+        *("3", "0.12346", "99,999", "100,000", "1,000,000")
     ]
-    assert number(1e5 + 0.6) == "100001"
+    assert number(1e5 + 0.6) == "100,001"
     alone = reason_of([[1.0], [3.0]], 0, ("DS",))
     assert alone.sentence("7").startswith("client 7 got 25.00%")
     assert alone.sentence("ward 7").startswith("ward 7 got 25.00%")
-    assert alone.lines("7")[1].startswith("Dataset size decided")
+    assert alone.lines("7")[1].endswith(", client 7 would get 50.00%.")
 
 
 def test_places_count_the_heavier_and_an_equal_share_is_said_to_be_one():
@@ -270,18 +305,13 @@ def test_places_count_the_heavier_and_an_equal_share_is_said_to_be_one():
 
 
 def test_what_another_value_would_give():
-    """The median of the others is the lower of two in the middle; a client that has it already is told nothing."""
+    """The median of the other clients is the lower of two in the middle; a client that has it gets no such line."""
     changes = reason_of([[10.0], [20.0], [40.0], [50.0], [5.0]], 4, ("DS",)).changes
-    assert [change.words for change in changes] == ["with 15 more samples, as the median of the others"]
-    changes = reason_of([[10.0], [20.0], [40.0], [50.0], [90.0]], 4, ("DS",)).changes
-    assert [change.words for change in changes] == ["with 70 fewer samples, as the median of the others"]
+    assert [change.words for change in changes] == ["with 20 rows, the median of the other clients"]
     changes = reason_of([[0.1], [0.2], [0.9]], 2, ("CB",)).changes
-    assert [change.words for change in changes] == ["with its class balance at 0.1, the median of the others"]
-    assert (
-        reason_of([[1.0], [2.0], [2.0]], 1, ("DS",), samples=[1.0, 2.0, 2.0])
-        .changes[0]
-        .words.startswith("with 1 fewer")
-    )
+    assert [change.words for change in changes] == ["with its class balance at 0.1, the median of the other clients"]
+    first = reason_of([[1.0], [2.0], [2.0]], 1, ("DS",), samples=[1.0, 2.0, 2.0]).changes[0]
+    assert first.words.startswith("with 1 rows")
     nobody = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[0.0, 0.0, 0.0])
     assert all(change.words != "with FedAvg" for change in nobody.changes), "no shares of nothing"
     known = reason_of([[2.0], [2.0], [1.0]], 0, ("CB",), samples=[1.0, 0.0, 3.0])

@@ -63,9 +63,9 @@ def test_recipes_may_keep_the_model_instead():
     result = earn(prioritized(CB, normalise="none", when_zero="keep"), one_class_round(), History())
     assert result.weights.tolist() == [0, 0]
     assert "zero-weights" in kinds(result)
-    assert any("model kept" in note.text for note in result.notes)
+    assert any("the model stays" in note.text for note in result.notes)
 
 
 def test_zero_columns_are_no_zero_scores_once_normalised():
-    result = earn(prioritized(CB, DS), one_class_round(), History())
+    result = earn(prioritized(CB, DS, normalise="sum"), one_class_round(), History())
     assert result.weights == pytest.approx([(1 + 0.25) / 3, (1 + 0.75) / 3])

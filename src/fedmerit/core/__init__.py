@@ -1,1 +1,1 @@
-"""The algebra: values and pure functions on arrays; numpy and scipy alone."""
+"""The algebra: values and pure functions on arrays, with numpy and scipy only."""

@@ -1,12 +1,12 @@
 """Attacks: what malicious clients do to their rows, their updates or their claims, each with its source.
 
-| who needs what      | attacks                                                | how                              |
+| the attack needs    | attacks                                                | where it runs                    |
 | ------------------- | ------------------------------------------------------ | -------------------------------- |
 | its own rows        | `LabelFlip`, `Backdoor`                                | `tasks/attackers.py`, at loading |
-| its own answer      | `SignFlip`, `Scale`, `Gauss`, `FreeRider`, `Liar`      | the client itself, as it answers |
-| the others' updates | `LittleIsEnough` (ALIE), `InnerProduct` (IPM), `Mimic` | `fleet/client.py`, in any fleet  |
+| its own answer      | `SignFlip`, `Scale`, `Gauss`, `FreeRider`, `Liar`      | the client, as it answers        |
+| honest updates      | `LittleIsEnough` (ALIE), `InnerProduct` (IPM), `Mimic` | `fleet/client.py`, in any fleet  |
 
-A recipe never learns who attacks: only whoever has the configuration and the seed can say (`draw_attackers`).
+A recipe never learns which clients attack: that needs the configuration and the seed (`draw_attackers`).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ Facts: TypeAlias = Mapping[str, float]
 
 @runtime_checkable
 class AnswerAttack(Protocol):
-    """Changes what one client sends: its update and its facts."""
+    """Attack that changes one client's answer: its update and its facts."""
 
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """What is sent in place of an honest update and honest facts."""
+        """Return the update and the facts to send in place of the honest ones."""
 
 
 @runtime_checkable
 class CollusiveAttack(Protocol):
-    """Makes one vector of the honest updates of a round, which all members of the coalition send."""
+    """Attack by a coalition: one vector, computed from the round's honest updates, that every member sends."""
 
     def collude(self, honest: Updates) -> Model:
-        """The vector that takes the place of each member's update."""
+        """Return the vector that replaces each member's update."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledUpdate:
-    """u -> strength * u: model replacement in the words of Bagdasaryan et al. 2020.
+    """Scaled update u -> strength * u, the model replacement of Bagdasaryan et al. 2020.
 
     >>> ScaledUpdate(10).answer(np.array([1, -2], np.float32), {}, 2, generator(0, "scale"))[0].tolist()
     [10.0, -20.0]
@@ -57,13 +57,13 @@ class ScaledUpdate:
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """The update, longer."""
+        """Multiply the update."""
         return update * np.float32(self.strength), dict(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class SignFlip:
-    """u -> -strength * u: gradient ascent instead of descent [Li et al. 2019, RSA].
+    """Sign flip u -> -strength * u: gradient ascent instead of descent [Li et al. 2019, RSA].
 
     >>> SignFlip(1).answer(np.array([1, -2], np.float32), {}, 2, generator(0, "flip"))[0].tolist()
     [-1.0, 2.0]
@@ -74,15 +74,15 @@ class SignFlip:
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """The update, turned round."""
+        """Negate the update."""
         return update * np.float32(-self.strength), dict(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Gauss:
-    """u -> normal noise, in expectation `strength` times as long as u: entries N(0, (strength |u|)^2 / d).
+    """Gaussian noise in place of u with expected norm `strength` |u|: entries N(0, (strength |u|)^2 / d).
 
-    After the Gaussian attack of Blanchard et al. 2017, whose deviation (200) is tied here to the update's own length.
+    After the Gaussian attack of Blanchard et al. 2017, whose deviation (200) here scales with the norm of the update.
     """
 
     strength: float = 10.0
@@ -90,29 +90,29 @@ class Gauss:
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """Noise."""
+        """Replace the update with noise."""
         deviation = self.strength * float(np.linalg.norm(update)) / np.sqrt(len(update))
         return random.standard_normal(len(update), dtype=np.float32) * np.float32(deviation), dict(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class FreeRider:
-    """u -> 0: the model that came is sent back, with honest claims beside it [Lin et al. 2019; Fraboni et al. 2021]."""
+    """Zero update with honest claims: the client returns the model it got [Lin et al. 2019; Fraboni et al. 2021]."""
 
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """Nothing learned."""
+        """Replace the update with zeros."""
         return np.zeros_like(update), dict(facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Liar:
-    """An honest update with false claims: each fact named here is multiplied by its factor.
+    """Honest update with false claims: each fact named here is multiplied by its factor.
 
-    The claim stays within what everybody knows, since one outside would only be left out: the fact's own range, and
-    for `labels` the classes of the task. A fact that is 0 is claimed as the factor itself. Facts that the recipe does
-    not ask for are not sent, and so not lied about.
+    The claim stays within the public limits, because one outside would only be dropped: the range of the fact, and for
+    `labels` the classes of the task. A fact of 0 is claimed as the factor itself. Facts that the recipe does not use
+    are not sent, so the client does not lie about them.
 
     >>> liar = Liar({"samples": 100, "balance": 3, "labels": 50})
     >>> liar.answer(np.zeros(1, np.float32), {"samples": 30, "balance": 0, "labels": 2}, 10, generator(0, "lie"))[1]
@@ -124,7 +124,7 @@ class Liar:
     def answer(
         self, update: Model, facts: Facts, classes: int, random: np.random.Generator
     ) -> tuple[Model, dict[str, float]]:
-        """The same update, other facts."""
+        """Keep the update, change the facts."""
         return update, {name: self._claim(name, value, classes) for name, value in facts.items()}
 
     def _claim(self, name: str, value: float, classes: int) -> float:
@@ -138,10 +138,10 @@ class Liar:
 
 @dataclass(frozen=True, slots=True)
 class LittleIsEnough:
-    """mean - strength * deviation of the honest updates, coordinate by coordinate [ALIE, Baruch et al. 2019].
+    """A Little Is Enough: mean - strength * deviation of the honest updates per coordinate [ALIE, Baruch et al. 2019].
 
     The deviation is that of the population (divided by n). Baruch et al. derive the largest strength z that still
-    hides among a majority from the numbers of clients and attackers; for 2 of 10 that is 0, no attack at all, so z
+    hides among a majority from the numbers of clients and attackers; for 2 of 10 that is 0, which is no attack, so z
     is a setting here.
 
     >>> honest = Updates(np.array([[1, 4], [3, 4]], np.float32))
@@ -152,14 +152,14 @@ class LittleIsEnough:
     strength: float = 1.5
 
     def collude(self, honest: Updates) -> Model:
-        """Near enough to the others to pass, far enough to harm."""
+        """Shift the mean by less than the honest updates vary."""
         z = np.float32(self.strength)
         return honest.by_columns(lambda block: block.mean(axis=0) - z * block.std(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
 class InnerProduct:
-    """-strength * mean of the honest updates [inner product manipulation, IPM, Xie et al. 2019].
+    """Inner product manipulation: -strength * mean of the honest updates [IPM].
 
     >>> InnerProduct(0.5).collude(Updates(np.array([[1, 4], [3, 4]], np.float32))).tolist()
     [-1.0, -2.0]
@@ -168,25 +168,26 @@ class InnerProduct:
     strength: float = 0.5
 
     def collude(self, honest: Updates) -> Model:
-        """Against the others' direction."""
+        """Oppose the mean of the honest updates."""
         return honest.combine(np.full(len(honest), -self.strength / len(honest)))
 
 
 @dataclass(frozen=True, slots=True)
 class Mimic:
-    """The update of one honest client, which so counts many times over [Karimireddy et al. 2022].
+    """Copy the update of one honest client, which then counts many times [Karimireddy et al. 2022].
 
     The client is the one farthest from the mean along z, the direction in which the honest updates vary most:
-    argmax_i |<z, u_i - mean>|. Karimireddy et al. keep z and the client from round to round; here both are the
-    round's own, since other clients come to each round and an attack without memory is resumed to the bit.
+    argmax_i |<z, u_i - mean>|. Karimireddy et al. keep z and the client from round to round; here both are computed
+    per round, because the clients change and an attack without state resumes to the bit.
 
     >>> Mimic().collude(Updates(np.array([[1, 0], [0, 1], [9, 0]], np.float32))).tolist()
     [9.0, 0.0]
     """
 
     def collude(self, honest: Updates) -> Model:
-        """A copy of the client that stands out most."""
+        """Copy the update that deviates most."""
         products = honest.cosines() * np.outer(honest.norms, honest.norms)
+        # Double centring gives the Gram matrix of u_i - mean, so z is never built: n^2 numbers instead of d.
         centred = products - products.mean(axis=0) - products.mean(axis=1)[:, None] + products.mean()
         along = np.linalg.eigh(centred)[1][:, -1]  # <z, u_i - mean> up to a factor that all clients share
         return honest.row(int(np.abs(along).argmax())).copy()
@@ -194,16 +195,16 @@ class Mimic:
 
 @dataclass(frozen=True, slots=True)
 class LabelFlip:
-    """y -> classes - 1 - y in a share of the attacker's rows [Fang et al. 2020; Tolpegin et al. 2020]."""
+    """Label flip y -> classes - 1 - y in a share of the attacker's rows [Fang et al. 2020; Tolpegin et al. 2020]."""
 
     strength: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Backdoor:
-    """A share of the attacker's rows get a trigger and the label `target` [BadNets, Gu et al. 2017].
+    """Backdoor: a share of the attacker's rows get a trigger and the label `target` [BadNets, Gu et al. 2017].
 
-    The update is not made larger: the quiet backdoor, which leaves accuracy on clean rows as it is.
+    The update is not scaled: a stealthy backdoor, which leaves accuracy on clean rows unchanged.
     """
 
     strength: float = 0.5
@@ -216,7 +217,7 @@ Attack: TypeAlias = AnswerAttack | CollusiveAttack | RowAttack
 
 @dataclass(frozen=True, slots=True)
 class Coalition:
-    """Clients that attack together: this share of the federation, from this round on."""
+    """Clients that attack together: this share of the federation, starting in this round."""
 
     attack: Attack
     share: float
@@ -225,13 +226,13 @@ class Coalition:
 
 @dataclass(frozen=True, slots=True)
 class Attackers:
-    """Who attacks: the coalitions, and to which of them each attacker belongs."""
+    """The coalitions, and the coalition of each attacker."""
 
     coalitions: tuple[Coalition, ...] = ()
     members: Mapping[ClientId, int] = field(default_factory=dict)
 
     def of(self, client: ClientId) -> Coalition | None:
-        """The client's coalition; None for an honest one."""
+        """Return the client's coalition; None for an honest client."""
         place = self.members.get(client)
         return None if place is None else self.coalitions[place]
 
@@ -242,7 +243,7 @@ NOBODY = Attackers()
 def draw_attackers(
     coalitions: Sequence[Coalition], clients: int, seed: int, taken: Collection[ClientId] = ()
 ) -> Attackers:
-    """round(share * clients) of each coalition, drawn together so that nobody is in two; never one of `taken`.
+    """Draw round(share * clients) members for each coalition; no client is in two, and none is in `taken`.
 
     >>> coalitions = [Coalition(FreeRider(), share=0.25), Coalition(ScaledUpdate(), share=0.5)]
     >>> sorted(draw_attackers(coalitions, clients=4, seed=1).members.values())
@@ -256,8 +257,8 @@ def draw_attackers(
         number = round(coalition.share * clients)
         if not 0 < number <= len(order) - len(members):
             raise ConfigError(
-                f"task.attack: a share of {coalition.share:g} of {clients} clients is {number} attackers, and there "
-                f"are {len(order) - len(members)} clients left to be one; at least 1 is needed"
+                f"task.attack: a share of {coalition.share:g} of {clients} clients is {number} attackers; it must be "
+                f"1 to {len(order) - len(members)}, the number of clients left; change `share`"
             )
         members |= dict.fromkeys(order[len(members) : len(members) + number], place)
     return Attackers(tuple(coalitions), dict(sorted(members.items())))

@@ -1,4 +1,4 @@
-"""Checks of replies and of criterion values: nothing that came from a client is trusted."""
+"""Check replies and criterion values: nothing that a client sends is trusted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fedmerit.core.types import EMPTY, ClientId, Cohort, Note, Replies, Vector
 def check(
     replies: Replies, required_facts: Sequence[str], view: View, failed: Mapping[ClientId, str] = EMPTY
 ) -> tuple[Cohort, dict[ClientId, str]]:
-    """The clients that can be scored, and for every other one the reason why it is dropped.
+    """Return the clients that can be scored, and the reason for each client that is dropped.
 
-    An update must be finite and as long as the model, vectors that came with it finite; each fact must be in its range.
-    `failed` are clients that dropped out before they trained.
+    An update must be finite and as long as the model, its extra vectors finite, and each fact within its range.
+    `failed` holds clients that dropped out before they trained.
     """
     host, length = view.host, len(view.model)
     dropped = {client: printable(reason) for client, reason in {**replies.failed, **failed}.items()}
@@ -34,14 +34,14 @@ def check(
     for name, rows in replies.vectors.items():
         for client, norm in zip(replies.ids, rows.norms, strict=True):
             if not math.isfinite(norm):
-                dropped.setdefault(client, f"{name} holds NaN, infinity or values too large to square")
+                dropped.setdefault(client, f"{name} contains NaN, infinity or values too large to square")
     places = np.array([place for place, client in enumerate(replies.ids) if client not in dropped], dtype=np.intp)
-    kept = [replies.facts[place] for place in places]
-    columns = {fact.name: np.array([facts[fact.name] for facts in kept], dtype=np.float64) for fact in wanted}
+    valid_facts = [replies.facts[place] for place in places]
+    columns = {fact.name: np.array([facts[fact.name] for facts in valid_facts], dtype=np.float64) for fact in wanted}
     ids = tuple(replies.ids[place] for place in places)
-    known = dict(replies.server_facts)
-    known |= {name: host.server_facts[name](replies) for name in required_facts if name in host.server_facts}
-    columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in known.items()}
+    server_facts = dict(replies.server_facts)
+    server_facts |= {name: host.server_facts[name](replies) for name in required_facts if name in host.server_facts}
+    columns |= {name: np.array([values[client] for client in ids], np.float64) for name, values in server_facts.items()}
     vectors = {name: rows.keep(places) for name, rows in replies.vectors.items()}
     return Cohort(view.index, ids, replies.updates.keep(places), columns, vectors), dropped
 
@@ -49,9 +49,9 @@ def check(
 def check_criteria(
     criteria: Sequence[Criterion], cohort: Cohort, history: History
 ) -> tuple[Cohort, dict[ClientId, str]]:
-    """The clients that every criterion has a number for; who makes one overflow is dropped, and the round goes on.
+    """Drop clients for which a criterion is NaN, infinite or negative; the round continues with the remaining clients.
 
-    A criterion that has a number for none of several clients is a mistake of its own, which weighing them tells.
+    A criterion that fails for all of several clients is broken itself; the error then comes from the weighting.
     """
     dropped: dict[ClientId, str] = {}
     for criterion in criteria if cohort.ids else ():
@@ -60,7 +60,7 @@ def check_criteria(
         if values.shape != (len(cohort.ids),) or (wrong.all() and len(wrong) != 1):
             continue
         for place in np.flatnonzero(wrong):
-            text = f"criterion {criterion.name} has no number >= 0 for it: {values[place]:g}"
+            text = f"criterion {criterion.name} must be a number >= 0 (got {values[place]:g})"
             dropped.setdefault(cohort.ids[place], printable(text))
     if not dropped:
         return cohort, dropped
@@ -69,7 +69,7 @@ def check_criteria(
 
 
 def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
-    """What a criterion says; where its arithmetic gives up on all of them, what it says of each alone."""
+    """Values of a criterion; after an ArithmeticError it is evaluated for each client separately."""
     with np.errstate(all="ignore"):
         try:
             return np.asarray(criterion(cohort, history), dtype=np.float64)
@@ -81,34 +81,35 @@ def _values(criterion: Criterion, cohort: Cohort, history: History) -> Vector:
 
 
 def nobody_trained(cohort: Cohort, dropped: Mapping[ClientId, str]) -> tuple[Note, ...]:
-    """The note on a round in which all who came were dropped; none on any other.
+    """Return the note on a round in which every client was dropped, or nothing.
 
     >>> from fedmerit.core.updates import Updates
     >>> nobody = Cohort(1, (), Updates(np.empty((0, 2), np.float32)), {})
     >>> nobody_trained(nobody, {4: "no training samples"})[0].text
-    'all 1 clients of the round were dropped and nothing was learned; client 4: no training samples'
+    'nothing was learned: all 1 clients of the round were dropped (client 4: no training samples)'
     """
     if cohort.ids or not dropped:
         return ()
-    text = f"all {len(dropped)} clients of the round were dropped and nothing was learned; {first_reason(dropped)}"
+    text = f"nothing was learned: all {len(dropped)} clients of the round were dropped ({first_reason(dropped)})"
     return (Note("nobody", "all", text),)
 
 
 def first_reason(dropped: Mapping[ClientId, str]) -> str:
-    """The first client that was dropped, and why."""
+    """Return the dropped client with the lowest id, and the reason."""
     client = min(dropped)
     return f"client {client}: {dropped[client]}"
 
 
 def _wrong_update(norm: float, received: int, length: int) -> str | None:
     if received != length:
-        return f"update has {received} values, the model {length}"
-    return None if math.isfinite(norm) else "update holds NaN, infinity or values too large to square"
+        return f"update has {received} values, but the model has {length}"
+    # A finite norm needs finite values, so one pass over the rows checks both; Updates caches the norms.
+    return None if math.isfinite(norm) else "update contains NaN, infinity or values too large to square"
 
 
 def _wrong_facts(facts: Any, wanted: Sequence[Fact], limits: Limits) -> str | None:
     if not isinstance(facts, Mapping):
-        return f"facts are missing: {facts!r:.80}"
+        return f"facts must be a mapping of names to numbers (got {facts!r:.80})"
     for fact in wanted:
         reason = fact.wrong(facts.get(fact.name), limits.get(fact.name))
         if reason:

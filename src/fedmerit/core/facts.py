@@ -1,8 +1,8 @@
-"""Facts: the numbers that clients report about their rows and training, and those that the server knows itself.
+"""Facts: numbers that clients report about their rows and training, and numbers that the server measures.
 
-`FACTS` is the one table of them: clients measure by it, the check at the door bounds claims by it, documents and lists
+`FACTS` is the only table of them: clients measure by it, the check of replies bounds claims by it, documents and lists
 print it. `attribute:NAME`, `fact:NAME`, `validated:OBJECTIVE`, `contribution:METHOD` and `claimed:FACT` are families;
-`find_fact` makes their members.
+`find_fact` builds their members.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ Source: TypeAlias = Literal["client", "server"]
 
 ATTRIBUTE = "attribute:"
 CLIENT_FACT = "fact:"
-"""Begins the name of a fact that only the client itself knows: its age, battery, job."""
+"""Prefix of a fact that only the client knows: its age, battery, job."""
 VALIDATED = "validated:"
 CONTRIBUTION = "contribution:"
 IS_WORD = " is "
 BOOLEAN = {"true": 1.0, "false": 0.0}
-"""Words of clients' own facts that are numbers, too."""
+"""Words in clients' facts that count as numbers."""
 WITHOUT = ":without"
-"""Ends the name of a fact of the server's that speaks of the model without the client."""
+"""Suffix of a server fact about the model without the client."""
 CLAIMED = "claimed:"
 SAMPLES, SECONDS, LOSS, CLOCK, EPOCHS = "samples", "seconds", "loss", "clock", "epochs"
 SITE, ANCHOR = "site", "anchor"
 LARGEST = sys.float_info.max
-"""What a value made of claims counts as where it is too large for a number: no claim may end a round."""
+"""Upper bound of values computed from claims: an overflow must not end a round."""
 CLIP, NORM, STALENESS, EXCLUDED = "clip", "norm", "staleness", "excluded"
 MOST_SAMPLES = 1e9
-"""The most rows that a client may claim where the federation does not state fewer."""
+"""Largest number of rows that a client may claim, unless the federation states fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One number per client and round: what it is, where it comes from, and the range that it must lie in.
+    """One number per client and round: its meaning, its source, and its range.
 
     `measure` computes it from the client's rows; without it the client's training or the server provides the value.
-    A value below `low` or above `high` is not believed: the client is left out of the round. A federation may state
+    A value below `low` or above `high` is rejected: the client is dropped from the round. A federation may state
     tighter limits by name, for example `labels` <= the number of classes.
 
     >>> Fact("share", "some share", low=0, high=1).wrong(1e6)
-    'fact share lies in 0..1: 1000000.0'
+    'fact share must be in 0..1 (got 1000000.0)'
     """
 
     name: str
@@ -61,19 +61,19 @@ class Fact:
     source: Source = "client"
 
     def wrong(self, value: Any, most: float | None = None) -> str | None:
-        """Why this claim is not believed, or None; `most` is a limit that the federation states."""
+        """Return the reason to reject this claim, or None; `most` is a limit that the federation states."""
         if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-            return f"fact {self.name} is missing or not a number: {value!r:.80}"
+            return f"fact {self.name} is missing or not a number (got {value!r:.80})"
         if not 0 <= value <= LARGEST:
-            return f"fact {self.name} must be finite and >= 0: {value!r:.80}"
+            return f"fact {self.name} must be finite and >= 0 (got {value!r:.80})"
         high = min((limit for limit in (self.high, most) if limit is not None), default=None)
         if high is not None and not self.low <= value <= high:
-            return f"fact {self.name} lies in {self.low:g}..{high:g}: {value!r:.80}"
-        return None if value >= self.low else f"fact {self.name} is at least {self.low:g}: {value!r:.80}"
+            return f"fact {self.name} must be in {self.low:g}..{high:g} (got {value!r:.80})"
+        return None if value >= self.low else f"fact {self.name} must be at least {self.low:g} (got {value!r:.80})"
 
 
 def class_balance(samples: Samples) -> float:
-    """min / max of the class counts [PMCFL, CB]; 0 where a class of the task is missing."""
+    """Class balance: min / max of the class counts [PMCFL, CB]; 0 if a class of the task is missing."""
     counts = np.bincount(_classes(samples), minlength=samples.classes)
     return float(counts.min() / counts.max()) if counts.max() else 0.0
 
@@ -81,18 +81,18 @@ def class_balance(samples: Samples) -> float:
 def attribute_share(samples: Samples, name: str) -> float:
     """Mean of a per-row attribute."""
     if name not in samples.attributes:
-        known = ", ".join(sorted(samples.attributes)) or "none"
-        raise DataError(f"the data has no attribute {name!r}; it has: {known}")
+        names = ", ".join(sorted(samples.attributes)) or "none"
+        raise DataError(f"the data has no attribute {name!r}; it has: {names}")
     return float(np.mean(samples.attributes[name])) if len(samples) else 0.0
 
 
 def laplacian_sharpness(images: NDArray[Any]) -> float:
-    """Mean over images of the variance of the Laplacian; a blurred image scores lower.
+    """Image sharpness: mean over images of the variance of the Laplacian; a blurred image scores lower.
 
     Images are (N, height, width, channels), integers 0..255 or floats 0..1.
     """
     if images.ndim != 4:
-        raise DataError(f"sharpness is measured on images (N, height, width, channels); got shape {images.shape}")
+        raise DataError(f"sharpness needs images of shape (N, height, width, channels) (got {images.shape}); remove it")
     if not len(images):
         return 0.0
     grey = images.mean(axis=3, dtype=np.float64)
@@ -107,11 +107,11 @@ def _labels(samples: Samples) -> float:
 
 
 def _classes(samples: Samples) -> NDArray[np.int64]:
-    """The rows' classes; where something else is predicted, criteria of classes mean nothing."""
+    """Classes of the rows; an error if the task does not predict classes."""
     if samples.y.ndim != 1 or samples.y.dtype.kind not in "iu":
         raise DataError(
-            "the criteria LD, CB and MW count classes, and this task predicts "
-            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; weigh by DS, Attribute or validated:r2"
+            "the criteria LD, CB and MW count classes, but this task predicts "
+            f"{'several labels at once' if samples.y.ndim > 1 else 'numbers'}; use DS, Attribute or validated:r2"
         )
     return samples.y
 
@@ -120,31 +120,31 @@ _ALL = (
     Fact(SAMPLES, "number of training rows", lambda rows: float(len(rows)), high=MOST_SAMPLES),
     Fact("labels", "number of distinct labels", _labels, high=MOST_SAMPLES),
     Fact("coverage", "distinct labels / classes of the task", lambda rows: _labels(rows) / rows.classes, high=1),
-    Fact("balance", "rows of the rarest class / rows of the commonest, over all classes", class_balance, high=1),
+    Fact("balance", "rows of the rarest class / rows of the most frequent, over all classes", class_balance, high=1),
     Fact("sharp", "share of images not marked `Blurry`", lambda rows: 1 - attribute_share(rows, "Blurry"), high=1),
     Fact(
         "sharpness",
         "variance of the grey image's Laplacian, mean over images",
         lambda rows: laplacian_sharpness(rows.x),
     ),
-    Fact(SECONDS, "how long the client says it trained", low=1e-12),
+    Fact(SECONDS, "training time that the client reports", low=1e-12),
     Fact(LOSS, "mean loss of the received model on the client's training rows"),
-    Fact(CLOCK, "how long the client took by the server's clock", source="server"),
-    Fact(EPOCHS, "how many epochs the server asked the client to train", source="server"),
-    Fact(STALENESS, "rounds since the one that the update answers; 0: this one, see run.wait.late", source="server"),
-    Fact(SITE, "the number of the site that the client belongs to, as the federation knows it", source="server"),
+    Fact(CLOCK, "duration of the client's work by the server's clock", source="server"),
+    Fact(EPOCHS, "epochs that the server requested", source="server"),
+    Fact(STALENESS, "number of rounds that the update is late, see run.wait.late", source="server"),
+    Fact(SITE, "number of the client's site", source="server"),
     Fact(ANCHOR, "training rows that count for an anchored cap: at most twice the median", source="server"),
-    Fact(CLIP, "what is left of the update's norm after clipping; 1: all of it", high=1, source="server"),
+    Fact(CLIP, "factor of the update's norm after clipping; 1: not clipped", high=1, source="server"),
     Fact(EXCLUDED, "1 for a client whose update must not be aggregated, else 0", high=1, source="server"),
     Fact(NORM, "Euclidean norm of the update as it was sent", source="server"),
 )
 FACTS: Mapping[str, Fact] = {fact.name: fact for fact in _ALL}
 OF_TRAINING = (SECONDS, LOSS)
-"""Facts that come out of a client's training and device, not out of its rows."""
+"""Facts about a client's training and device, not about its rows."""
 
 
 def find_fact(name: str) -> Fact:
-    """The fact of that name; a name in no table is a number >= 0 that a client reports by itself.
+    """Find a fact by name; a name in no table is a number >= 0 that clients report.
 
     >>> find_fact("balance").high, find_fact("attribute:Young").high, find_fact("clock").source
     (1, 1, 'server')
@@ -154,48 +154,46 @@ def find_fact(name: str) -> Fact:
         return Fact(name, f"mean of the attribute {attribute} over the rows", _share_of(attribute), high=1)
     if name.startswith(CLIENT_FACT):
         text = name.removeprefix(CLIENT_FACT)
-        return Fact(name, f"{text}, as the client says", _own_value(text), high=1 if IS_WORD in text else None)
+        return Fact(name, f"{text}, as the client reports", _own_value(text), high=1 if IS_WORD in text else None)
     if name.startswith(VALIDATED):
-        return Fact(name, "what the server measured of the client's model", high=1, source="server")
+        return Fact(name, "the server's score of the client's model", high=1, source="server")
     if name.startswith(CONTRIBUTION):
-        return Fact(name, "what the server found the client's update to add to the round's model", source="server")
+        return Fact(name, "what the client's update adds to the round's model, by the server", source="server")
     if name.startswith(CLAIMED):
-        return Fact(name, "what clients claimed where other values counted, see the stage `claims`", source="server")
-    return FACTS.get(name) or Fact(name, "a number that clients report by themselves")
+        return Fact(name, "reported value of a claim that was bounded, see the stage `claims`", source="server")
+    return FACTS.get(name) or Fact(name, "a number that clients report")
 
 
 def _own_value(text: str) -> Callable[[Samples], float]:
-    """A number of the client's own; of a word (`job is nurse`), 1 where it is that one, else 0."""
-    name, asked, word = text.partition(IS_WORD)
+    """Value of a client's fact; for a word (`job is nurse`) 1 if it matches, otherwise 0."""
+    name, is_word, word = text.partition(IS_WORD)
 
     def value(rows: Samples) -> float:
         if name not in rows.own:
-            known = ", ".join(sorted(rows.own)) or "none; give them in [facts]"
-            raise DataError(f"the clients have no fact {name!r} of their own; they have: {known}")
-        found = rows.own[name]
-        if asked:
-            return float(is_own_word(found, word))
-        if isinstance(found, str) and found.lower() in BOOLEAN:
-            return BOOLEAN[found.lower()]
-        if isinstance(found, str):
-            raise DataError(
-                f"the fact {name!r} of the clients' own is a word, {found!r}; write {CLIENT_FACT}{name} is {found}"
-            )
-        return float(found)
+            names = ", ".join(sorted(rows.own)) or "none; set them in [facts]"
+            raise DataError(f"the clients have no fact {name!r}; they have: {names}")
+        fact = rows.own[name]
+        if is_word:
+            return float(is_own_word(fact, word))
+        if isinstance(fact, str) and fact.lower() in BOOLEAN:
+            return BOOLEAN[fact.lower()]
+        if isinstance(fact, str):
+            raise DataError(f"the clients' fact {name!r} is a word (got {fact!r}); write {CLIENT_FACT}{name} is {fact}")
+        return float(fact)
 
     return value
 
 
-def is_own_word(found: float | str, word: str) -> bool:
-    """Whether a client's own fact is that word; a number is compared as one.
+def is_own_word(value: float | str, word: str) -> bool:
+    """Whether a client's fact equals a word; a number is compared as a number.
 
     >>> is_own_word("nurse", "nurse"), is_own_word(24.0, "24"), is_own_word(24.0, "nurse")
     (True, True, False)
     """
-    if isinstance(found, str):
-        return found == word
+    if isinstance(value, str):
+        return value == word
     try:
-        return float(word) == found
+        return float(word) == value
     except ValueError:
         return False
 
@@ -205,7 +203,7 @@ def _share_of(attribute: str) -> Callable[[Samples], float]:
 
 
 def measure(samples: Samples, names: Iterable[str], of_training: Mapping[str, float] = EMPTY) -> dict[str, float]:
-    """The facts asked for, measured on a client's rows; `of_training` are those that its training brought.
+    """Measure the requested facts on a client's rows; `of_training` holds the facts of its training.
 
     >>> import numpy as np
     >>> rows = Samples(np.zeros((4, 2)), np.array([0, 0, 0, 1]), classes=2)
@@ -220,5 +218,5 @@ def _measure(samples: Samples, name: str) -> float:
     if measured is not None:
         return measured(samples)
     if name in OF_TRAINING:
-        return 0.0  # measured without training: nothing was done
+        return 0.0  # measured without training
     raise UnknownName("fact", name, [*(one.name for one in _ALL if one.source == "client"), f"{ATTRIBUTE}NAME"])

@@ -1,7 +1,7 @@
-"""Objectives: what a server asks of a model on rows of its own, 0..1 and higher is better [FedVal].
+"""Objectives: measures of a model on the server's rows, 0..1 and higher is better [FedVal].
 
-Errors in units of the label, such as `mae`, are for audits alone: less is better, and no range bounds them. `r2` has no
-lower bound; as a criterion it is 0 where it is below that.
+Errors in units of the label, such as `mae`, are only recorded: lower is better, and they have no upper bound. `r2` has
+no lower bound; as a criterion, values below 0 count as 0.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from fedmerit.errors import ConfigError, DataError, UnknownName
 
 RECALL = "recall"
 LOWEST = -1e6
-"""Of r2, which a model that runs away would make infinite: one client's must not spoil all others'."""
+"""Lower bound of r2: a diverged model would have -inf, and one client's value must not spoil all means."""
 AND = "+"
-"""Between attributes: the groups are the combinations that occur."""
+"""Joins attributes: the groups are the combinations that occur."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What k models say of the same N rows: their labels `y`, the class `predicted` and, where known, probabilities.
+    """Predictions of k models for the same N rows: labels `y`, classes `predicted` and, if available, probabilities.
 
     `predicted` is (k, N), `probabilities` (k, N, classes). Where the `target` is a number, `y` and `predicted` are
     numbers; of several labels, `y` is (N, labels) and `predicted` (k, N, labels).
@@ -41,7 +41,7 @@ class Predictions:
     target: Target = CLASSES
 
     def by_class(self, name: str) -> Iterator[tuple[int, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """Each class that occurs, or each label: which rows have it (N,), and of which models say so (k, N)."""
+        """Yield each class that occurs, or each label: which rows have it (N,), and which models predict it (k, N)."""
         self.need(name, "classes", "labels")
         if self.target.kind == "labels":
             yield from ((at, self.y[:, at] == 1, self.predicted[:, :, at] == 1) for at in range(self.y.shape[1]))
@@ -49,14 +49,14 @@ class Predictions:
         yield from ((int(label), self.y == label, self.predicted == label) for label in np.unique(self.y))
 
     def need(self, name: str, *kinds: str) -> None:
-        """Refuse an objective of something else than is predicted."""
+        """Reject an objective that does not fit the target."""
         if self.target.kind not in kinds:
             raise DataError(
                 f"objective {name} is for tasks that predict {' or '.join(kinds)}; this one predicts {self.target.kind}"
             )
 
     def groups(self, attribute: str) -> list[NDArray[np.intp]]:
-        """The rows of each group by an attribute, or by several: `sex+race`."""
+        """Rows of each group by one attribute, or by several: `sex+race`."""
         columns = [self._column(name) for name in attribute.split(AND)]
         codes = np.unique(
             np.column_stack([np.unique(c, return_inverse=True)[1] for c in columns]), axis=0, return_inverse=True
@@ -65,13 +65,13 @@ class Predictions:
 
     def _column(self, name: str) -> NDArray[np.generic]:
         if name not in self.attributes:
-            known = ", ".join(sorted(self.attributes)) or "none"
-            raise DataError(f"the server's rows have no attribute {name!r}; they have: {known}")
+            names = ", ".join(sorted(self.attributes)) or "none"
+            raise DataError(f"the server's rows have no attribute {name!r}; they have: {names}")
         return self.attributes[name]
 
 
 class Objective(Protocol):
-    """What a server asks of models on rows of its own: one number per model, 0..1; NaN where the rows cannot tell.
+    """A measure of models on the server's rows: one number per model, 0..1; NaN where the rows do not define it.
 
     >>> say = Predictions(y=np.array([0, 1]), classes=2, attributes={}, predicted=np.array([[0, 0], [0, 1]]))
     >>> find_objective("accuracy")(say).tolist()
@@ -80,7 +80,7 @@ class Objective(Protocol):
 
     @property
     def name(self) -> str:
-        """How configuration, ledger and report call it."""
+        """Name in configuration, ledger and report."""
 
     def __call__(self, predictions: Predictions) -> Vector:
         """The objective of each model."""
@@ -88,33 +88,35 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """An objective of all rows together."""
+    """An objective over all rows."""
 
     name: str
 
     def __call__(self, predictions: Predictions) -> Vector:
-        """As `OVERALL` has it."""
+        """Apply the function in `OVERALL`."""
         return OVERALL[self.name](predictions)
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The share of a class's rows that are found, `recall:2`; NaN where the rows have none of it."""
+    """Recall of one class, `recall:2`; NaN if no row has it."""
 
     label: int
 
     @property
     def name(self) -> str:
-        """The measure and the class."""
+        """`recall:CLASS`."""
         return f"{RECALL}:{self.label}"
 
     def __call__(self, predictions: Predictions) -> Vector:
         """P(predicted = label | y = label)."""
         if self.label >= predictions.classes:
-            raise DataError(f"{self.name} needs a class below {predictions.classes}, the classes of the task")
-        for label, mine, said in predictions.by_class(self.name):
+            raise DataError(
+                f"{self.name} needs a class below {predictions.classes}, the number of classes (got {self.label})"
+            )
+        for label, mine, predicted in predictions.by_class(self.name):
             if label == self.label and mine.any():
-                return np.asarray(said[:, mine].mean(axis=1))
+                return np.asarray(predicted[:, mine].mean(axis=1))
         return np.full(len(predictions.predicted), np.nan)
 
 
@@ -127,11 +129,11 @@ class ByGroup:
 
     @property
     def name(self) -> str:
-        """The measure and the attribute."""
+        """`MEASURE:ATTRIBUTE`."""
         return f"{self.measure}:{self.attribute}"
 
     def __call__(self, predictions: Predictions) -> Vector:
-        """As `GROUPED` has it; NaN where there are not two groups to compare."""
+        """Apply the function in `GROUPED`; NaN with fewer than two groups."""
         groups = predictions.groups(self.attribute)
         if len(groups) < 2:
             return np.full(len(predictions.predicted), np.nan)
@@ -139,44 +141,45 @@ class ByGroup:
 
 
 def accuracy(predictions: Predictions) -> Vector:
-    """Share of rows that are right; of numbers, to within the tolerance; of labels, all of them."""
+    """Share of rows that are right: numbers within the tolerance, labels all of them."""
     return np.asarray(_right(predictions).mean(axis=1))
 
 
 def balanced_accuracy(predictions: Predictions) -> Vector:
-    """Mean over the classes that occur of the share of their rows that are right."""
+    """Recall, averaged over the classes that occur."""
     predictions.need("balanced_accuracy", "classes")
-    found = [said[:, mine].mean(axis=1) for _, mine, said in predictions.by_class("balanced_accuracy")]
-    return np.asarray(np.mean(found, axis=0))
+    recalls = [predicted[:, mine].mean(axis=1) for _, mine, predicted in predictions.by_class("balanced_accuracy")]
+    return np.asarray(np.mean(recalls, axis=0))
 
 
 def f1(predictions: Predictions) -> Vector:
-    """Mean over the classes (labels) that occur of 2 x hits / (rows of the class + rows predicted so)."""
+    """F1 = 2 x true positives / (rows of the class + rows predicted as it), averaged over the classes that occur."""
     scores = [
-        2 * (mine & said).sum(axis=1) / (mine.sum() + said.sum(axis=1))
-        for _, mine, said in predictions.by_class("f1")
+        2 * (mine & predicted).sum(axis=1) / (mine.sum() + predicted.sum(axis=1))
+        for _, mine, predicted in predictions.by_class("f1")
         if mine.any()
     ]
     return np.asarray(np.mean(scores, axis=0)) if scores else np.full(len(predictions.predicted), np.nan)
 
 
 def auc(predictions: Predictions) -> Vector:
-    """Mean over the classes (labels) of the chance that a row of it is given a higher chance of it than another row.
+    """Area under the ROC curve, one class (label) against the rest, averaged over classes.
 
-    It is the area under the ROC curve, one class against the rest; NaN where all rows are of one class.
+    It equals the probability that a row of the class ranks above another row, hence the rank sums. NaN if all rows have
+    one class.
     """
     predictions.need("auc", "classes", "labels")
     chances, areas = _probabilities(predictions, "auc"), []
     for label, mine, _ in predictions.by_class("auc"):
-        those, others = int(mine.sum()), int((~mine).sum())
-        if those and others:
+        positives, negatives = int(mine.sum()), int((~mine).sum())
+        if positives and negatives:
             ranks = scipy.stats.rankdata(chances[:, :, label], axis=1)[:, mine].sum(axis=1)
-            areas.append((ranks - those * (those + 1) / 2) / (those * others))
+            areas.append((ranks - positives * (positives + 1) / 2) / (positives * negatives))
     return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(chances), np.nan)
 
 
 def scaled_loss(predictions: Predictions) -> Vector:
-    """1 - cross-entropy / ln(classes), not below 0: a guess among all classes alike has 0."""
+    """1 - cross-entropy / ln(classes), at least 0: a uniform guess has 0."""
     predictions.need("loss", "classes")
     probabilities = _probabilities(predictions, "loss")[:, np.arange(len(predictions.y)), predictions.y]
     entropy = -np.log(np.maximum(probabilities.astype(np.float64), 1e-12)).mean(axis=1)
@@ -184,7 +187,7 @@ def scaled_loss(predictions: Predictions) -> Vector:
 
 
 def worst_group(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
-    """The accuracy of the group that fares worst."""
+    """Accuracy of the worst group."""
     right = _right(predictions)
     return np.asarray(np.min([right[:, rows].mean(axis=1) for rows in groups], axis=0))
 
@@ -205,7 +208,7 @@ def odds(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
 
 
 def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vector:
-    """1 - largest difference between groups of (mean chance given to class 1 - share of class 1)."""
+    """1 - largest difference between groups of (mean probability of class 1 - share of class 1)."""
     _positive(predictions)
     probabilities = _probabilities(predictions, "calibration")[:, :, 1].astype(np.float64)
     return np.maximum(
@@ -214,10 +217,9 @@ def calibration(predictions: Predictions, groups: list[NDArray[np.intp]]) -> Vec
 
 
 def r2(predictions: Predictions) -> Vector:
-    """Of numbers: 1 - squared errors / squared distances from their mean; below 0 worse than that mean.
+    """R^2 of numbers: 1 - squared errors / squared distances from their mean; below 0 is worse than the mean.
 
-    NaN where all numbers are alike, at least `LOWEST` where a model runs away. Where clients are weighed by it, values
-    below 0 count as 0.
+    NaN if all numbers are equal, at least `LOWEST` if a model diverged. As a criterion, values below 0 count as 0.
     """
     predictions.need("r2", "number")
     total = float(np.square(predictions.y - predictions.y.mean()).sum()) if len(predictions.y) else 0.0
@@ -229,7 +231,7 @@ def r2(predictions: Predictions) -> Vector:
 
 
 def mae(predictions: Predictions) -> Vector:
-    """Of numbers: the mean absolute error, in units of the label; less is better; for audits alone."""
+    """Mean absolute error of numbers, in units of the label; lower is better; not for weights."""
     predictions.need("mae", "number")
     with np.errstate(over="ignore", invalid="ignore"):
         errors = np.abs(predictions.predicted.astype(np.float64) - predictions.y).mean(axis=1)
@@ -246,7 +248,7 @@ OVERALL: Mapping[str, Callable[[Predictions], Vector]] = {
     "mae": mae,
 }
 ERRORS = ("mae",)
-"""Objectives for audits alone: less is better."""
+"""Objectives that are only recorded: lower is better."""
 GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] = {
     "parity": parity,
     "opportunity": opportunity,
@@ -257,7 +259,7 @@ GROUPED: Mapping[str, Callable[[Predictions, list[NDArray[np.intp]]], Vector]] =
 
 
 def find_objective(name: str) -> Objective:
-    """The objective called so: `accuracy`, or `parity:ATTRIBUTE`."""
+    """Find an objective by name: `accuracy`, or `parity:ATTRIBUTE`."""
     measure, colon, attribute = name.partition(":")
     if measure in OVERALL and not colon:
         return Overall(measure)
@@ -271,16 +273,16 @@ def find_objective(name: str) -> Objective:
 
 
 def check_rising(objective: Objective) -> None:
-    """Refuse errors where clients are weighed: there, more is better."""
+    """Reject errors as criteria, where higher is better."""
     if objective.name in ERRORS:
         raise ConfigError(
-            f"a criterion is larger where a client does better; {objective.name} is an error, for run.audit alone: "
+            f"a criterion needs an objective where higher is better; {objective.name} is an error, only for run.audit: "
             "use r2, as in validated:r2"
         )
 
 
 def worst_value(objective: str, values: Iterable[float]) -> float | None:
-    """The worst of an objective's values; None where there is none.
+    """Worst of an objective's values; None without values.
 
     >>> worst_value("auc", [0.7, 0.9]), worst_value("mae", [1.5, 4.0])
     (0.7, 4.0)
@@ -298,7 +300,7 @@ def _spread(values: list[Vector]) -> Vector:
 
 
 def _rates(predictions: Predictions, groups: list[NDArray[np.intp]], label: int) -> list[Vector]:
-    """P(predicted = 1 | y = label) of each group; NaN where it has no such row, which makes the objective unknown."""
+    """P(predicted = 1 | y = label) of each group; NaN for a group without such rows, so the objective is NaN too."""
     positive = _positive(predictions)
     inside = [rows[predictions.y[rows] == label] for rows in groups]
     unknown = np.full(len(positive), np.nan)
@@ -309,12 +311,12 @@ def _positive(predictions: Predictions) -> NDArray[np.bool_]:
     predictions.need("parity, opportunity, odds and calibration", "classes")
     if predictions.classes != 2:
         raise DataError(
-            f"parity, opportunity, odds and calibration need two classes; this task has {predictions.classes}"
+            f"parity, opportunity, odds and calibration need two classes (got {predictions.classes}); remove them"
         )
     return np.asarray(predictions.predicted == 1)
 
 
 def _probabilities(predictions: Predictions, name: str) -> NDArray[np.float32]:
     if predictions.probabilities is None:
-        raise DataError(f"objective {name} needs probabilities, and the learner has no method `predict_proba`")
+        raise DataError(f"objective {name} needs probabilities, but the learner has no method `predict_proba`")
     return predictions.probabilities

@@ -128,7 +128,7 @@ def name_of(value: Any) -> str:
 
 
 def slot_of(value: Any) -> Slot | None:
-    """The slot that a part is registered for; None for a part of a user's own that is not."""
+    """The slot that a part is registered for; None for a user-defined part that is not."""
     return next((slot for slot, table in PARTS.items() if type(value) in table.values()), None)
 
 

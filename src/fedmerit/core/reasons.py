@@ -1,48 +1,70 @@
-"""Reasons: why a client got its weight, what decided, and what would change it; every number is computed again.
+"""Reasons: why a client got its weight, which criterion mattered most, and what would change the weight.
 
-A reason is made of a round's table and of the rule that turned it into weights, and nothing else. So whoever has both
-can check it: `Rule.weights` gives the weight that is told, and the weight of every "what if".
+A reason follows from a round's table and the rule that turned it into weights, and from nothing else. Every number in
+it can be checked: `Rule.weights` gives the stated weight and the weight of every "what if".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 import numpy as np
 
 from fedmerit.core.criteria.table import display_name
 from fedmerit.core.facts import CLIENT_FACT, IS_WORD
 from fedmerit.core.types import Matrix, Vector
-from fedmerit.core.weights.scores import Prioritized, PrioritizedAnd, PrioritizedMean, Score, Terms, explain_score
+from fedmerit.core.weights.scores import (
+    Lexicographic,
+    Prioritized,
+    PrioritizedAnd,
+    PrioritizedMean,
+    Score,
+    Terms,
+    explain_score,
+)
 from fedmerit.core.weights.weigh import Normalise, normalised, shares
 
 NEAR = 1e-9
-"""Weights nearer than this are the same."""
-ORDERED = (Prioritized, PrioritizedAnd, PrioritizedMean)
+"""Weights that differ by less are equal."""
+ORDERED = (Prioritized, PrioritizedAnd, PrioritizedMean, Lexicographic)
 """Scores in which the order of the criteria counts."""
-Standing: TypeAlias = Literal["same", "highest", "lowest", "among the highest", "among the lowest", "between"]
+FAR = 2.0
+"""A value is far from the best one where they differ by more than this factor."""
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+LOWER = " (lower is better)"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a table of raw criteria became weights: the score of normalised rows, as shares.
+    """How a table of raw criteria becomes weights: the score of normalised rows, as shares.
 
-    fallback    what weights follow where every score is 0: the samples, all alike, or all 0 to keep the model
+    fallback    what weights are proportional to where every score is 0: the dataset sizes, all equal, or all 0 to keep
+                the model
+    lower       the criteria in which a lower value is better
 
-    >>> Rule(("DS",), Prioritized(), "sum").weights(np.array([[30.0], [10.0]])).tolist()
+    >>> Rule(("DS",), Prioritized()).weights(np.array([[30.0], [10.0]])).tolist()
+    [0.75, 0.25]
+    >>> Rule(("error",), Prioritized(), lower=("error",)).weights(np.array([[1.0], [3.0]])).tolist()
     [0.75, 0.25]
     """
 
     priority: tuple[str, ...]
     score: Score
-    normalise: Normalise = "sum"
+    normalise: Normalise = "max"
     fallback: tuple[float, ...] | None = None
+    lower: tuple[str, ...] = ()
+
+    def upward(self, raw: Matrix) -> Matrix:
+        """The table in which more is better: a lower-is-better value counts as largest + smallest - value."""
+        columns = [place for place, name in enumerate(self.priority) if name in self.lower]
+        flipped = raw.copy()
+        flipped[:, columns] = raw[:, columns].max(axis=0) + raw[:, columns].min(axis=0) - raw[:, columns]
+        return flipped
 
     def table(self, raw: Matrix) -> Matrix:
         """The normalised values."""
-        return normalised(raw, self.normalise, self.priority)
+        return normalised(self.upward(raw), self.normalise, self.priority)
 
     def scores(self, raw: Matrix) -> Vector:
         """The score of each client."""
@@ -71,28 +93,53 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class CriterionReason:
-    """One criterion of a client: its value, how that stands among the clients, and the weight without it.
+    """One criterion of a client: its raw value, its rank among the clients, and the weight without it.
 
-    alike   the client's weight if every client had its value: what is left when the criterion tells nobody apart
+    rank    1 for the best value of the round; tied clients have the same
+    tied    whether another client has the same value
+    best    the best raw value of the round, the lowest one where lower is better; `worst` is the opposite end
+    alike   the client's weight if every client had its value, so that the criterion could not separate them
     """
 
     name: str
     value: float
-    normalised: float
     rank: int
-    standing: Standing
+    tied: bool
+    best: float
+    worst: float
     alike: float
     gate: Gate | None = None
 
     @property
     def words(self) -> str:
-        """The criterion's name, spelt out."""
+        """The criterion's full name."""
         return display_name(self.name)
+
+    def rank_word(self, clients: int, *, raised: bool | None = None) -> str:
+        """Where the value ranks: "the highest of 4", "second of 4", "far below the highest (0.9)".
+
+        raised  whether the criterion raised the client's weight: it is then compared with the values that are worse,
+                or with the better ones where it lowered the weight. None: it did neither
+        """
+        ends = ("largest", "smallest") if self.name == "DS" else ("highest", "lowest")
+        lower = self.best < self.worst
+        best, worst = reversed(ends) if lower else ends
+        if self.value in (self.best, self.worst):
+            end = best if self.value == self.best else worst
+            return f"{'among ' if self.tied else ''}the {end} of {clients}"
+        if raised is False:
+            ratio = max(self.value, self.best) / min(self.value, self.best) if self.value and self.best else np.inf
+            far = "far " if ratio > FAR else ""
+            return f"{far}{'above' if lower else 'below'} the {best} ({number(self.best)})"
+        if raised and self.rank > (clients + 1) / 2:
+            return f"{'below' if lower else 'above'} the {worst} ({number(self.worst)})"
+        rank = ORDINALS[self.rank - 1] if self.rank <= len(ORDINALS) else f"number {self.rank}"
+        return f"{'tied for ' if self.tied else ''}{rank} of {clients}"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What would change a weight: the words, and the weight that it would be."""
+    """A change, in words, and the weight that the client would get with it."""
 
     words: str
     weight: float
@@ -102,12 +149,13 @@ class Change:
 class Reason:
     """Why one client of a round has its weight.
 
-    weight      what the rule gives; `kept` is what the client got, which a cap may have changed
-    place       1 for the heaviest of `clients`
-    decided     the criterion that moves the weight most in its direction, above or below an equal share; where none
-                does, the one that moves it most at all; None where no criterion moves it
-    terms       what the score is made of; None for a score of a user's own
-    total       the sum of all scores: weight = score / total, but where it is 0
+    weight      the rule's result; `kept` is what the client got, which a cap may have changed
+    place       1 for the largest weight of `clients`
+    decided     the criterion that mattered most: it moves the weight furthest away from an equal share; where none
+                does, the one that moves it furthest at all; None where no criterion moves it
+    terms       the parts of the score; None for a user-defined score
+    total       the sum of all scores: weight = score / total, unless it is 0
+    ordered     whether the order of the criteria counts; `ranked`: whether later criteria only break ties
     """
 
     weight: float
@@ -120,6 +168,8 @@ class Reason:
     total: float
     terms: Terms | None
     ordered: bool
+    ranked: bool = False
+    lower: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     zero: str = ""
 
@@ -129,7 +179,7 @@ class Reason:
         return 1 / self.clients
 
     def sentence(self, name: str, of: str = "the round") -> str:
-        """The reason as one sentence for people who know nothing of scores."""
+        """The reason as one sentence, for readers who have not heard of scores."""
         got = f"{called(name)} got {percent(self.kept)} of {of}"
         if self.clients == 1:
             return f"{got}: it was the only client."
@@ -137,78 +187,95 @@ class Reason:
         than = "the same as" if abs(above) < NEAR else "more than" if above > 0 else "less than"
         got += f", {than} an equal share ({percent(self.equal)})"
         if self.zero:
-            return f"{got}: every score was 0, so {self.zero}."
-        telling = [part for part in self.parts if not self._is_odd(part)]
-        supports = sorted((part for part in telling if self._pull(part) > NEAR), key=lambda part: -self._pull(part))
-        opposes = sorted((part for part in telling if self._pull(part) < -NEAR), key=self._pull)
-        rest = "; ".join(self._clause(part) for part in self.parts if part not in supports and part not in opposes)
+            return f"{got}: every score is 0, so {self.zero}."
+        clear = [part for part in self.parts if not self._is_odd(part)]
+        supports = sorted((part for part in clear if self._pull(part) > NEAR), key=lambda part: -self._pull(part))
+        opposes = sorted((part for part in clear if self._pull(part) < -NEAR), key=self._pull)
+        rest = [part for part in self.parts if part not in supports and part not in opposes]
+        if self.ranked:  # a later criterion without an effect broke no tie
+            rest = [part for part in rest if part == self.parts[0] or abs(self.weight - part.alike) > NEAR]
         because = ", and ".join(map(self._clause, supports))
-        although = ", and ".join(map(self._clause, opposes))
-        if not supports:
-            return f"{got}: {'; '.join(filter(None, (although, rest)))}."
-        told = f"because {because}" + (f", although {although}" if although else "")
-        return f"{got}, {'; '.join(filter(None, (told, rest)))}."
+        but = ", and ".join(map(self._clause, opposes))
+        causes = f"because {because}" + (f", but {but}" if but else "") if supports else but
+        clauses = "; ".join(filter(None, (causes, *map(self._clause, rest), self._order)))
+        if clauses.endswith(LOWER):
+            clauses = clauses.removesuffix(LOWER) + "; lower is better"
+        return f"{got}{',' if supports else ':'} {clauses}."
 
     def _pull(self, part: CriterionReason) -> float:
-        """How far a criterion moved the weight away from an equal share; below 0 where it moved it towards one."""
+        """How far a criterion moved the weight away from an equal share; negative where it moved it towards one."""
         return float(np.sign(self.weight - self.equal)) * (self.weight - part.alike)
 
     def _is_odd(self, part: CriterionReason) -> bool:
-        """Whether a value stands at the end that its pull is not from: the lowest of all that raised the weight.
+        """Whether a value is at the wrong end for its effect, as the lowest of all that raised the weight.
 
-        It may, where others lose more by the criterion; as a cause it would puzzle a reader. What decided is told.
+        This happens where other clients lose more by the criterion. As a cause it would puzzle a reader, so it is only
+        listed, unless it mattered most.
         """
-        if part.gate is not None or part.name == self.decided:
+        if part.gate is not None or part.name == self.decided or part.best == part.worst:
             return False
-        return part.standing.endswith("lowest" if self.weight > part.alike else "highest")
+        return part.value == (part.worst if self.weight > part.alike else part.best)
 
     def _clause(self, part: CriterionReason) -> str:
         first = ", which counts first," if self.ordered and part.name == self.parts[0].name else ""
         value = number(part.value)
         if is_word(part.name):
-            return f"its {worded(part.name, part.value)}{first.removesuffix(',')}"
+            return f"its {as_statement(part.name, part.value)}{first.removesuffix(',')}"
         if part.gate is not None:
             gate = part.gate
             measured, accuracy, least = map(number, (gate.measured, gate.accuracy, gate.least))
             return (
-                f"its {part.words}{first} counts 0 instead of {measured}, since its accuracy at the server, "
+                f"its {part.words}{first} counts as 0 instead of {measured}, because its accuracy at the server, "
                 f"{accuracy}, is below the gate of {least}"
             )
-        if part.standing == "same":
-            return f"{part.words}{first} is the same for all ({value})"
-        comma = "" if first else ","
-        where = f"number {part.rank}" if part.standing == "between" else part.standing
-        where = f"the {where}" if part.standing in ("highest", "lowest") else where
-        return f"its {part.words}, {value}{first}{comma} is {where} of {self.clients}"
+        if part.best == part.worst:
+            return f"{part.words}{first} is the same for all clients ({value})"
+        raised = None if abs(self.weight - part.alike) <= NEAR else self.weight > part.alike
+        rank = part.rank_word(self.clients, raised=raised)
+        if part.name in self.lower:
+            rank = f"{rank.removesuffix(')')}; lower is better)" if rank.endswith(")") else rank + LOWER
+        return f"its {part.words}, {value}{first or ','} is {rank}"
+
+    @property
+    def _order(self) -> str:
+        """Of a lexicographic score, the order and the rank that it gives."""
+        first, *later = (part.words for part in self.parts)
+        order = f"first {', then '.join([first, *later])}" if later else f"by {first}"
+        return f"{order}: rank {self.place} of {self.clients}" if self.ranked else ""
 
     def lines(self, name: str, of: str = "the round") -> list[str]:
-        """The sentence, what decided, the arithmetic, and what would change the weight."""
-        told = [self.sentence(name, of)]
-        if self.decided is not None and not self.zero:
-            alike = next(part.alike for part in self.parts if part.name == self.decided)
-            would = f"it would be {percent(alike)}{self._before}"
-            told.append(f"{capital(display_name(self.decided))} decided: if all had its value, {would}.")
-        told.append(f"Score: {self.arithmetic}.")
-        if abs(self.kept - self.weight) > NEAR:
-            cut = f"was cut by the cap to {percent(self.kept)}"
-            grew = f"grew to {percent(self.kept)} with its part of what the cap cut from others"
-            told.append(f"Its score earned {percent(self.weight)}, which {cut if self.kept < self.weight else grew}.")
+        """The sentence, the criterion that mattered most, the arithmetic, and what would change the weight."""
+        lines = [self.sentence(name, of)]
+        most = next((part for part in self.parts if part.name == self.decided), None)
+        if most is not None and not self.zero:
+            had = f"every client had {number(most.value)}{' rows' if most.name == 'DS' else ''}"
+            subject = most.words
+            if is_word(most.name):
+                subject = f"whether {as_statement(most.name, 1)}"
+                had = f"every client's {as_statement(most.name, most.value, verb='were')}"
+            would = f"{called(name)} would get {percent(most.alike)}{self._before}"
+            lines.append(f"{capital(subject)} mattered most: if {had}, {would}.")
+        lines.append(f"Score: {self.arithmetic}.")
+        if self._before:
+            cut = f"the cap reduced it to {percent(self.kept)}"
+            grew = f"its share of the weight that the cap took from other clients raised it to {percent(self.kept)}"
+            lines.append(f"Its score gives {percent(self.weight)}; {cut if self.kept < self.weight else grew}.")
         if self.changes:
             would = "; ".join(f"{percent(one.weight)} {one.words}" for one in self.changes)
-            told.append(f"It would get {would}{self._before}.")
-        return told
+            lines.append(f"It would get {would}{self._before}.")
+        return lines
 
     @property
     def _before(self) -> str:
-        """Where a cap changed the weight: what is told of other weights is told of them before the cap."""
+        """Where a cap changed the weight: hypothetical weights are stated before the cap."""
         return " before the cap" if abs(self.kept - self.weight) > NEAR else ""
 
     @property
     def arithmetic(self) -> str:
-        """From the terms of the score to the weight, in numbers."""
+        """The steps from the score's terms to the weight, in numbers."""
         score = f"{self.score:.5g}" if self.terms is None else str(self.terms)
         if not self.total:
-            return f"{score}; every score was 0"
+            return f"{score}; every score is 0"
         return f"{score}; weight = {self.score:.5g} / {self.total:.5g} = {percent(self.weight)}"
 
 
@@ -223,8 +290,9 @@ def explain(
 ) -> Reason:
     """Why the client in this row of the table has its weight.
 
-    kept        the weight that it got, where something may have changed it after the score
-    samples     the rows of each client, for what FedAvg would give
+    raw         the clients' values, also in columns in which lower is better
+    kept        the client's final weight, where a cap may have changed it
+    samples     the clients' dataset sizes, for the weight under FedAvg
     gates       the criteria that a gate set to 0 for this client
 
     >>> table = np.array([[2.0, 30.0], [2.0, 60.0], [2.0, 110.0]])
@@ -238,15 +306,7 @@ def explain(
     most = int(pulls.argmax()) if pulls.max() > NEAR else int(np.abs(moved).argmax())
     gates = gates or {}
     parts = tuple(
-        CriterionReason(
-            name,
-            float(raw[place, i]),
-            float(table[place, i]),
-            1 + int((raw[:, i] > raw[place, i]).sum()),
-            standing(raw[:, i], place),
-            alike[i],
-            gates.get(name),
-        )
+        _criterion_reason(name, raw[:, i], place, alike[i], gates.get(name), lower=name in rule.lower)
         for i, name in enumerate(rule.priority)
     )
     decided = rule.priority[most] if abs(moved[most]) > NEAR and scores.any() else None
@@ -261,10 +321,21 @@ def explain(
         float(scores.sum()),
         explain_score(rule.score, table, place),
         rule.ordered,
+        isinstance(rule.score, Lexicographic),
+        rule.lower,
         zero="" if scores.any() else when_zero(rule),
     )
     changes = tuple(changes_of(raw, place, rule, decided, samples, gates)) if len(raw) > 1 else ()
     return replace(reason, changes=changes)
+
+
+def _criterion_reason(
+    name: str, values: Vector, place: int, alike: float, gate: Gate | None, *, lower: bool
+) -> CriterionReason:
+    mine, low, high = float(values[place]), float(values.min()), float(values.max())
+    rank = 1 + int((values < mine if lower else values > mine).sum())
+    best, worst = (low, high) if lower else (high, low)
+    return CriterionReason(name, mine, rank, int((values == mine).sum()) > 1, best, worst, alike, gate)
 
 
 def changes_of(
@@ -275,7 +346,7 @@ def changes_of(
     samples: Sequence[float] | None,
     gates: Mapping[str, Gate],
 ) -> list[Change]:
-    """What would change the weight: FedAvg, another value of what decided, another criterion first, no gate."""
+    """What would change the weight: FedAvg, a median value, another criterion first, no gate."""
     changes = []
     if samples is not None and rule.priority != ("DS",) and any(samples):
         changes.append(Change("with FedAvg", float(shares(np.array(samples, dtype=np.float64))[place])))
@@ -297,35 +368,31 @@ def changes_of(
 
 
 def value_changes(raw: Matrix, place: int, rule: Rule, name: str) -> list[Change]:
-    """The weight with the value of a client in the middle of the others, all else unchanged."""
+    """The weight with the median value of the other clients in this criterion, all else unchanged."""
     column = rule.priority.index(name)
     others = np.sort(np.delete(raw[:, column], place))
-    middle = float(others[(len(others) - 1) // 2])
-    own = float(raw[place, column])
-    if middle == own:
+    median = float(others[(len(others) - 1) // 2])  # a value that some client has
+    if median == raw[place, column]:
         return []
     changed = raw.copy()
-    changed[place, column] = middle
+    changed[place, column] = median
     if is_word(name):
-        return [Change(f"if its {worded(name, middle, verb='were')}", float(rule.weights(changed)[place]))]
-    more = f"{number(abs(middle - own))} {'more' if middle > own else 'fewer'} samples" if name == "DS" else ""
-    words = (
-        f"with {more}, as the median of the others"
-        if more
-        else (f"with its {display_name(name)} at {number(middle)}, the median of the others")
-    )
+        words = f"if its {as_statement(name, median, verb='were')}"
+    else:
+        value = f"{number(median)} rows" if name == "DS" else f"its {display_name(name)} at {number(median)}"
+        words = f"with {value}, the median of the other clients"
     return [Change(words, float(rule.weights(changed)[place]))]
 
 
 def is_word(name: str) -> bool:
-    """Whether a criterion is a word that a client's own fact is or is not: 1 or 0."""
+    """Whether a criterion compares a client's fact with a word, so that its values are 1 and 0."""
     return name.startswith(CLIENT_FACT) and IS_WORD in name
 
 
-def worded(name: str, value: float, *, verb: str = "is") -> str:
+def as_statement(name: str, value: float, *, verb: str = "is") -> str:
     """Such a criterion as a statement.
 
-    >>> worded("fact:job is nurse", 1), worded("fact:job is nurse", 0, verb="were")
+    >>> as_statement("fact:job is nurse", 1), as_statement("fact:job is nurse", 0, verb="were")
     ('job is nurse', 'job were not nurse')
     """
     of, _, word = name.removeprefix(CLIENT_FACT).partition(IS_WORD)
@@ -333,31 +400,18 @@ def worded(name: str, value: float, *, verb: str = "is") -> str:
 
 
 def with_column(raw: Matrix, column: int, value: float) -> Matrix:
-    """The table with one value in a whole column: a criterion that tells nobody apart."""
+    """The table with one value in a whole column: a criterion that does not separate the clients."""
     changed = raw.copy()
     changed[:, column] = value
     return changed
 
 
-def standing(values: Vector, place: int) -> Standing:
-    """How a client's value stands among all."""
-    mine = values[place]
-    if (values == mine).all():
-        return "same"
-    several = int((values == mine).sum()) > 1
-    if mine == values.max():
-        return "among the highest" if several else "highest"
-    if mine == values.min():
-        return "among the lowest" if several else "lowest"
-    return "between"
-
-
 def when_zero(rule: Rule) -> str:
-    """What weights follow where every score is 0."""
+    """What happens where every score is 0."""
     if rule.fallback is None or len(set(rule.fallback)) == 1:
         nothing = rule.fallback is not None and not any(rule.fallback)
-        return "the model was kept as it was" if nothing else "all weigh the same"
-    return "weights follow the numbers of samples"
+        return "the model did not change" if nothing else "all clients get the same weight"
+    return "weights are proportional to dataset size"
 
 
 def percent(weight: float) -> str:
@@ -366,8 +420,12 @@ def percent(weight: float) -> str:
 
 
 def number(value: float) -> str:
-    """A value for people: whole numbers whole, others with five digits, none with an exponent for being large."""
-    return f"{value:.0f}" if value == round(value) or value >= 1e5 else f"{value:.5g}"
+    """A value for people: whole numbers in full, others with five digits; no exponent for large numbers.
+
+    >>> number(1200.0), number(0.123456)
+    ('1,200', '0.12346')
+    """
+    return f"{value:,.0f}" if value == round(value) or value >= 1e5 else f"{value:,.5g}"
 
 
 def called(name: str) -> str:

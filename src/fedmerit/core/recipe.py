@@ -1,4 +1,4 @@
-"""The recipe: an algorithm as one frozen value that names its parts; `recipes` has those with names."""
+"""The recipe: an algorithm as one frozen value, made of parts. Named recipes are in `recipes`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedmerit.core.stages.claims import CLIENT_FACTS
 from fedmerit.core.stages.stages import Stage, stages_of
 from fedmerit.core.weights.limits import Limit
 from fedmerit.core.weights.scores import Prioritized, Score
-from fedmerit.core.weights.weigh import Normalise, Scale, gives_of, normalise_name
+from fedmerit.core.weights.weigh import NORMALISATIONS, Normalise, Scale, gives_of, normalise_name
 from fedmerit.errors import ConfigError, UnknownName
 
 WhenZero: TypeAlias = Literal["samples", "uniform", "keep"]
@@ -27,27 +27,26 @@ PRIORITIZED, FIXED, ONE_MODEL, PLAIN_SERVER = Prioritized(), Fixed(), OneModel()
 
 @dataclass(frozen=True)
 class Recipe:
-    """An algorithm as one value: how facts and updates become weights, models and rewards.
+    """An algorithm as one value: it computes weights, models and rewards from facts and updates.
 
-    criteria    the columns of the table, most important first
-    score       table row -> number
-    normalise   how columns come to one scale: `sum` (the papers), `max`, `minmax`, `none`, or `scale({"DS": 500})`
-    when_zero   where every score is 0: weigh by `samples`, `uniform`ly, or `keep` the model
-    stages      what the server measures or bounds in addition to what criteria bring: `Claims`, `Clip`, a contribution
-                that is only recorded
-    models      which models exist: `OneModel`, `LocalModel` (Ditto), `ClusterModels` (IFCA), `PersonalModels` (M2F)
-    limits      the most that clients or sites may hold: `Cap`, `SiteCap`
-    search      how the weighting and step of a round are chosen: `Fixed`, `Backtracking` (DAFL), `StepSearch`
-    server      from weighted updates to the next model: aggregator, optimizer
+    criteria    columns of the table, most important first
+    score       row of the table -> number
+    normalise   scale of the columns: `max`, `sum` (the papers), `minmax`, `none`, or `scale({"DS": 500})`
+    when_zero   weights where every score is 0: by `samples`, `uniform`, or `keep` the model
+    stages      what the server also measures or bounds: `Claims`, `Clip`, a contribution that is only recorded
+    models      the models: `OneModel`, `LocalModel` (Ditto), `ClusterModels` (IFCA), `PersonalModels` (M2F)
+    limits      bounds on the weights of clients or sites: `Cap`, `SiteCap`
+    search      how a round chooses its weighting and step: `Fixed`, `Backtracking` (DAFL), `StepSearch`
+    server      aggregator and optimizer: from weighted updates to the next model
 
     >>> from fedmerit import CB, DS, Recipe
-    >>> Recipe(criteria=(CB, DS), normalise="max").required_facts
+    >>> Recipe(criteria=(CB, DS)).required_facts
     ('samples', 'balance')
     """
 
     criteria: tuple[Criterion, ...]
     score: Score = PRIORITIZED
-    normalise: Normalise = "sum"
+    normalise: Normalise = "max"
     when_zero: WhenZero = "samples"
     stages: tuple[Stage, ...] = ()
     models: Models = ONE_MODEL
@@ -58,15 +57,17 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not self.criteria:
-            raise ConfigError("a recipe has at least one criterion")
+            raise ConfigError('a recipe needs at least one criterion (got none); for example prioritized("LD", "DS")')
         if len(set(self.priority)) < len(self.criteria):
-            raise ConfigError(f"a recipe names each criterion once; got {', '.join(self.priority)}")
+            raise ConfigError(f"each criterion may appear once (got {', '.join(self.priority)})")
+        if not isinstance(self.normalise, Scale) and self.normalise not in NORMALISATIONS:
+            raise UnknownName("value of normalise", str(self.normalise), [*NORMALISATIONS, "scale({...})"])
         if self.when_zero not in get_args(WhenZero):
             raise UnknownName("value of when_zero", str(self.when_zero), get_args(WhenZero))
         counts = [criterion.name for criterion in self.criteria if not criterion.degree]
         if self.normalise == "none" and counts:
             raise ConfigError(
-                f'normalise "none" needs criteria in 0..1; {", ".join(counts)} are not; use "max" or "sum"'
+                f'normalise = "none" needs criteria with values in 0..1 (got {", ".join(counts)}); use "max"'
             )
         if isinstance(self.normalise, Scale):
             self.normalise.check(self.priority, counts)
@@ -76,7 +77,7 @@ class Recipe:
 
     @cached_property
     def parts(self) -> tuple[Any, ...]:
-        """All parts, for `check_words`; those that others bring included."""
+        """All parts, including the stages that other parts need; `check_words` reads them."""
         server, models = self.server, self.models
         inner = [getattr(models, name) for name in ("grouping", "reward") if hasattr(models, name)]
         chain = (server.aggregator, server.optimizer, *server.controls)
@@ -87,28 +88,28 @@ class Recipe:
 
     @cached_property
     def all_stages(self) -> tuple[Stage, ...]:
-        """Its stages and those that its parts bring, each once, in the order in which they run within a phase."""
+        """The stages of the recipe and of its parts, each once, in the order in which a phase runs them."""
         roots = (*self.stages, *self.criteria, *self.limits, self.models, self.search)
         return tuple({one.name: one for one in stages_of(roots)}.values())
 
     @cached_property
     def measuring(self) -> tuple[Stage, ...]:
-        """The stages that run before clients without a number are dropped: claims first, then what is measured."""
+        """The stages that bound claims, then those that measure; clients without a value are dropped after them."""
         return tuple(stage for phase in ("claims", "measure") for stage in self.all_stages if stage.phase == phase)
 
     @cached_property
     def bounding(self) -> tuple[Stage, ...]:
-        """The stages that bound updates after that."""
+        """The stages that bound updates, which run last."""
         return tuple(stage for stage in self.all_stages if stage.phase == "bound")
 
     @cached_property
     def weighting(self) -> Weighting:
-        """The weighting that the recipe uses where its search finds no better one."""
+        """The weighting that is used unless the search finds a better one."""
         return Weighting(self.priority, self.score, self.normalise)
 
     @cached_property
     def weightings(self) -> dict[str, Weighting]:
-        """All the weightings its search may take, by label; its own first."""
+        """All weightings that the search may choose, by label; the recipe's own first."""
         return {weighting.label: weighting for weighting in self.search.weightings(self.weighting)}
 
     @cached_property
@@ -118,18 +119,18 @@ class Recipe:
 
     @cached_property
     def required_facts(self) -> tuple[str, ...]:
-        """The facts its parts read; samples always, since clients without rows are dropped."""
+        """The facts that the parts read; always `samples`, because clients without rows are dropped."""
         asking = (*self.criteria, *self.limits, *self.all_stages)
         return unique([SAMPLES, *(fact for one in asking for fact in declared(one, "required_facts"))])
 
     @cached_property
     def client_facts(self) -> tuple[str, ...]:
-        """Those of them that clients are asked for."""
+        """The required facts that clients report."""
         return tuple(name for name in self.required_facts if find_fact(name).source == "client")
 
     @cached_property
     def remembers(self) -> tuple[str, ...]:
-        """The facts that the history keeps of each client, and PAIRS."""
+        """The facts that the history keeps for each client, and PAIRS."""
         return unique(self._remembered())
 
     def _remembered(self) -> Iterator[str]:
@@ -140,12 +141,12 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Normalising:
-    """Stands for `normalise` among the parts."""
+    """`normalise` as one of the parts."""
 
     name: str
     gives: Words
     why: ClassVar[Mapping[str, str]] = {
-        "accounted": "it divides by what other clients have; set "
+        "accounted": "it divides by values of other clients; set "
         'recipe.normalise = {name = "scale", bounds = {DS = 500}}'
     }
 
@@ -154,4 +155,4 @@ RECIPE_WORDS: Words = frozenset(
     {"shared model", "server model", "shared test", "weighted mean", "whole updates", "plain step", "fixed weighting"}
     | {"accounted"}
 )
-"""Words that only parts of a recipe give; the others are checked when its host is known."""
+"""Words that only parts of a recipe give; the remaining words are checked when the host is known."""

@@ -1,7 +1,7 @@
-"""Recipes as JSON: each part by the name of its class and its settings, so that a ledger can be read by any program.
+"""Recipes as JSON: each part is stored as its class name and its settings, so that any program can read a ledger.
 
-A part of a user's own is kept by its module, name and `repr`; it can be shown, but not made again from the text: what
-a ledger names is never imported.
+A user-defined part is stored by its module, name and `repr`. It can be shown but not rebuilt: nothing that a ledger
+names is imported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VALUES = (
 
 
 def known_parts() -> Mapping[str, type]:
-    """The closed table of parts that a text may name, by class."""
+    """Return the closed table of parts that a text may name, by class."""
     load_parts()
     registered = (kind for table in PARTS.values() for kind in table.values())
     return {kind.__name__: kind for kind in (*VALUES, *registered)}
@@ -52,7 +52,7 @@ def part_to_json(part: Any) -> str:
 
 
 def part_from_json(text: str) -> Any:
-    """The part that a text names; a DataError where it names one that is not ours.
+    """Build the part that a JSON text describes; a DataError for a user-defined part.
 
     >>> part_from_json('{"is": "WeightedMean", "weights": [0.5, 0.5]}')
     WeightedMean(weights=(0.5, 0.5))
@@ -60,23 +60,26 @@ def part_from_json(text: str) -> Any:
     try:
         return _part(json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(f"this is not a part of a recipe: {text!r:.80} ({error})") from None
+        raise DataError(
+            f"the text does not describe a part of a recipe (got {text!r:.80}; {error}). "
+            "Use the text that `part_to_json` returns."
+        ) from None
 
 
 def recipe_from_json(text: str) -> Recipe:
-    """The recipe that a text names, as far as it is ours; a DataError where too little of it is.
+    """Build the recipe that a JSON text describes; a DataError if it does not describe one.
 
-    A stand-in takes the place of a criterion of a user's own: it has its name, and no values. Any other part of theirs
-    is left at its default.
+    A stand-in replaces a user-defined criterion: it has the name and no values. Any other user-defined part gets its
+    default.
     """
     try:
         values = json.loads(text)
         ours = {key: one for key, one in values.items() if not _is_own(one)}
         recipe = _part(ours | {"criteria": [_stand_in(one) if _is_own(one) else one for one in values["criteria"]]})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise DataError(f"this is not a recipe: {text!r:.80} ({error})") from None
+        raise DataError(f"the text does not describe a recipe (got {text!r:.80}; {error})") from None
     if not isinstance(recipe, Recipe):
-        raise DataError(f"this is not a recipe: {text!r:.80}")
+        raise DataError(f"the text does not describe a recipe (got {text!r:.80})")
     return recipe
 
 
@@ -86,13 +89,15 @@ def _is_own(value: Any) -> bool:
 
 def _stand_in(value: dict[str, Any]) -> FunctionCriterion:
     def values(cohort: Cohort, history: History) -> Vector:
-        raise DataError(f"the criterion {value['name']!r} is a user's own and cannot be made from its text")
+        raise DataError(
+            f"criterion {value['name']!r} is user-defined and cannot be rebuilt from JSON; pass the recipe itself"
+        )
 
     return FunctionCriterion(str(value["name"]), Family.TARGET, "", values, degree=True)
 
 
 def part_text(text: str) -> str:
-    """What people see of a part that is kept as JSON.
+    """Show a part that is stored as JSON the way `repr` does.
 
     >>> part_text('{"is": "Prioritized"}')
     'Prioritized()'
@@ -104,11 +109,11 @@ def part_text(text: str) -> str:
     try:
         return _shown(json.loads(text))
     except (ValueError, KeyError, RecursionError):
-        return text  # an old ledger kept words
+        return text  # an old ledger stored plain text
 
 
 def judged_by(text: str | None) -> str:
-    """By what the search of a recipe that is kept as JSON judges candidates: `accuracy` or `loss`.
+    """Measure by which a recipe's search (stored as JSON) judges candidates: `accuracy` or `loss`.
 
     >>> judged_by('{"is": "Recipe", "search": {"is": "StepSearch", "by": "loss"}}')
     'loss'
@@ -149,7 +154,7 @@ def _named(name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """As `repr` shows a part, without making it: some of it is a user's own."""
+    """Show a part as `repr` does without building it, because some of it is user-defined."""
     if isinstance(value, list):
         return f"({', '.join(map(_shown, value))}{',' if len(value) == 1 else ''})"
     if not isinstance(value, dict):
@@ -172,5 +177,5 @@ def _part(value: Any) -> Any:
     if value[KIND] == "criterion":
         return find_criterion(settings["name"])
     if value[KIND] not in known_parts():
-        raise DataError(f"the part {value[KIND]!r} is a user's own and cannot be made from its text")
+        raise DataError(f"part {value[KIND]!r} is user-defined and cannot be rebuilt from JSON; pass the recipe itself")
     return known_parts()[value[KIND]](**settings)

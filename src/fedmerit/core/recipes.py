@@ -1,4 +1,4 @@
-"""Recipes that have names: those of the four papers, ours, and baselines."""
+"""Named recipes: those of the four papers, ours, and baselines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BY_COSINE = ByCosine()
 TOP_SHARE = TopShare()
 COSINE = Contribution("cosine")
 ALWAYS = 2.0
-"""Above 1 every reward is taken: there is no test of it in these papers."""
+"""A sigma above 1: clients accept every reward, since these papers do not test it."""
 
 
 def fedavg() -> Recipe:
@@ -56,17 +56,19 @@ def fedavg() -> Recipe:
 def prioritized(
     *criteria: Criterion | str,
     score: Score = PRIORITIZED,
-    normalise: Normalise = "sum",
+    normalise: Normalise = "max",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """Criteria in the order of their priority, prioritized scoring unless another score is given [PMCFL].
+    """Weigh clients by criteria in order of priority [PMCFL, eq. 5].
 
-    With `normalise="sum"` (the paper) a priority hardly moves weights among many clients; "max" makes it count.
-    With `normalise=scale({"DS": 500})` each value is divided by its bound, and clipped to 1. Criteria are values, or
-    their names as configurations use them.
+    criteria    most important first: values such as `LD`, or names such as "LD"
+    score       row of the table -> number; default: prioritized scoring, c1 + c1 c2 + c1 c2 c3 ...
+    normalise   how columns are scaled. The paper uses "sum", where the order hardly matters with many clients; with
+                `scale({"DS": 500})` values are divided by public bounds and clipped to 1
+    when_zero   weights of a round in which every score is 0: by "samples", "uniform", or "keep" the model
 
     >>> from fedmerit import DS, LD
-    >>> prioritized(LD, DS, normalise="max") == prioritized("LD", "DS", normalise="max")
+    >>> prioritized("LD", "DS") == prioritized(LD, DS, normalise="max")
     True
     """
     return Recipe(_by_name(criteria), score, normalise, when_zero)
@@ -76,10 +78,12 @@ def device_aware(
     *criteria: Criterion | str,
     search: Backtracking = BACKTRACKING,
     score: Score = PRIORITIZED,
-    normalise: Normalise = "sum",
+    normalise: Normalise = "max",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """As `prioritized`, and in each round the clients' accuracy decides on the order [DAFL, Alg. 1].
+    """Choose the order of the criteria in each round by the clients' accuracy [DAFL, Alg. 1].
+
+    Arguments as `prioritized`; `search` says how orders are tested.
 
     >>> from fedmerit import DS, LD
     >>> list(device_aware(DS, LD).weightings)
@@ -95,12 +99,12 @@ def adaptive(
     normalise: Normalise = "max",
     when_zero: WhenZero = "samples",
 ) -> Recipe:
-    """As `prioritized`, and clients judge in each round how bold a step along the aggregate pays; no length to tune.
+    """Choose the length of the server's step in each round by the clients' losses, without tuning.
 
-    criteria    in the order of their priority; none: dataset size
-    search      the steps to choose from, who judges them and by what
+    criteria    most important first; default: dataset size
+    search      the steps to choose from, and how clients test them
 
-    No client's weight is above 2 equal shares (`cap`). Rounds that it saves and does not: docs/results/steps.md.
+    A client gets at most 2 times the equal share (`Cap`). Measured gains: docs/results/steps.md.
 
     >>> from fedmerit import DS
     >>> adaptive(DS).search.by, len(adaptive(DS).weightings)
@@ -118,15 +122,15 @@ def m2f(
     initial: float = 0.1,
     until: int | None = None,
 ) -> Recipe:
-    """Groups of like updates; quality = participation x computation x data ratio; rewards by quality [M2F].
+    """Personal models: similar clients form groups, and rewards grow with participation x speed x data [M2F].
 
-    criteria    those to multiply; none: the paper's three
+    criteria    factors of the quality; default: the paper's three
     grouping    `ByCosine`, with its linkage and cut
-    reward      `TopShare`: the largest entries of the group's aggregate, as many as the quality earned
-    training    a client's own training is kept before the reward is added, or `reset`
-    sigma       a client takes a reward that lowers its accuracy by less than this
-    initial     the share of the clients that make the first model
-    until       the last round with rewards, after which clients finish their models alone; None: all rounds
+    reward      `TopShare`: the largest entries of the group's aggregate, in proportion to the quality
+    training    "keep" the client's own training when the reward is added, or "reset" it
+    sigma       a client accepts a reward that lowers its accuracy by less than this
+    initial     share of the clients that make the first model
+    until       last round with rewards; later, clients train separately. None: all rounds
 
     >>> m2f().priority
     ('Participation', 'Computation', 'DataRatio')
@@ -140,14 +144,15 @@ def m2f(
 
 
 def cgsv(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -> Recipe:
-    """Weights and rewards by a reputation for updates that agree with the aggregate [CGSV].
+    """Weights and rewards by reputation: the cosine between a client's updates and the aggregate [CGSV].
 
-    A client's model moves only by its reward, the tanh(beta r_i) / max tanh(beta r) largest entries of each layer of
-    the aggregate. Unlike the paper, updates keep their norms and the cosine is to the mean by dataset size.
+    A client's model changes only by its reward: the largest entries of each layer of the aggregate, a share
+    tanh(beta r_i) / max_j tanh(beta r_j) of them. Unlike the paper, updates keep their norms, and the aggregate is the
+    mean weighted by dataset size.
 
-    beta        the altruism: the larger, the nearer everybody's reward to the whole
+    beta        altruism; the larger, the closer every reward is to the whole aggregate
     half_life   of the reputation, in rounds; 13.5 is the paper's alpha = 0.95
-    until       the last round with rewards, after which clients finish their models alone; None: all rounds
+    until       last round with rewards; later, clients train separately. None: all rounds
 
     >>> cgsv(beta=2).models.reward.beta
     2
@@ -158,7 +163,7 @@ def cgsv(beta: float = 1.0, half_life: float = 13.5, until: int | None = None) -
 
 
 def standalone() -> Recipe:
-    """Each client trains alone, nothing is aggregated: the baseline for what clients gain by any other recipe.
+    """Each client trains separately and nothing is aggregated: the baseline for the gain of collaboration.
 
     >>> standalone().models.reward
     Nothing()
@@ -167,9 +172,9 @@ def standalone() -> Recipe:
 
 
 def finetuned(until: int = 15) -> Recipe:
-    """FedAvg up to a round, after which each client trains the shared model on, alone: fine-tuned FedAvg.
+    """FedAvg up to a round, then each client fine-tunes the shared model separately.
 
-    until       the last round in which models are averaged
+    until       last round of FedAvg
 
     >>> finetuned(until=18).models.training_mode(19)
     Training(personal='keep', pull=None)
@@ -178,12 +183,13 @@ def finetuned(until: int = 15) -> Recipe:
 
 
 def fedamp(sharpness: float = 10.0, until: int | None = None) -> Recipe:
-    """Each client gets its own aggregate, to which clients with similar updates add more [FedAMP].
+    """Personal models: each client's aggregate gives more weight to clients with similar updates [FedAMP].
 
-    sharpness   0: all get the same; the larger, the nearer is everybody to being alone
-    until       the last round of that, after which clients finish their models alone; None: all rounds
+    sharpness   0: the same aggregate for all; the larger, the closer to separate training
+    until       last round of aggregation; later, clients train separately. None: all rounds
 
-    Unlike the paper, updates are compared, not models, over all rounds so far, and dataset sizes count.
+    Unlike the paper, similarity is that of the updates of all rounds so far, not of models, and weights also depend
+    on dataset size.
 
     >>> fedamp(sharpness=5).models.grouping
     ByAttention(sharpness=5, over='all')
@@ -192,16 +198,16 @@ def fedamp(sharpness: float = 10.0, until: int | None = None) -> Recipe:
 
 
 def _of_groups(grouping: Grouping, until: int | None) -> Recipe:
-    """Models move only by the whole aggregate of their group, by dataset size."""
+    """Personal models that change only by the aggregate of their group, weighted by dataset size."""
     return Recipe((DS,), models=PersonalModels(grouping, Whole(), ALWAYS, "reset", until=until))
 
 
 def ditto(pull: float = 0.1) -> Recipe:
-    """FedAvg, and in addition each client trains its own model that the shared one pulls [Ditto].
+    """FedAvg, and a personal model per client that is pulled towards the shared one [Ditto].
 
-    pull        the paper's lambda: 0 is alone, the larger, the nearer is everybody to the shared model
+    pull        the paper's lambda; 0: separate training, the larger, the closer to the shared model
 
-    Any recipe with one model can have it: `replace(robust(), models=LocalModel(0.1))`.
+    Any recipe with one model can be combined with it: `replace(robust(), models=LocalModel(0.1))`.
 
     >>> ditto(0.5).models
     LocalModel(pull=0.5)
@@ -210,10 +216,10 @@ def ditto(pull: float = 0.1) -> Recipe:
 
 
 def ifca(count: int = 2, warmup_rounds: int = 1) -> Recipe:
-    """The server keeps several models; each client trains the one that fits its rows best, by dataset size [IFCA].
+    """Several models at the server; each client trains the one with the lowest loss on its rows [IFCA].
 
-    count           how many; each begins with its own draw. One model is FedAvg
-    warmup_rounds   first rounds in which models are dealt by a draw, so that each learns something; the paper's is 0
+    count           number of models, each with its own random start; 1 is FedAvg
+    warmup_rounds   first rounds, in which models are assigned at random; 0 in the paper
 
     >>> ifca(3).models
     ClusterModels(count=3, warmup_rounds=1)
@@ -234,13 +240,16 @@ def fedval(
     rho: Rho = 0.5,
     marginal: bool = False,
 ) -> Recipe:
-    """p_k = sum_j gamma_j s_jk, as a share; s_jk is objective j of client k's model at the server [FedVal, eq. 2].
+    """Weights by objectives that the server measures on its own rows [FedVal, eq. 2].
 
-    objectives  by name, as `fedmerit objectives` shows them, or as values
-    gamma       their importances; none: all alike
-    rank, top   put ranks in place of the scores, see `Ranked`
-    rho         the client's part in the merged model that is scored
-    marginal    count only what the client adds to the global model's score; where nobody adds any, the model is kept
+    p_k = sum_j gamma_j s_jk / sum_i sum_j gamma_j s_ji, where s_jk is objective j of client k's model.
+
+    objectives  names, as in `fedmerit list objectives`, or values
+    gamma       their importances; default: equal
+    rank, top   use ranks in place of the scores, see `Ranked`
+    normalise   how the scores are scaled
+    rho         weight of the client's model in the merged model that is scored
+    marginal    use only the gain over the global model's score; without any gain the model is kept
 
     >>> fedval("accuracy", "parity:sex", gamma=[2, 1]).priority
     ('validated:accuracy', 'validated:parity:sex')
@@ -258,12 +267,12 @@ def fedval(
 def robust(*criteria: Criterion | str) -> Recipe:
     """Our defence without server rows: outliers get weight 0, long updates are clipped, no client exceeds a cap.
 
-    `SimilarityFilter` finds the outliers: clients whose updates, over the rounds, are copies or have outlying norms,
-    share rare coordinates with another client, or belong to a block that differs. Where nobody stands out these are
-    FedAvg's weights with a cap: claims of size are bounded, no weight is above 2 equal shares, and updates are clipped
-    to 2 median norms. What that holds off, and its price where all are honest: docs/results/attacks.md.
+    `SimilarityFilter` finds the outliers: clients whose updates are copies, have outlying norms, share rare coordinates
+    with another client, or form a cluster apart. Without outliers the weights are FedAvg's, with bounds: reported
+    sizes are limited, a client gets at most 2 times the equal share, and updates are clipped to 2 median norms.
+    Measured against attacks: docs/results/attacks.md.
 
-    criteria    more criteria, multiplied into the score
+    criteria    further criteria, which multiply the score
 
     >>> robust().client_facts, robust().limits
     (('samples',), (Cap(times=2.0, anchored=False),))
@@ -279,14 +288,15 @@ def robust(*criteria: Criterion | str) -> Recipe:
 
 
 def private(recipe: Recipe, aggregator: PrivateSum) -> Recipe:
-    """The recipe with differential privacy: its aggregate becomes a noisy sum.
+    """Add differential privacy to a recipe: the aggregate becomes a noisy sum.
 
-    A cap of the recipe becomes the aggregator's `max_weight`: in the noisy sum no client's weight may depend on the
-    others'. A score of 0 adds nothing to the sum, also where all are 0.
+    A cap of the recipe becomes the aggregator's `max_weight`, because in the noisy sum no client's weight may depend on
+    the remaining clients. A score of 0 adds nothing to the sum.
 
     >>> from fedmerit.core.server.private_sum import PrivateSum
     >>> from fedmerit.core.weights.weigh import scale
-    >>> private(prioritized("DS", normalise=scale({"DS": 500})), PrivateSum(1.1, fraction=0.1)).when_zero
+    >>> recipe = prioritized("DS", normalise=scale({"DS": 500}))
+    >>> private(recipe, PrivateSum(1.1, fraction=0.1)).when_zero
     'keep'
     """
     caps = [limit for limit in recipe.limits if isinstance(limit, Cap)]
@@ -302,23 +312,23 @@ def private(recipe: Recipe, aggregator: PrivateSum) -> Recipe:
 
 
 def privacy_of(recipe: Recipe) -> PrivateSum | None:
-    """The noisy sum of a private recipe; None for others."""
+    """The noisy sum of a private recipe; None where the recipe has no privacy."""
     aggregator = recipe.server.aggregator
     return aggregator if isinstance(aggregator, PrivateSum) else None
 
 
 def shares_of(gamma: Sequence[float], number: int) -> tuple[float, ...]:
-    """gamma_j / sum of gamma; all alike where none are given."""
+    """gamma_j / sum of gamma; equal shares where gamma is empty."""
     values = np.array(gamma or [1.0] * number, dtype=np.float64)
     if len(values) != number:
-        raise ConfigError(f"gamma has a weight for each of {number} objectives; got {len(values)}")
+        raise ConfigError(f"gamma needs one weight for each of {number} objectives (got {len(values)})")
     if not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
-        raise ConfigError(f"gamma is not negative, and not all 0; got {list(gamma)}")
+        raise ConfigError(f"gamma must be 0 or more, and not all 0 (got {list(gamma)})")
     return tuple((values / values.sum()).tolist())
 
 
 def qffl(q: float = 1.0) -> Recipe:
-    """A client counts by its loss to the power q: the weights of q-FFL [q-FFL].
+    """Weights by the client's loss to the power q [q-FFL].
 
     >>> qffl(q=2).client_facts
     ('samples', 'loss')
@@ -327,7 +337,7 @@ def qffl(q: float = 1.0) -> Recipe:
 
 
 def agnostic(eta: float = 0.1) -> Recipe:
-    """exp(eta * losses so far): the clients that fare worst are raised round by round [AFL].
+    """Weights exp(eta * sum of losses so far), which raise the worst clients round by round [AFL].
 
     >>> agnostic(eta=0.5).priority
     ('Agnostic',)
@@ -337,23 +347,57 @@ def agnostic(eta: float = 0.1) -> Recipe:
 
 RECIPES: Mapping[str, tuple[Callable[[], Recipe], str]] = {
     "fedavg": (fedavg, "weights by dataset size: the baseline of all four papers"),
-    "prioritized": (lambda: prioritized(DS), "PMCFL: several criteria in a priority order, any score"),
-    "device_aware": (lambda: device_aware(DS), "DAFL: in each round the clients' accuracy decides on the order"),
-    "adaptive": (adaptive, "clients judge by their loss how bold a server step pays, round by round: nothing to tune"),
-    "m2f": (m2f, "M2F: personal models, groups of like updates, rewards in proportion to quality"),
+    "prioritized": (lambda: prioritized(DS), "PMCFL: criteria in order of priority, with any score"),
+    "device_aware": (
+        lambda: device_aware(DS),
+        "DAFL: the clients' accuracy chooses the order of the criteria in each round",
+    ),
+    "adaptive": (adaptive, "the clients' losses choose the length of the server's step in each round, without tuning"),
+    "m2f": (m2f, "M2F: personal models, groups of similar clients, rewards in proportion to quality"),
     "fedval": (
         lambda: fedval("accuracy"),
-        "FedVal: objectives that the server measures on its own rows, ranked or not",
+        "FedVal: weights by objectives that the server measures on its own rows",
     ),
     "robust": (robust, "our defence: outliers get weight 0, long updates are clipped, no client exceeds a cap"),
-    "qffl": (qffl, "baseline q-FFL: weights by the loss to a power"),
-    "agnostic": (lambda: agnostic(1.0), "baseline agnostic FL: the weight of the worst client rises round by round"),
-    "cgsv": (cgsv, "baseline CGSV: rewards by a reputation for updates that agree with the others"),
-    "standalone": (standalone, "baseline: each client trains alone; what others gain is measured against it"),
-    "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client trains the shared model on, alone"),
-    "fedamp": (fedamp, "baseline as FedAMP: each client's own aggregate, to which similar clients add more"),
-    "ifca": (ifca, "baseline IFCA: several models at the server; each client trains the one that fits it best"),
-    "ditto": (ditto, "baseline Ditto: FedAvg, and a personal model that the shared one pulls; not on Flower"),
+    "qffl": (qffl, "baseline q-FFL: weights by the client's loss to a power"),
+    "agnostic": (lambda: agnostic(1.0), "baseline AFL: the weights of the worst clients rise round by round"),
+    "cgsv": (cgsv, "baseline CGSV: rewards by reputation, the cosine between updates and aggregate"),
+    "standalone": (standalone, "baseline: each client trains separately"),
+    "finetuned": (finetuned, "baseline: FedAvg up to a round, then each client fine-tunes the model separately"),
+    "fedamp": (fedamp, "baseline FedAMP: personal aggregates in which similar clients have more weight"),
+    "ifca": (ifca, "baseline IFCA: several models; each client trains the one with the lowest loss on its rows"),
+    "ditto": (ditto, "baseline Ditto: FedAvg, and personal models pulled towards the shared one; not on Flower"),
 }
-"""Named recipes, each with a line for lists; in a configuration `recipe.name` picks one, other keys replace its fields.
-"""
+"""Named recipes, each with a line for lists; `recipe.name` chooses one, and other keys replace its fields."""
+
+SETTINGS_NOT_RECIPES: Mapping[str, str] = {
+    "FedProx": "`train.prox = 0.01` with any recipe",
+    "SCAFFOLD": '`train.algorithm = "scaffold"` with any recipe that trains one model',
+    "FedDyn": '`train.algorithm = "feddyn"` with any recipe that trains one model',
+    "FedSGD": '`train.epochs = 1` and `train.batch = "full"` with any recipe',
+    "FedAvgM": '`recipe.server.optimizer = "momentum"` with any recipe that trains one model',
+    "FedAdam": '`recipe.server.optimizer = "adam"` with any recipe that trains one model',
+    "FedYogi": '`recipe.server.optimizer = "yogi"` with any recipe that trains one model',
+    "FedAdagrad": '`recipe.server.optimizer = "adagrad"` with any recipe that trains one model',
+    "FedExP": '`recipe.server.optimizer = "fedexp"` with any recipe that trains one model',
+    "Krum": '`recipe.server.aggregator = "multi-krum"` with any recipe that trains one model',
+    "median": '`recipe.server.aggregator = "median"` with any recipe that trains one model',
+    "trimmed mean": '`recipe.server.aggregator = "trimmed-mean"` with any recipe that trains one model',
+    "RFA": '`recipe.server.aggregator = "geometric-median"` with any recipe that trains one model',
+    "DP-FedAvg": "a section `[privacy]` with any recipe",
+}
+"""Algorithms that are a setting and not a recipe, each with the setting, for lists and error messages."""
+
+
+def find_setting(name: str) -> str | None:
+    """Say what to set for an algorithm that is not a recipe; None for other names.
+
+    >>> find_setting("fedprox")
+    'FedProx is `train.prox = 0.01` with any recipe.'
+    """
+    known = {_letters(algorithm): f"{algorithm} is {setting}." for algorithm, setting in SETTINGS_NOT_RECIPES.items()}
+    return known.get(_letters(name).removeprefix("multi"))
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))

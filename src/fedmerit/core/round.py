@@ -1,8 +1,8 @@
 """One round of every algorithm: select, train, check, measure, weigh, search, aggregate, reward, test.
 
-`run_round` collects what the clients trained and `aggregate_round` is all that the server makes of it. A Flower
-strategy, which collects in its own way, calls the same `aggregate_round`. A feature is a part that fills a slot: a part
-that a recipe does not have is not called, and no line here belongs to a single feature.
+`run_round` collects what the clients trained and `aggregate_round` does the server's part. A Flower strategy, which
+collects differently, calls the same `aggregate_round`. A feature is a part in a slot: a part that a recipe does not
+have is not called, and no line here belongs to a single feature.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run_round(
 ) -> tuple[State, Record]:
     """Run one round: select clients, train, aggregate, reward, test.
 
-    state       what the round before left
+    state       the state after the previous round
     collect     which clients take part, and which answers count
     evaluate    whether clients test the model after the round; then `objectives` are audited too
     on_stage    called when clients train, when the server aggregates, and when the model is evaluated
@@ -78,10 +78,11 @@ def run_round(
 def aggregate_round(
     state: State, recipe: Recipe, replies: Replies, host: Host, assignment: Assignment, seed: int, clock: Clock
 ) -> RoundResult:
-    """Turn the replies of a round into weights, the next model and rewards; the model stays where nobody came."""
+    """Turn the replies of a round into weights, the next model and rewards; without valid replies the model stays."""
     view = View.of(state, host, seed)
     cohort, dropped = check(replies, recipe.required_facts, view, assignment.failed)
     cohort, measured = run_stages(recipe.measuring, cohort, view)
+    # Criteria are checked after measuring stages, which add facts, and before clipping, which changes the norms.
     cohort, unmeasured = check_criteria(recipe.criteria, cohort, state.history)
     diagnostics = diagnose(cohort.updates)
     cohort, bounded = run_stages(recipe.bounding, cohort, view)
@@ -99,27 +100,28 @@ def aggregate_round(
     own = {**state.own, **measured.own, **bounded.own, **moved.own}
     history, groups = remember_round(state.history, cohort, groups, recipe.remembers)
     dropped |= unmeasured
-    came = tuple(note for note in replies.notes if note.client in cohort.ids)
-    notes = (*measured.notes, *nobody_trained(cohort, dropped), *bounded.notes, *moved.notes, *came)
-    after = State(moved.model, history, {name: kept for name, kept in own.items() if kept})
+    reply_notes = tuple(note for note in replies.notes if note.client in cohort.ids)
+    notes = (*measured.notes, *nobody_trained(cohort, dropped), *bounded.notes, *moved.notes, *reply_notes)
+    after = State(moved.model, history, {name: part_state for name, part_state in own.items() if part_state})
     return RoundResult(after, cohort, dropped, groups, moved, rewards, notes, diagnostics)
 
 
 def initial_state(recipe: Recipe, host: Host, model: Model, seed: int) -> tuple[State, tuple[Note, ...]]:
-    """The state before round 1, from the learner's first model: M2F's initial phase, IFCA's other models."""
+    """State before round 1 from the learner's first model: M2F's initial phase, IFCA's further models."""
     started, own, notes = recipe.models.start(model, host, Draws(seed, 0))
     return State(started, own={"models": own} if own else {}), notes
 
 
 class Ran(NamedTuple):
-    """What the stages of a phase left: notes, and own states by the key of `State.own`."""
+    """Notes of the stages of a phase, and their states by the key of `State.own`."""
 
     notes: tuple[Note, ...]
     own: Mapping[str, Own]
 
 
 def run_stages(stages: Sequence[Stage], cohort: Cohort, view: View) -> tuple[Cohort, Ran]:
-    """The cohort with the facts that the stages measure, one after the other."""
+    """Run the stages in order and return the cohort with the facts that they measure."""
+
     notes, own = list[Note](), dict[str, Own]()
     for stage in stages if cohort.ids else ():
         measured = stage.measure(cohort, view)

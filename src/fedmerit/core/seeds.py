@@ -1,6 +1,6 @@
 """Random draws: each derived from (run seed, purpose, round, client), never from a shared stream.
 
-A purpose is part of the bits: renaming a class does not rename its purpose.
+The purpose is hashed, so results depend on it: a renamed class keeps its old purpose.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import numpy as np
 
 
 def derive(seed: int, purpose: str, *place: int) -> int:
-    """A 63-bit seed for one purpose at one place (for example a round and a client)."""
+    """Derive a 63-bit seed for a purpose at a place (for example a round and a client)."""
     text = ":".join([str(seed), purpose, *map(str, place)])
+    # hash() of Python is salted per process; blake2b gives the same seeds on every machine and version.
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1
 
 
 def train_seed(seed: int, index: int, client: int) -> int:
-    """The seed that a client is sent to train with: it reveals neither the run's seed nor other clients' draws."""
+    """Seed that a client receives for training: it reveals neither the run's seed nor other clients' draws."""
     return derive(seed, "train", index, client)
 
 
 def attack_seed(seed: int, index: int, client: int) -> int:
-    """The seed of a client that simulates an attack."""
+    """Seed of a client that simulates an attack."""
     return derive(seed, "attack", index, client)
 
 
 def generator(seed: int, purpose: str, *place: int) -> np.random.Generator:
-    """numpy's generator for one purpose at one place."""
+    """numpy generator for a purpose at a place."""
     return np.random.default_rng(derive(seed, purpose, *place))
 
 
@@ -44,9 +45,9 @@ class Draws:
     index: int
 
     def seed(self, purpose: str) -> int:
-        """A seed for one purpose in this round."""
+        """Seed for a purpose in this round."""
         return derive(self.run_seed, purpose, self.index)
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """numpy's generator for one purpose in this round."""
+        """numpy generator for a purpose in this round."""
         return generator(self.run_seed, purpose, self.index)

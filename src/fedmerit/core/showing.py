@@ -1,4 +1,4 @@
-"""How values show themselves: short in a terminal, as a table in a notebook; text of strangers without tricks."""
+"""Short representations for terminals, tables for notebooks, and escaping of untrusted text."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 MOST_TEXT = 500
-"""Characters of what others wrote that are kept and shown."""
+"""Length to which text from outside is shortened, in characters."""
 
 
 def printable(text: str, most: int = MOST_TEXT) -> str:
-    r"""One line of at most so many printable characters; others, as those that steer a terminal, become escapes.
+    r"""Shorten text to one line of at most `most` characters and escape the rest, such as terminal control codes.
 
     >>> printable("a" + chr(27) + "[31mred"), printable("x" * 900, 8)
     ('a\\x1b[31mred', 'xxxxx...')
@@ -23,7 +23,7 @@ def printable(text: str, most: int = MOST_TEXT) -> str:
 
 
 def visible(text: str) -> str:
-    """The same text with control characters as escapes, but for the ends of lines.
+    """Escape control characters except line ends.
 
     >>> visible("one" + chr(27) + "[2J").count(chr(92)), visible("two") == "two"
     (1, True)
@@ -38,24 +38,24 @@ def _escaped(one: str) -> str:
 
 
 def short_repr(part: Any) -> str:
-    """A dataclass with the settings that are not its defaults.
+    """Show a dataclass with the settings that differ from their defaults.
 
     >>> from fedmerit import DS, LD, prioritized
-    >>> prioritized(LD, DS, normalise="max")
-    Recipe(criteria=(LD, DS), normalise='max')
+    >>> prioritized(LD, DS, normalise="sum")
+    Recipe(criteria=(LD, DS), normalise='sum')
     """
     settings = ", ".join(f"{name}={value!r}" for name, value in chosen_settings(part))
     return f"{type(part).__name__}({settings})"
 
 
 def settings_html(part: Any) -> str:
-    """The same for a notebook: a line per setting."""
+    """Show the same as an HTML table for notebooks, one row per setting."""
     rows = [(name, repr(value)) for name, value in chosen_settings(part)]
     return html_table(type(part).__name__, ("setting", "value"), rows)
 
 
 def chosen_settings(part: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of the fields that are not at their defaults."""
+    """Yield names and values of the fields that differ from their defaults."""
     for field in fields(part):
         value = getattr(part, field.name)
         if field.default is MISSING or value != field.default:
@@ -63,7 +63,7 @@ def chosen_settings(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for a notebook; every text is escaped."""
+    """Build an HTML table for notebooks; every text is escaped."""
     head, body = _row(header, "th"), "".join(_row(cells, "td") for cells in rows)
     title = f"<caption>{html.escape(caption)}</caption>"
     return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"

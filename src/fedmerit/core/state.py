@@ -1,4 +1,4 @@
-"""State and record: what a round starts from, what it leaves to the next, and what it writes down."""
+"""State and record: what a round starts from, what it passes to the next, and what it records."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 RECENT = 9
-"""How many of a client's latest facts the server remembers."""
+"""The number of a client's latest facts that the server remembers."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairDistances:
-    """How near the updates of each two clients were in the rounds in which both took part.
+    """Summed cosine distances of each pair of clients over the rounds in which both took part.
 
-    Rows and columns belong to `ids`, all clients so far. `sums` has the sum of their distances, `counts` the number of
+    Rows and columns belong to `ids`, all clients so far. `sums` holds the sums of the distances, `counts` the number of
     rounds.
     """
 
@@ -53,29 +53,29 @@ class PairDistances:
     counts: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
 
     def after(self, ids: Sequence[ClientId], distances: Matrix) -> PairDistances:
-        """With one more round; distances count as the float32 numbers that a ledger keeps."""
-        known = tuple(sorted({*self.ids, *ids}))
-        sums, counts = np.zeros((2, len(known), len(known)))
+        """Add one round."""
+        # Distances are rounded to the float32 that the ledger stores, so that a resumed run has the same sums.
+        all_ids = tuple(sorted({*self.ids, *ids}))
+        sums, counts = np.zeros((2, len(all_ids), len(all_ids)))
         earlier, this_round = (self.ids, self.sums, self.counts), (ids, distances.astype(np.float32), 1.0)
         for clients, more_distance, more_rounds in (earlier, this_round):
-            places = np.searchsorted(known, clients)
+            places = np.searchsorted(all_ids, clients)
             sums[np.ix_(places, places)] += more_distance
             counts[np.ix_(places, places)] += more_rounds
-        return PairDistances(known, sums, counts)
+        return PairDistances(all_ids, sums, counts)
 
     def mean(self, ids: Sequence[ClientId]) -> Matrix:
-        """The mean distance of each two of these clients, who have all met."""
+        """Mean distance of each pair of these clients; every pair needs a shared round."""
         places = np.searchsorted(self.ids, ids)
         return np.asarray(self.sums[np.ix_(places, places)] / self.counts[np.ix_(places, places)])
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What the server remembers: how often each client took part, the losses it reported, and facts that parts ask for.
+    """What the server remembers: participations of each client, its reported losses, and the facts that parts need.
 
-    Of the facts that a recipe remembers: `first` is what the client claimed at first, `recent` what counted in the last
-    `RECENT` rounds that it took part in, the newest last; both by fact and client. `pairs` is kept for parts that
-    remember PAIRS.
+    For each remembered fact, by fact and client: `first` is the client's first claim, `recent` the values that counted
+    in the last `RECENT` rounds with the client, newest last. `pairs` is filled for parts that remember PAIRS.
     """
 
     rounds: int = 0
@@ -87,7 +87,7 @@ class History:
 
 
 def remember(history: History, cohort: Cohort, names: Sequence[str] = ()) -> History:
-    """The history after one more round, with the facts of these names."""
+    """Return the history after one more round, with the facts of these names."""
     reported = [
         (client, {name: float(column[place]) for name, column in cohort.facts.items()})
         for place, client in enumerate(cohort.ids)
@@ -98,10 +98,10 @@ def remember(history: History, cohort: Cohort, names: Sequence[str] = ()) -> His
 def remember_facts(
     history: History, reported: Iterable[tuple[ClientId, Mapping[str, float]]], names: Sequence[str] = ()
 ) -> History:
-    """The history after clients took part, each with these facts; in the order of the rounds.
+    """Return the history after clients took part, each with these facts; in the order of the rounds.
 
-    The first value that is remembered is the claim, later ones are what counted: a claim that was cut once must not
-    look like one that changed.
+    The first remembered value is the claim, later ones are what counted: a claim that was cut once must not look like
+    one that changed.
     """
     counts, losses = dict(history.participations), dict(history.losses)
     first = {name: dict(history.first.get(name, {})) for name in names}
@@ -110,7 +110,7 @@ def remember_facts(
         counts[client] = counts.get(client, 0) + 1
         if LOSS in facts:
             losses[client] = min(losses.get(client, 0.0) + facts[LOSS], LARGEST)
-        for name in (name for name in names if name in facts):  # some are not measured in every round
+        for name in (name for name in names if name in facts):  # not every fact is measured in every round
             first[name].setdefault(client, facts.get(f"{CLAIMED}{name}", facts[name]))
             recent[name][client] = (*recent[name].get(client, ()), facts[name])[-RECENT:]
     return History(history.rounds, counts, losses, first, recent, history.pairs)
@@ -119,18 +119,18 @@ def remember_facts(
 T = TypeVar("T")
 
 OnStage: TypeAlias = Callable[[int, str, Sequence[ClientId]], None]
-"""Called when a round comes to another stage: its number, the stage, and the clients that train in it."""
+"""Called when a round enters a stage: round number, stage, and the clients that train in it."""
 Rho: TypeAlias = float | Literal["1/K"]
-"""A client's part in a merged model; `1/K`: as one of the K clients of the round."""
+"""Share of a client in a merged model; `1/K`: 1 / the number of clients in the round."""
 Audit: TypeAlias = Mapping[ClientId, Mapping[str, float]]
-"""Objectives by name: of the model on the server's rows (SERVER) and on each client's test rows; NaN where unknown."""
+"""Objectives by name: of the model on the server's rows (SERVER) and on each client's test rows; NaN if unknown."""
 SERVER: ClientId = -1
 """Stands for the server where clients are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one round hands to the next; a checkpoint keeps all of it but the history, to the bit.
+    """What one round passes to the next; a checkpoint stores all of it except the history, to the bit.
 
     own     each part's own state, by slot: collect, models, search, server, `stage:NAME`
     """
@@ -142,7 +142,7 @@ class State:
 
 @dataclass(frozen=True)
 class View:
-    """What parts see of a round: read only. Predictions on the server's rows are made once and kept."""
+    """Read-only view of a round for its parts. Predictions on the server's rows are cached."""
 
     index: int
     model: Model
@@ -154,20 +154,20 @@ class View:
 
     @classmethod
     def of(cls, state: State, host: Host, seed: int) -> View:
-        """The view of the round after a state."""
+        """Return the view of the round after a state."""
         index = state.history.rounds + 1
         return cls(index, state.model, state.history, host, Draws(seed, index), state.own)
 
     def own_of(self, name: str) -> Own:
-        """The state of a part; EMPTY before its first round."""
+        """Return the state of a part; EMPTY before its first round."""
         return self.own.get(name, EMPTY)
 
     def predictions_before(self) -> Predictions:
-        """What the model before the round says of the server's rows."""
+        """Predictions of the model before the round on the server's rows."""
         return self._once("before", lambda: self._predict([self.model]))
 
     def predictions_merged(self, cohort: Cohort, rho: Rho) -> Predictions:
-        """What the models (1 - rho) * model + rho * client's model say of the server's rows, one per client."""
+        """Predictions of (1 - rho) * model + rho * client's model on the server's rows, one per client."""
         share = np.float32(1 / len(cohort.ids) if rho == "1/K" else rho)
         rows = cohort.updates
         return self._once(
@@ -175,26 +175,26 @@ class View:
         )
 
     def coalition_values(self, cohort: Cohort) -> CoalitionValues:
-        """The values of the round's coalitions; no coalition is asked about twice."""
+        """Values of the round's coalitions, each computed once."""
         from fedmerit.core.criteria.contribution import CoalitionValues
 
         predict = self.host.predict_many or self.host.predict
         return self._once("coalitions", lambda: CoalitionValues(cohort, self.model, predict))
 
     def _predict(self, models: Any) -> Predictions:
-        assert self.host.predict is not None  # the word "server rows" was checked
+        assert self.host.predict is not None  # `check_words` requires "server rows" of the host
         return self.host.predict(models)
 
     def _once(self, key: Any, work: Callable[[], T]) -> T:
         if key not in self._kept:
             self._kept[key] = work()
-        kept: T = self._kept[key]
-        return kept
+        value: T = self._kept[key]
+        return value
 
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What the server made of one round's replies, and the state that follows."""
+    """Result of aggregating one round's replies, and the state that follows."""
 
     state: State
     cohort: Cohort
@@ -206,14 +206,14 @@ class RoundResult:
     diagnostics: Diagnostics
 
     def with_own(self, name: str, own: Own) -> RoundResult:
-        """The result with the state of one more part; an empty state is not kept."""
-        others = {key: value for key, value in self.state.own.items() if key != name}
-        return replace(self, state=replace(self.state, own=others | ({name: own} if own else {})))
+        """Return the result with the state of one more part; an empty state is left out."""
+        remaining = {key: value for key, value in self.state.own.items() if key != name}
+        return replace(self, state=replace(self.state, own=remaining | ({name: own} if own else {})))
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """Clients' tests of the model after a round, and the objectives that are audited."""
+    """Clients' test results of the model after a round, and the audited objectives."""
 
     evaluation: Evaluation | None = None
     audit: Audit = field(default_factory=dict)
@@ -224,12 +224,12 @@ NOT_TESTED = Tested()
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What one round did; rows of `facts`, `weights` and `groups` belong to `ids`.
+    """Record of one round; rows of `facts`, `weights` and `groups` belong to `ids`.
 
-    weighting   the weighting that was taken, and its `label`; None where nobody was weighed
-    numbers     what else parts want recorded, by name: the `clip` of a private sum
-    epsilon     what the run has cost in privacy so far, where it keeps an account
-    validation  accuracy on all clients' validation rows, where a run may stop by it
+    weighting   the chosen weighting, and its `label`; None if no client was weighed
+    numbers     further numbers of parts, by name: the `clip` of a private sum
+    epsilon     privacy cost of the run so far, if it keeps an account
+    validation  accuracy on all clients' validation rows, for early stopping
     """
 
     index: int
@@ -258,7 +258,7 @@ class Record:
 def make_record(
     priority: tuple[str, ...], result: RoundResult, tested: Tested, bytes_down: int, bytes_up: int, clock: Clock
 ) -> Record:
-    """The record of a round; `priority` is the recipe's, for a round in which nobody was weighed."""
+    """Build the record of a round; `priority` is the recipe's, for a round without weighed clients."""
     moved, cohort = result.moved, result.cohort
     chosen = moved.chosen if moved.chosen is not None and moved.chosen.weights is not None else None
     return Record(
@@ -285,14 +285,14 @@ def make_record(
 
 
 class Clock:
-    """Seconds per stage of a round."""
+    """Measure the seconds per stage of a round."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self._last = perf_counter()
 
     def lap(self, stage: str, **within: float) -> None:
-        """Book the time since the last lap to a stage; `within` names seconds of it that belong to another stage."""
+        """Assign the time since the last lap to a stage; `within` names seconds of it that belong to other stages."""
         now = perf_counter()
         self.laps[stage] = now - self._last - sum(within.values())
         self.laps |= {name: seconds for name, seconds in within.items() if seconds}
@@ -300,12 +300,12 @@ class Clock:
 
 
 def cosine_distances(cohort: Cohort) -> Matrix:
-    """1 - cos of the updates of every pair of the round's clients; 1 where one of them is zero."""
+    """1 - cos of the updates of every pair of clients in the round; 1 if one of them is zero."""
     return distances_of(cosines_of(cohort.updates.products))
 
 
 def remember_round(history: History, cohort: Cohort, groups: Groups, names: Sequence[str]) -> tuple[History, Groups]:
-    """The history after the round, and the groups with the distances that the ledger must keep for a resume."""
+    """Return the history after the round, and the groups with the distances that the ledger needs for a resume."""
     after = remember(history, cohort, [name for name in names if name != PAIRS])
     if PAIRS not in names:
         return after, groups

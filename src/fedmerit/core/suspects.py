@@ -1,9 +1,8 @@
-"""Suspects: clients about whom something odd was seen again and again; what was seen, in words, never one number.
+"""Suspects: clients that were outliers in many rounds, each with the evidence in words and no score.
 
-`look` says what is odd in one round. A client is suspected once something odd was seen of it in at least `LEAST_ROUNDS`
-rounds and in at least `LEAST_SHARE` of those in which it answered, and not its claims alone: a claim is the same
-number in every round, and large clients are honest most of the time. Nobody is left out for it: that is the
-recipe's to decide.
+`look` finds the outliers of one round. A client becomes a suspect after evidence in at least `LEAST_ROUNDS` rounds and
+in at least `LEAST_SHARE` of the rounds in which it answered. Claims do not suffice: a claim is the same number in every
+round, and most large clients are honest. Suspects are not excluded here; the recipe decides about that.
 """
 
 from __future__ import annotations
@@ -23,33 +22,33 @@ from fedmerit.core.types import ClientId, Vector
 EvidenceKind: TypeAlias = Literal["zero", "short", "long", "against", "twin", "score", "refused", "claim", "noted"]
 EVIDENCE: tuple[str, ...] = get_args(EvidenceKind)
 SUPPORTING = ("claim", "noted")
-"""Evidence that counts only beside other evidence: it repeats one number that a client states, or what a cap cut."""
+"""Evidence that counts only together with other evidence: it repeats one claimed number, or what a cap cut."""
 
 OF_NOTES: Mapping[str, EvidenceKind] = {"claim-cut": "claim", "claim-changed": "claim"}
-"""Kinds of notes on one client, as evidence; all others are `noted`."""
+"""Evidence kind for each kind of note about one client; all remaining kinds are `noted`."""
 
 LEAST_ROUNDS, LEAST_SHARE = 3, 0.5
 LEAST_COHORT = 4
-"""Clients of a round, without whom nobody can stand out."""
+"""Smallest round in which outliers are looked for: with fewer clients the median means little."""
 ZERO, MIN_NORM_RATIO, MAX_NORM_RATIO = 1e-6, 0.1, 8.0
 """Norms of an update, as multiples of the median, below or above which it is an outlier.
 
-The one set of thresholds: `NormInlier` reads them too. Clients with one label have very short updates.
+`NormInlier` reads the same thresholds. Clients with a single label have very short updates, hence the low minimum.
 """
 AGAINST, DEVIATIONS = -0.2, 2.5
-"""A cosine with the others below the first, and so many median absolute deviations below the round's median, is odd."""
+"""An outlier has a cosine below the first, and this many median absolute deviations below the round's median."""
 LOW_SCORE = 0.5
-"""A score on the server's rows below this share of the round's median, and as many deviations below it, is odd."""
+"""An outlier scores below this share of the round's median on the server's rows, and as many deviations below it."""
 LARGE_CLAIM = 5.0
-"""Claimed samples above so many times the round's median are odd."""
+"""Claimed samples above this multiple of the round's median are evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSeen:
-    """What the server saw in a round, of who was weighed in client order and of who was refused.
+    """What the server observed in a round: weighed clients in client order, and refused clients.
 
-    `refused` has the reasons of clients whose answer failed the check, `notes` what else was noted of single clients:
-    the client, the kind of note, its text.
+    `refused` holds the reasons of clients whose answer failed the check, `notes` other notes about single clients as
+    (client, kind of note, text).
     """
 
     index: int
@@ -63,7 +62,7 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Something odd about a client in a round, in words."""
+    """One observation about a client in a round, in words."""
 
     round: int
     client: ClientId
@@ -73,7 +72,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One round looked at: who answered, and what was odd."""
+    """The evidence of one round, and the clients that answered."""
 
     index: int
     answered: frozenset[ClientId]
@@ -82,11 +81,11 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A client about whom something odd was seen again and again.
+    """A client with evidence against it in many rounds.
 
-    since      the round in which that was enough to suspect it
-    answered   the rounds in which it answered
-    evidence   all that was seen of it, by round
+    since      the round in which the evidence became sufficient
+    answered   the number of rounds in which it answered
+    evidence   all evidence about it, by round
     """
 
     client: ClientId
@@ -104,11 +103,11 @@ class Suspect:
 
     @property
     def summary(self) -> str:
-        """What was seen, in one sentence per kind, with an example each.
+        """One sentence per kind of evidence, with an example each.
 
-        >>> seen = [Evidence(index, 7, "zero", "its update was zero: it brought nothing") for index in (1, 2, 4)]
+        >>> seen = [Evidence(index, 7, "zero", "its update was zero") for index in (1, 2, 4)]
         >>> Suspect(7, since=4, answered=5, evidence=tuple(seen)).summary
-        'in 3 of its 5 rounds: its update was zero: it brought nothing (round 1)'
+        'in 3 of its 5 rounds: its update was zero (round 1)'
         """
         first = {str(one.kind): one for one in reversed(self.evidence)}
         return "; ".join(
@@ -118,9 +117,9 @@ class Suspect:
 
 
 class Watch:
-    """Collects the evidence of rounds; called with a record, it returns the clients that become suspects in that round.
+    """Collect the evidence of rounds; a call with a record returns the clients that become suspects in that round.
 
-    It knows the rounds that it was called with: after a resume it begins anew, and the ledger has all of them.
+    It covers the rounds it was called with: after a resume it starts empty, while the ledger has all rounds.
     """
 
     def __init__(self) -> None:
@@ -130,11 +129,11 @@ class Watch:
         self._since: dict[ClientId, int] = {}
 
     def __call__(self, record: Record) -> list[Suspect]:
-        """Clients that become suspects in this round."""
+        """Return the clients that become suspects in this round."""
         return self.add(look(seen_of(record)))
 
     def add(self, looked: Looked) -> list[Suspect]:
-        """Clients that become suspects by one more round."""
+        """Add one round and return the clients that become suspects in it."""
         self._answered.update(looked.answered)
         self._odd.update({one.client for one in looked.evidence if one.kind not in SUPPORTING})
         for one in looked.evidence:
@@ -144,7 +143,7 @@ class Watch:
         return [self._suspect(client) for client in clients if client in self._since]
 
     def suspects(self) -> list[Suspect]:
-        """Clients that are suspects by all rounds; one that has long been inconspicuous is no longer among them."""
+        """Return the suspects by all rounds so far; a client that has long been inconspicuous is no longer one."""
         return [self._suspect(client) for client in sorted(self._since) if self._is_enough(client)]
 
     def _is_enough(self, client: ClientId) -> bool:
@@ -155,39 +154,39 @@ class Watch:
 
 
 def seen_of(record: Record) -> RoundSeen:
-    """What a round's record says of its clients."""
+    """Collect what a round's record contains about its clients."""
     unknown = np.full(len(record.ids), np.nan)
     seen = record.diagnostics
     norms, cosines = (unknown, unknown) if seen is None else (seen.norms, seen.cosines)
     refused = {client: reason for client, reason in record.dropped.items() if is_refusal(reason)}
-    said = (*record.notes, *(record.weights.notes if record.weights else ()))
-    notes = tuple((note.client, str(note.kind), note.text) for note in said if note.client is not None)
+    all_notes = (*record.notes, *(record.weights.notes if record.weights else ()))
+    notes = tuple((note.client, str(note.kind), note.text) for note in all_notes if note.client is not None)
     return RoundSeen(record.index, record.ids, norms, cosines, record.facts, refused, notes)
 
 
 def is_refusal(reason: str) -> bool:
-    """Whether a client was left out for what it sent; one that failed or did not answer is not suspicious."""
+    """Whether a client was dropped for what it sent; a client that failed or did not answer is not suspicious."""
     return reason.startswith(("fact", "update"))
 
 
 def look(seen: RoundSeen) -> Looked:
-    """What is odd in a round.
+    """Find the outliers of a round.
 
     >>> norms, facts = np.array([1, 1.2, 0.9, 30, 1.1]), {"samples": np.full(5, 10.0)}
     >>> [one.text for one in look(RoundSeen(1, (0, 1, 2, 3, 4), norms, np.full(5, 0.4), facts)).evidence]
     ['its update was 27 times as long as the median update']
     """
-    found = [*_refused(seen)]
+    evidence = [*_refused(seen)]
     if len(seen.ids) >= LEAST_COHORT:
-        found += [*_lengths(seen), *_directions(seen), *_twins(seen), *_scores(seen), *_claims(seen)]
-    found += [Evidence(seen.index, client, OF_NOTES.get(kind, "noted"), text) for client, kind, text in seen.notes]
-    first = {(one.client, EVIDENCE.index(one.kind)): one for one in reversed(found)}
+        evidence += [*_lengths(seen), *_directions(seen), *_twins(seen), *_scores(seen), *_claims(seen)]
+    evidence += [Evidence(seen.index, client, OF_NOTES.get(kind, "noted"), text) for client, kind, text in seen.notes]
+    first = {(one.client, EVIDENCE.index(one.kind)): one for one in reversed(evidence)}
     answered = frozenset(seen.ids) | frozenset(seen.refused)
     return Looked(seen.index, answered, tuple(first[key] for key in sorted(first)))
 
 
 def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:
-    """The suspects after these rounds, ordered by client."""
+    """Return the suspects after these rounds, ordered by client."""
     watch = Watch()
     for looked in rounds:
         watch.add(looked)
@@ -196,17 +195,17 @@ def find_suspects(rounds: Iterable[Looked]) -> list[Suspect]:
 
 def _refused(seen: RoundSeen) -> Iterator[Evidence]:
     for client, reason in sorted(seen.refused.items()):
-        yield Evidence(seen.index, client, "refused", f"its answer was refused: {reason}")
+        yield Evidence(seen.index, client, "refused", f"its answer was rejected: {reason}")
 
 
 def _lengths(seen: RoundSeen) -> Iterator[Evidence]:
     learned = seen.norms[seen.norms > 0]
-    if not len(learned):  # nobody sent anything, or nothing is known
+    if not len(learned):  # every update is zero, or the record has no norms
         return
     middle = float(np.median(learned))
     for client, ratio in zip(seen.ids, (seen.norms / middle).tolist(), strict=True):
         if ratio < ZERO:
-            yield Evidence(seen.index, client, "zero", "its update was zero: it brought nothing")
+            yield Evidence(seen.index, client, "zero", "its update was zero")
         elif ratio < MIN_NORM_RATIO or ratio > MAX_NORM_RATIO:
             kind: EvidenceKind = "short" if ratio < MIN_NORM_RATIO else "long"
             text = f"its update was {ratio:.2g} times as long as the median update"
@@ -217,18 +216,18 @@ def _directions(seen: RoundSeen) -> Iterator[Evidence]:
     middle, deviation = _middle(seen.cosines)
     for client, cosine in zip(seen.ids, seen.cosines.tolist(), strict=True):
         if cosine < AGAINST and cosine < middle - DEVIATIONS * deviation:
-            text = f"its update pointed away from the others' (cosine {cosine:.2f}, the round's median {middle:.2f})"
+            text = f"its update opposed the remaining clients' (cosine {cosine:.2f}, median of the round {middle:.2f})"
             yield Evidence(seen.index, client, "against", text)
 
 
 def _twins(seen: RoundSeen) -> Iterator[Evidence]:
-    """Clients that sent the same update: same length and same cosine, to the last bit."""
+    """Clients with identical updates: the norm and the cosine agree to the last bit, which needs no pair distances."""
     pairs = list(zip(seen.norms.tolist(), seen.cosines.tolist(), strict=True))
     times = Counter(pairs)
     for client, pair in zip(seen.ids, pairs, strict=True):
-        others = times[pair] - 1
-        if others and pair[0] > 0 and not math.isnan(pair[1]):
-            text = f"its update was the same as that of {others} other{'s' if others > 1 else ''}"
+        copies = times[pair] - 1
+        if copies and pair[0] > 0 and not math.isnan(pair[1]):
+            text = f"its update was identical to that of {copies} other client{'s' if copies > 1 else ''}"
             yield Evidence(seen.index, client, "twin", text)
 
 
@@ -241,7 +240,7 @@ def _scores(seen: RoundSeen) -> Iterator[Evidence]:
             if value < LOW_SCORE * middle and value < middle - DEVIATIONS * deviation:
                 objective = name.removeprefix(VALIDATED)
                 text = (
-                    f"with its update the server's rows gave {objective} {value:.2f}, the round's median {middle:.2f}"
+                    f"its update scored {objective} {value:.2f} on the server's rows (median of the round {middle:.2f})"
                 )
                 yield Evidence(seen.index, client, "score", text)
 
@@ -252,14 +251,14 @@ def _claims(seen: RoundSeen) -> Iterator[Evidence]:
         return
     for client, value in zip(seen.ids, claims.tolist(), strict=True):
         if value > LARGE_CLAIM * middle:
-            text = f"it claimed {value:g} samples, {value / middle:.2g} times the round's median"
+            text = f"it claimed {value:g} samples, {value / middle:.2g} times the median of the round"
             yield Evidence(seen.index, client, "claim", text)
 
 
 def _middle(values: Vector) -> tuple[float, float]:
-    """The median and the median absolute deviation of what is known; NaN where nothing is."""
-    known = values[~np.isnan(values)]
-    if not len(known):
+    """Median and median absolute deviation of the values that are not NaN; (NaN, NaN) if there are none."""
+    finite = values[~np.isnan(values)]
+    if not len(finite):
         return math.nan, math.nan
-    middle = float(np.median(known))
-    return middle, float(np.median(np.abs(known - middle)))
+    middle = float(np.median(finite))
+    return middle, float(np.median(np.abs(finite - middle)))

@@ -1,4 +1,4 @@
-"""The machine: how many cores there are to use, how much memory, which processor, and its widest instructions."""
+"""The machine: usable cores, memory, processor and its widest vector instructions."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 
 CPUINFO = Path("/proc/cpuinfo")
 WIDEST = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse4_2": "SSE4.2", "sve": "SVE", "asimd": "NEON"}
-"""Flags of a processor, widest first, and what they are called: sums round otherwise with other widths."""
+"""Processor flags, widest first, and their usual names: floating-point sums round differently at different widths."""
 
 
 def cores() -> int:
-    """The cores this process may run on: the default number of workers and of threads."""
+    """Number of cores this process may use: the default number of workers and threads."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def quarter_of_ram() -> int:
-    """Bytes for updates where nobody said how many."""
+    """A quarter of the memory in bytes: the default buffer for updates."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 def processor(cpuinfo: Path = CPUINFO) -> str:
-    """The processor's own name where the system tells it, else the kind of machine."""
+    """Name of the processor, or the kind of machine where the system does not report it."""
     return _field(cpuinfo, "model name") or platform.processor() or platform.machine()
 
 
 def instruction_set(cpuinfo: Path = CPUINFO) -> str:
-    """The widest instructions of the processor, as far as the system tells."""
+    """Widest vector instructions that the system reports; `unknown` otherwise."""
     flags = (_field(cpuinfo, "flags") or _field(cpuinfo, "Features")).split()
     return next((name for flag, name in WIDEST.items() if flag in flags), "unknown")
 

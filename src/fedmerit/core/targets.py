@@ -1,4 +1,4 @@
-"""Targets: what is predicted of a row, when that counts as right, and how far off it is.
+"""Targets: what a learner predicts for a row, when a prediction counts as right, and its loss.
 
 | target | labels y | a prediction | right where | loss of a row |
 | --- | --- | --- | --- | --- |
@@ -6,8 +6,8 @@
 | `Number` | (N,) numbers | a number | it is off by `tolerance` or less | log(1 + (error / tolerance)^2) |
 | `Labels` | (N, L) of 0 and 1 | a yes or no for each label | all of them are right | mean of -log p over the labels |
 
-Accuracy is the share of the rows that are right, whatever the target is; searches, stopping and reports go by it.
-The loss of a number grows slowly, so that no outlier and no lie decides a search.
+Accuracy is the share of the rows that are right, for every target; searches, early stopping and reports use it.
+The loss of a number grows logarithmically, so that neither an outlier nor a lie decides a search.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Target(Protocol):
 
     @property
     def audits(self) -> tuple[str, ...]:
-        """The objectives that every run writes down, since accuracy alone says too little."""
+        """The objectives that every run records in addition to accuracy."""
 
     @property
     def about(self) -> str:
-        """What counts as right, for the ledger; empty where everybody knows."""
+        """What counts as right, for the ledger; empty for classes."""
 
     def right(self, predicted: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-        """Whether each row is right; `predicted` may have models in front."""
+        """Whether each row is right; `predicted` may have models as its first axis."""
 
     def decide(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """What is predicted, from what the losses are told from."""
+        """The prediction, from probabilities or from numbers."""
 
     def losses(self, outputs: NDArray[Any], y: NDArray[Any]) -> Vector:
-        """The loss of each row, from probabilities, or from numbers."""
+        """The loss of each row, from probabilities or from numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Classes:
     about: ClassVar[str] = ""
 
     def right(self, predicted: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-        """The class itself."""
+        """Whether the class is the label."""
         return np.asarray(predicted == y)
 
     def decide(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """The likeliest."""
+        """The most probable class."""
         return np.asarray(outputs.argmax(axis=1))
 
     def losses(self, outputs: NDArray[Any], y: NDArray[Any]) -> Vector:
@@ -81,8 +81,8 @@ class Classes:
 class Number:
     """A number: a price, a length of stay. A prediction that is off by `tolerance` or less counts as right.
 
-    A module learns (y - centre) / scale, and what it says is turned back; with the defaults that is y itself. Numbers
-    far from 0 or far apart, such as incomes, are learned faster with their mean and deviation here.
+    A module learns (y - centre) / scale, and predictions are scaled back; with the defaults that is y itself. Numbers
+    far from 0 or with a large range, such as incomes, are learned faster with their mean and deviation here.
 
     >>> Number(tolerance=2).right(np.array([10.0, 15.0]), np.array([8.5, 12.0])).tolist()
     [True, False]
@@ -98,8 +98,8 @@ class Number:
     def __post_init__(self) -> None:
         if not (0 < self.tolerance < math.inf and 0 < self.scale < math.inf and math.isfinite(self.centre)):
             raise ConfigError(
-                "a target that is a number has a tolerance and a scale above 0 and a finite centre; got "
-                f"{self.tolerance}, {self.scale} and {self.centre}"
+                "target needs a tolerance and a scale above 0 and a finite centre (got "
+                f"{self.tolerance}, {self.scale} and {self.centre})"
             )
 
     @property
@@ -108,7 +108,7 @@ class Number:
         plain = self.centre == 0 and self.scale == 1
         learned = "" if plain else f"; the module learns (y - {self.centre:.4g}) / {self.scale:.4g}"
         right = f"accuracy is the share of rows predicted to within {self.tolerance:g}"
-        return f"{right}; mae and r2 are audited beside it{learned}"
+        return f"{right}; mae and r2 are recorded too{learned}"
 
     def right(self, predicted: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
         """|predicted - y| <= tolerance."""
@@ -119,7 +119,7 @@ class Number:
         return outputs
 
     def losses(self, outputs: NDArray[Any], y: NDArray[Any]) -> Vector:
-        """log(1 + (error / tolerance)^2), Cauchy's; at most `MOST_LOSS`, also where a model says no number at all."""
+        """Cauchy loss log(1 + (error / tolerance)^2); at most `MOST_LOSS`, also for NaN predictions."""
         errors: Vector = np.nan_to_num(np.abs(outputs.astype(np.float64) - y) / self.tolerance, nan=math.inf)
         with np.errstate(over="ignore"):
             return np.asarray(np.minimum(np.log1p(np.square(errors)), MOST_LOSS))
@@ -127,7 +127,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Several labels at once, each there or not: findings on a scan, topics of a text.
+    """Several labels at once, each present or absent: findings on a scan, topics of a text.
 
     >>> Labels().right(np.array([[1, 0], [1, 1]]), np.array([[1, 0], [1, 0]])).tolist()
     [True, False]
@@ -136,15 +136,15 @@ class Labels:
     kind: ClassVar[TargetKind] = "labels"
     audits: ClassVar[tuple[str, ...]] = ("f1", "auc")
     about: ClassVar[str] = (
-        "accuracy is the share of rows whose labels are all right; f1 and auc over the labels are audited beside it"
+        "accuracy is the share of rows whose labels are all right; f1 and auc over the labels are recorded too"
     )
 
     def right(self, predicted: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-        """All labels of the row."""
+        """Whether all labels of the row are right."""
         return np.asarray((predicted == y).all(axis=-1))
 
     def decide(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """There where its probability is above a half."""
+        """Present if its probability is above one half."""
         return (outputs > 0.5).astype(np.int64)
 
     def losses(self, outputs: NDArray[Any], y: NDArray[Any]) -> Vector:
@@ -158,7 +158,7 @@ CLASSES = Classes()
 
 @runtime_checkable
 class TargetLearner(Learner, Protocol):
-    """A learner that says what it predicts; others predict classes."""
+    """A learner with its own target; every other learner predicts classes."""
 
     @property
     def target(self) -> Target:
@@ -166,22 +166,22 @@ class TargetLearner(Learner, Protocol):
 
 
 def target_of(learner: Learner) -> Target:
-    """What the learner predicts."""
+    """Return the learner's target."""
     return learner.target if isinstance(learner, TargetLearner) else CLASSES
 
 
 def has_probabilities(learner: Learner) -> bool:
-    """Whether the learner knows the chance of each class or label; a number has none."""
+    """Whether the learner gives the probability of each class or label; numbers have none."""
     return isinstance(learner, ProbabilisticLearner) and target_of(learner).kind != "number"
 
 
 def has_losses(learner: Learner) -> bool:
-    """Whether it can be told how large the loss of a row is."""
+    """Whether the loss of a row can be computed."""
     return has_probabilities(learner) or target_of(learner).kind == "number"
 
 
 def right_rows(learner: Learner, model: Model, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows a model gets right."""
+    """Return which rows a model predicts correctly."""
     return target_of(learner).right(learner.predict(model, x), y)
 
 
@@ -193,16 +193,18 @@ def row_losses(learner: Learner, model: Model, x: NDArray[Any], y: NDArray[Any])
 def count_losses(
     learner: Learner, model: Model, x: NDArray[Any], y: NDArray[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-    """Which rows a model gets right, and the loss of each in units of 2^-20, so that sums are the same everywhere."""
+    """Which rows a model predicts correctly, and losses in units of 2^-20, so that sums do not depend on the order."""
     target, outputs = target_of(learner), _outputs(learner, model, x)
     units = np.rint(target.losses(outputs, y) / LOSS_UNIT).astype(np.int32)
     return target.right(target.decide(outputs), y), units
 
 
 def _outputs(learner: Learner, model: Model, x: NDArray[Any]) -> NDArray[Any]:
-    """What losses are told from: probabilities, or the predicted numbers."""
+    """Probabilities, or predicted numbers."""
     if target_of(learner).kind == "number":
         return learner.predict(model, x)
     if not isinstance(learner, ProbabilisticLearner):
-        raise ConfigError("losses need a learner with a method `predict_proba`")
+        raise ConfigError(
+            f"losses need a learner with a method `predict_proba` (got {type(learner).__name__}); add the method"
+        )
     return learner.predict_proba(model, x)

@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from fedmerit.core.updates import Updates
 
 ClientId: TypeAlias = int
-"""A client's place in its federation, 0..K-1; people see its name instead."""
+"""Index of a client in its federation, 0..K-1; people see its name instead."""
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 Model: TypeAlias = NDArray[np.float32]
-"""All of a model's parameters as one flat float32 row."""
+"""All parameters of a model as one flat float32 row."""
 
 Kind = TypeVar("Kind", bound=np.generic)
 
 
 Personal: TypeAlias = Literal["keep", "reset"]
-"""What becomes of a client's personal model when it trains: it is kept as trained, or reset to where it started."""
+"""Whether a client's personal model stays as trained, or is reset to where it started."""
 
 SplitName: TypeAlias = Literal["validation", "test"]
-"""Which of their rows clients are asked about."""
+"""Rows on which clients test models."""
 
 AskedRows: TypeAlias = SplitName | Literal["training"]
-"""Which of their rows clients can test models on; those that they train on are for choosing among models."""
+"""Rows on which clients can test models; training rows are for choosing among models."""
 
 EMPTY: Mapping[Any, Any] = MappingProxyType({})
-"""An empty mapping that nobody can write to: the default of optional mappings."""
+"""A read-only empty mapping: the default of optional mappings."""
 
 Own: TypeAlias = Mapping[str, Any]
-"""The state of one part between rounds: nested mappings of arrays, numbers and texts; EMPTY before its first round."""
+"""State of one part between rounds: nested mappings of arrays, numbers and texts; EMPTY before its first round."""
 
 Rows: TypeAlias = NDArray[np.float32]
 """One vector as long as the model (d,), or several (k, d)."""
 
 
 class Family(StrEnum):
-    """What a criterion speaks about: the four families that the papers name."""
+    """Subject of a criterion: the four families that the papers name."""
 
     DATA = "data"
     MODEL = "model"
@@ -55,14 +55,16 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """One client's rows: inputs, labels, and any attribute known per row (for example `Blurry`).
+    """One client's rows: inputs, labels, and any attribute per row (for example `Blurry`).
 
     x           images (N, height, width, channels) as uint8 or floats 0..1, or features (N, features)
     y           classes (N,); numbers (N,) or labels (N, labels) of 0 and 1 where the task predicts such
-    classes     the number of classes of the task, of which a client may have fewer
-    own         facts of the client's own, numbers or words: its age, battery, job
+    classes     the number of classes of the task; a client may have fewer
+    attributes  columns of further values per row, by name
+    own         facts about the client, numbers or words: its age, battery, job
 
-    >>> len(Samples(x=np.zeros((3, 2)), y=np.array([0, 1, 1]), classes=2, attributes={"night": np.array([1, 0, 0])}))
+    >>> night = {"night": np.array([1, 0, 0])}
+    >>> len(Samples(np.zeros((3, 2)), np.array([0, 1, 1]), classes=2, attributes=night))
     3
     """
 
@@ -76,13 +78,13 @@ class Samples:
         return len(self.y)
 
     def read_only(self) -> Samples:
-        """The same rows, not to be written to; nothing is copied."""
+        """Return the same rows as read-only arrays; nothing is copied."""
         attributes = {name: read_only(column) for name, column in self.attributes.items()}
         return Samples(read_only(self.x), read_only(self.y), self.classes, attributes, self.own)
 
 
 def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
-    """A view that refuses to be written to; the array itself stays as it is."""
+    """Return a read-only view; the array itself stays writable."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -90,7 +92,7 @@ def read_only(array: NDArray[Kind]) -> NDArray[Kind]:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How clients train in a round: the shared model, a personal one, or a local one that the shared one pulls.
+    """How clients train in a round: the shared model, a personal one, or a local one pulled by the shared one.
 
     personal    None: the model that was sent; `keep`, `reset`: the client's personal model, see `Personal`
     pull        how strongly the shared model pulls a local one (Ditto); None: there is no local model
@@ -102,8 +104,9 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a client receives before it trains: a model to start from, its epochs (None: as its learner is set up), and
-    vectors for control variates.
+    """What a client receives before it trains.
+
+    The model to start from, its epochs (None: the learner's setting), and vectors for control variates.
     """
 
     model: Model
@@ -120,7 +123,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class SparseUpdate:
-    """A reward as it is sent: values to add to a personal model, at these places of it; without places, at all."""
+    """A reward on the wire: values to add to a personal model at `places`; None: everywhere."""
 
     values: Model
     places: NDArray[np.uint32] | None = None
@@ -131,7 +134,7 @@ class SparseUpdate:
         return self.values.nbytes + (0 if self.places is None else self.places.nbytes)
 
     def added_to(self, model: Model) -> Model:
-        """The model with the values added."""
+        """Return the model with the values added."""
         if self.places is None:
             return model + self.values
         changed = model.copy()
@@ -141,7 +144,7 @@ class SparseUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A client's answer to a reward: whether it took it, its accuracy before and after, and why it refused."""
+    """A client's answer to a reward: accepted or not, its accuracy before and after, and the reason of a refusal."""
 
     accepted: bool
     before: float = float("nan")
@@ -151,13 +154,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What came back from the clients, unchecked; row i of `updates` and `facts[i]` belong to `ids[i]`.
+    """Unchecked replies of the clients; row i of `updates` and `facts[i]` belong to `ids[i]`.
 
-    seconds         how long each client took by the server's clock
+    seconds         duration of each client by the server's clock
     vectors         named vectors in addition to the update, a row per client, from learners that send them
-    started         the earlier round of each client whose answer to it came in this one
-    server_facts    facts that the server knows of them: epochs it asked for, staleness, times by its clock
-    notes           about single clients; those of clients that are dropped do not count
+    started         the earlier round of each client whose late answer arrived in this one
+    server_facts    facts that the server measures: requested epochs, staleness, times by its clock
+    notes           about single clients; notes about dropped clients do not count
     """
 
     ids: tuple[ClientId, ...]
@@ -175,7 +178,7 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """The clients of one round that passed the check, in id order; updates, facts and vectors row by row."""
+    """Clients of one round that passed the check, in id order, with a row each in updates, facts and vectors."""
 
     index: int
     ids: tuple[ClientId, ...]
@@ -184,7 +187,7 @@ class Cohort:
     vectors: Mapping[str, Updates] = field(default_factory=dict)
 
     def keep(self, places: NDArray[np.intp]) -> Cohort:
-        """Only the clients at these places."""
+        """Return the cohort of only the clients at these places."""
         return Cohort(
             self.index,
             tuple(self.ids[place] for place in places),
@@ -194,15 +197,16 @@ class Cohort:
         )
 
     def with_facts(self, facts: Mapping[str, Vector]) -> Cohort:
-        """The cohort with more facts, or other values of some."""
+        """Return the cohort with these facts added or replaced."""
         return replace(self, facts={**self.facts, **facts}) if facts else self
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One model, or each client's personal one, on every client's test set.
+    """Test results of one model, or of each client's personal model, on every client's test set.
 
-    Clients that hold no test rows, or did not answer, have size 0. `losses` are sums over their rows, where asked for.
+    Clients without test rows, and clients that did not answer, have size 0. `losses` are sums over their rows, if
+    requested.
     """
 
     correct: NDArray[np.int64]
@@ -211,19 +215,19 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of all test rows that are right: the clients' accuracies weighted by test size [PMCFL, eq. 10]."""
+        """Share of all test rows that are right: client accuracies weighted by test size [PMCFL, eq. 10]."""
         total = int(self.sizes.sum())
         return int(self.correct.sum()) / total if total else float("nan")
 
     @property
     def loss(self) -> float:
-        """Mean loss over all rows; NaN where it was not asked for or nobody has rows."""
+        """Mean loss over all rows; NaN if losses were not requested or nobody has rows."""
         total = int(self.sizes.sum())
         return float("nan") if self.losses is None or not total else float(self.losses.sum()) / total
 
     @property
     def local(self) -> Vector:
-        """Accuracy per client; NaN where there is no test row."""
+        """Accuracy per client; NaN without test rows."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.correct / self.sizes, dtype=np.float64)
 
@@ -254,7 +258,7 @@ NoteKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the user should know about the weights of a round, about one client or about all."""
+    """A message to the user about the weights of a round, for one client or for all."""
 
     kind: NoteKind
     subject: str
@@ -264,7 +268,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class SentRewards:
-    """The rewards that went out, and each client's answer; nothing where all share one model."""
+    """Rewards that the server sent, and each client's answer; empty if all share one model."""
 
     rewards: Mapping[ClientId, SparseUpdate] = field(default_factory=dict)
     verdicts: Mapping[ClientId, Verdict] = field(default_factory=dict)
@@ -277,11 +281,11 @@ class SentRewards:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The group of each client, numbered from 0 in client order; the round's distances and where they were cut.
+    """Group of each client, numbered from 0 in client order, with the round's distances and the cut.
 
-    cut         the distance from which on clients were separated
-    attention   (n, n): each client has its own aggregate, and row i is how much client i listens to each other client,
-                in addition to what they earned
+    cut         the distance from which clients are separated
+    attention   (n, n): every client has a separate aggregate, and row i holds the factors by which client i multiplies
+                the earned weights of each client
     """
 
     labels: NDArray[np.intp]
@@ -291,18 +295,18 @@ class Groups:
 
     @property
     def members(self) -> list[NDArray[np.intp]]:
-        """The places of each group's clients."""
+        """Places of each group's clients."""
         return [np.flatnonzero(self.labels == group) for group in range(len(set(self.labels.tolist())))]
 
     @property
     def recipients(self) -> list[NDArray[np.intp]]:
-        """The places that each aggregate is for: a group's clients, or with attention one."""
+        """Places that receive each aggregate: a group's clients, or with attention one client."""
         return self.members if self.attention is None else [np.array([place]) for place in range(len(self.labels))]
 
     def spread(self, weights: Vector) -> Matrix:
-        """A weighting per aggregate (groups, n): its own clients' weights, 0 for all others.
+        """Return one weighting per aggregate (groups, n): its clients' weights, 0 for the remaining clients.
 
-        With attention (n, n): weight times attention, as shares; a row without any is all 0.
+        With attention (n, n): weight times attention, normalised to sum 1; a row without any weight is all 0.
         """
         if self.attention is not None:
             rows = self.attention * weights

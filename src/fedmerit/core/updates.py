@@ -1,4 +1,4 @@
-"""Updates: what the clients of one round learned, one float32 row each, in memory or in a mapped file."""
+"""Updates: the changes that the clients of one round trained, one float32 row each, in memory or in a mapped file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from fedmerit.core.system import cores
 from fedmerit.core.types import Matrix, Model, Vector
 
-COLUMNS = 1 << 14  # columns worked on at a time: 100 rows of them fit the cache, so several weightings cost one read
-WIDE = 1 << 16  # the same for one weighting, which reads each value once: enough that the calls hardly count
-NARROW = 64  # columns that are copied at least: rows of one to three side by side BLAS adds up in another order
+COLUMNS = 1 << 14  # columns per block: 100 rows of them fit the cache, so several weightings cost one read
+WIDE = 1 << 16  # the same for one weighting, which reads each value once: enough to hide the cost of the calls
+NARROW = 64  # minimum columns per copy: with one to three columns BLAS adds up in a different order
 PRODUCT = 1_000_000  # multiplications up to which OpenBLAS multiplies without packing (AVX-512)
-LEAST_COLUMNS = 1 << 9  # of a block that is multiplied so
+LEAST_COLUMNS = 1 << 9  # minimum width of a block for such a product
 IN_PLACE = ("SkylakeX", "Cooperlake", "SapphireRapids")  # OpenBLAS's names of AVX-512 machines
-MANY = 16  # rows past which such a product reads memory in too many places at once
-SQUARED = 1 << 17  # values squared and added in single precision before double takes over
-SMALL_BYTES = 1 << 22  # up to which threads do not pay
-RELEASE_BYTES = 1 << 28  # a mapped file is let go of after reading this much, so that it does not fill the memory
+MANY = 16  # rows above which such a product reads memory in too many places at once
+SQUARED = 1 << 17  # values summed in single precision before the sum continues in double
+SMALL_BYTES = 1 << 22  # below this size threads cost more than they save
+RELEASE_BYTES = 1 << 28  # release the pages of a mapped file after reading this much, so that it does not fill memory
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -33,10 +33,10 @@ T = TypeVar("T")
 class Updates:
     """The (n, d) matrix of updates: trained model minus the model it started from.
 
-    `rows` may hold more than this round's good updates: `places` says which rows belong, in client order. Every sum
-    runs in that order over the same blocks of columns, so the bits do not depend on threads.
-    `mixing` makes other rows of them, a block at a time as they are read: a factor for each row, or with (m, n) factors
-    m weighted sums of the n rows.
+    `rows` may contain more than this round's valid updates: `places` lists the rows that belong, in client order. Every
+    sum runs in that order over the same blocks of columns, so the bits do not depend on the number of threads.
+    `mixing` derives new rows, one block at a time when they are read: one factor per row, or with (m, n) factors m
+    weighted sums of the n rows.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Updates:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the updates that belong."""
+        """Bytes of the updates that `places` lists."""
         return len(self) * self.length * self._rows.itemsize
 
     def row(self, place: int) -> NDArray[np.float32]:
@@ -71,18 +71,18 @@ class Updates:
         return update
 
     def keep(self, places: NDArray[np.intp]) -> Updates:
-        """The updates at the given places, in that order; nothing is copied."""
+        """Select the updates at these places, in that order; nothing is copied."""
         if self._mixing is not None:
             return self.mix(np.eye(len(self))[places])
-        kept = Updates(self._rows, self._places[places], self._release)
+        selected = Updates(self._rows, self._places[places], self._release)
         if "norms" in self.__dict__:
-            kept.__dict__["norms"] = self.norms[places]
+            selected.__dict__["norms"] = self.norms[places]
         if "products" in self.__dict__:
-            kept.__dict__["products"] = self.products[np.ix_(places, places)]
-        return kept
+            selected.__dict__["products"] = self.products[np.ix_(places, places)]
+        return selected
 
     def mix(self, factors: Vector | Matrix) -> Updates:
-        """Rows times a factor each, or (m, n) factors for m weighted sums of the rows; nothing is copied.
+        """Multiply each row by a factor, or build m weighted sums with (m, n) factors; nothing is copied.
 
         >>> rows = Updates(np.array([[1, 0], [3, 4]], dtype=np.float32))
         >>> rows.mix(np.array([[0.5, 0.5]])).row(0).tolist(), rows.mix(np.array([1.0, 0.2])).norms.tolist()
@@ -101,31 +101,32 @@ class Updates:
         return mixed
 
     def renewed(self) -> Updates:
-        """The same rows, with nothing remembered of what was in them: for who wrote to them."""
+        """Return the same rows without cached norms and products: call it after writing to the rows."""
         return Updates(self._rows, self._places, self._release, self._mixing)
 
     @cached_property
     def norms(self) -> Vector:
-        """Euclidean length of each row; infinite or NaN where a value is."""
+        """Euclidean norm of each row; infinite or NaN if a value is."""
         if self._mixing is not None:
             return np.asarray(np.sqrt(np.diag(self.products)))
         rows = [self._rows[place] for place in self._places]
         return np.sqrt(np.fromiter(self._each(_square, rows), dtype=np.float64))
 
     def dots(self, vector: NDArray[np.float32]) -> Vector:
-        """The product of each row with a vector, row by row: equal rows give equal bits."""
+        """Inner product of each row with a vector; equal rows give equal bits."""
+        # Row by row on purpose: a matrix product may sum two equal rows in different orders.
         each = self._each(lambda place: _dot(self.row(place), vector), range(len(self)))
         return np.fromiter(each, dtype=np.float64)
 
     def cosines(self) -> Matrix:
-        """The cosine of every pair of updates; 0 where one of them is zero."""
+        """Cosine of every pair of updates; 0 if one of them is zero."""
         products = np.zeros((len(self), len(self)))
         for part in self._each(lambda columns: self._block(columns) @ self._block(columns).T, self._columns()):
             products += part
         return cosines_of(products)
 
     def cosine_distances(self) -> Matrix:
-        """1 - cos of every pair of updates: 0 of each to itself, 1 where one of them is zero.
+        """1 - cos of every pair of updates: 0 on the diagonal, 1 if one of them is zero.
 
         >>> Updates(np.array([[1, 0], [0, 2]], dtype=np.float32)).cosine_distances().tolist()
         [[0.0, 1.0], [1.0, 0.0]]
@@ -134,7 +135,7 @@ class Updates:
 
     @cached_property
     def products(self) -> Matrix:
-        """The inner product of every pair of rows, in double precision: distances and lengths come from it."""
+        """Inner product of every pair of rows, in double precision: distances and norms derive from it."""
         products = np.zeros((len(self._places), len(self._places)))
         for part in self._each(lambda columns: _products(self._raw(columns)), self._columns()):
             products += part
@@ -142,19 +143,20 @@ class Updates:
 
     @property
     def squared_distances(self) -> Matrix:
-        """||row_i - row_j||^2 of every pair; 0 of a row and itself."""
+        """||row_i - row_j||^2 of every pair; 0 on the diagonal."""
         squares = np.diag(self.products)
+        # |a|^2 + |b|^2 - 2 a.b needs no second matrix of updates; rounding can make it slightly negative, hence max.
         apart = np.maximum(squares[:, np.newaxis] + squares - 2 * self.products, 0.0)
         np.fill_diagonal(apart, 0.0)
         return np.asarray(apart)
 
     def row_sums(self, work: Callable[[NDArray[np.float32]], NDArray[Any]]) -> Vector:
-        """The sum of each row of work(block (n, c)), over all blocks of columns."""
+        """Sum of each row of work(block (n, c)) over all blocks of columns."""
         each = self._each(lambda columns: work(self._block(columns)).sum(axis=1, dtype=np.float64), self._columns())
         return np.asarray(sum(each, np.zeros(len(self))))
 
     def shared(self, rule: Callable[[NDArray[np.float32]], NDArray[np.bool_]]) -> Matrix:
-        """The inner products of every pair of rows over the columns that a rule picks: rule(block (n, c)) says which.
+        """Inner products of every pair of rows over the columns that rule(block (n, c)) selects.
 
         >>> rows = Updates(np.array([[1, 0, 5], [3, 4, 0]], dtype=np.float32))
         >>> rows.shared(lambda block: (block != 0).all(axis=0)).tolist()
@@ -168,7 +170,7 @@ class Updates:
         return np.asarray(sum(self._each(work, self._columns()), np.zeros((len(self), len(self)))))
 
     def cosines_to(self, vector: Model) -> Vector:
-        """The cosine of each row and a vector; 0 where one of them is zero."""
+        """Cosine of each row and a vector; 0 if one of them is zero."""
         exact = vector.astype(np.float64)
         along = sum(self._each(lambda columns: self._block(columns) @ exact[columns], self._columns()))
         scale = self.norms * np.linalg.norm(exact)
@@ -202,41 +204,41 @@ class Updates:
             for start in range(0, out.shape[-1], width):
                 part = slice(columns.start + start, min(columns.start + start + width, columns.stop))
                 block = self._raw(part) if run is None else self._rows[run, part]
-                found = out[..., start : start + width]
+                target = out[..., start : start + width]
                 if ahead:  # a sum of one weighting reads row by row, and leaves the rows in the cache for the product
-                    np.matmul(exact[0], block, out=found[0])
-                np.matmul(exact, block, out=found)
+                    np.matmul(exact[0], block, out=target[0])
+                np.matmul(exact, block, out=target)
 
         return self._fill(work, weights.shape[:-1], max(width, COLUMNS))
 
     @cached_property
     def _run(self) -> slice | None:
-        """The rows from the first to the last, where they may be read as they lie: those between count 0 in a sum.
+        """Slice from the first to the last row, if it can be read without copying: rows between them get weight 0.
 
-        Copying rows costs as much as adding them up. None where more than half of them do not belong, or one of those
-        is not finite, since 0 times that is NaN.
+        Copying rows costs as much as adding them up. None if more than half of the rows do not belong, or if one of
+        those is not finite, because 0 times NaN or infinity is NaN.
         """
         if not len(self._places) or (np.diff(self._places) <= 0).any():
             return None
         run = slice(int(self._places[0]), int(self._places[-1]) + 1)
-        others = np.setdiff1d(np.arange(run.start, run.stop), self._places)
-        if len(others) > len(self._places) or not all(np.isfinite(_square(self._rows[place])) for place in others):
+        gaps = np.setdiff1d(np.arange(run.start, run.stop), self._places)
+        if len(gaps) > len(self._places) or not all(np.isfinite(_square(self._rows[place])) for place in gaps):
             return None
         return run
 
     def by_columns(
         self, work: Callable[[NDArray[np.float32]], NDArray[Any]], shape: tuple[int, ...] = ()
     ) -> NDArray[np.float32]:
-        """work(block) of each block (n, c) of columns, which gives (*shape, c); all put side by side."""
+        """Apply work(block), which gives (*shape, c), to each block (n, c) of columns and concatenate the results."""
         return self._fill(lambda columns, out: np.copyto(out, work(self._block(columns)), "same_kind"), shape)
 
     def _fill(
         self, work: Callable[[slice, NDArray[np.float32]], object], shape: tuple[int, ...], width: int = COLUMNS
     ) -> NDArray[np.float32]:
-        found = np.empty((*shape, self.length), dtype=np.float32)
-        for _ in self._each(lambda columns: work(columns, found[..., columns]), self._columns(width)):
+        filled = np.empty((*shape, self.length), dtype=np.float32)
+        for _ in self._each(lambda columns: work(columns, filled[..., columns]), self._columns(width)):
             pass
-        return found
+        return filled
 
     def _columns(self, width: int = COLUMNS) -> list[slice]:
         return [slice(start, min(start + width, self.length)) for start in range(0, self.length, width)]
@@ -255,11 +257,12 @@ class Updates:
         return self._rows[self._places, copied][:, columns.start - copied.start :]
 
     def _each(self, work: Callable[[S], T], parts: Sequence[S]) -> Iterator[T]:
-        """work(part) for each part, in order; on all cores where there is much to do."""
+        """Yield work(part) for each part, in order; on all cores if the rows are large."""
         if self.nbytes <= SMALL_BYTES:
             yield from map(work, parts)
             return
         step = self.nbytes // max(len(parts), 1)
+        # BLAS gets one thread while our threads run: two nested pools would oversubscribe the cores.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(cores()) as threads:
             for number, result in enumerate(threads.map(work, parts)):
                 yield result
@@ -269,7 +272,7 @@ class Updates:
 
 @cache
 def _multiplies_in_place() -> bool:
-    """Whether numpy's BLAS multiplies small matrices where they lie, without packing them first.
+    """Whether numpy's BLAS multiplies small matrices in place, without packing them first.
 
     CPU seconds of six weightings in units of one (AMD EPYC Zen 4, one thread, least of 8, a busy machine), with blocks
     of 16,384 columns, of a million multiplications, and these read ahead by one sum:
@@ -286,7 +289,7 @@ def _multiplies_in_place() -> bool:
 
 
 def cosines_of(products: Matrix) -> Matrix:
-    """The cosine of every pair of rows, from their inner products; 0 where one of them is zero.
+    """Cosine of every pair of rows from their inner products; 0 if one of them is zero.
 
     >>> cosines_of(np.array([[4.0, -2.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])).tolist()
     [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
@@ -297,7 +300,7 @@ def cosines_of(products: Matrix) -> Matrix:
 
 
 def distances_of(cosines: Matrix) -> Matrix:
-    """1 - cos of every pair; 0 of each to itself, though the cosine of a row of zeros is 0.
+    """1 - cos of every pair; 0 on the diagonal, although the cosine of a row of zeros is 0.
 
     >>> distances_of(np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])).tolist()
     [[0.0, 2.0, 1.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]]
@@ -313,19 +316,19 @@ def _products(block: NDArray[np.float32]) -> Matrix:
 
 
 def _mixed(products: Matrix, factors: Vector | Matrix) -> Matrix:
-    """The inner products of rows after mixing."""
+    """Inner products of rows after mixing."""
     if factors.ndim == 1:
         return np.asarray(products * np.outer(factors, factors))
     return np.asarray(factors @ products @ factors.T)
 
 
 def _square(row: NDArray[np.float32]) -> float:
-    """The sum of squares."""
+    """Sum of squares."""
     return _dot(row, row)
 
 
 def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
-    """The sum of products: single precision within a block, double over the blocks."""
+    """Inner product: single precision within a block, double over the blocks."""
     with np.errstate(over="ignore", invalid="ignore"):
         blocks = (slice(start, start + SQUARED) for start in range(0, len(one), SQUARED))
         return float(sum(float(np.dot(one[block], two[block])) for block in blocks))
@@ -333,10 +336,10 @@ def _dot(one: NDArray[np.float32], two: NDArray[np.float32]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """Of each client of a round, in client order: the norm of its update, and how far it agrees with the others.
+    """Per client of a round, in client order: the norm of its update, and its agreement with the remaining clients.
 
-    `cosines` are those with the sum of the others' directions: cos(u_i, sum over j != i of u_j / |u_j|). Every client
-    has one voice in that sum, however long its update. NaN for an update of zeros, and where there are no others.
+    cosines_i = cos(u_i, sum over j != i of u_j / |u_j|): every client counts equally in that sum, whatever the norm of
+    its update. NaN for an update of zeros, and if there is no other client.
     """
 
     norms: Vector
@@ -344,19 +347,19 @@ class Diagnostics:
 
 
 def diagnose(updates: Updates) -> Diagnostics:
-    """Two passes over the updates: sums of directions, then products with them.
+    """Measure norms and cosines in two passes: sums of directions, then inner products with them.
 
     >>> seen = diagnose(Updates(np.array([[2, 0], [1, 0], [-5, 0]], np.float32)))
     >>> seen.norms.tolist(), seen.cosines.tolist()
     ([2.0, 1.0, 5.0], [nan, nan, -1.0])
     """
     norms = updates.norms
-    known = norms > 0
-    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=known)
+    nonzero = norms > 0
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=nonzero)
     directions = updates.combine(inverse)
     along = updates.dots(directions) * inverse
-    others = along - known  # u_i / |u_i| times the sum of the others' directions
-    lengths = np.sqrt(np.maximum(float(np.dot(directions, directions)) - 2 * along + known, 0.0))
-    defined = known & (lengths > 1e-6 * max(len(norms), 1))
-    cosines = np.divide(others, lengths, out=np.full_like(norms, np.nan), where=defined)
+    along_rest = along - nonzero  # subtracts the client's product with itself, 1: no second pass without it is needed
+    lengths = np.sqrt(np.maximum(float(np.dot(directions, directions)) - 2 * along + nonzero, 0.0))
+    defined = nonzero & (lengths > 1e-6 * max(len(norms), 1))
+    cosines = np.divide(along_rest, lengths, out=np.full_like(norms, np.nan), where=defined)
     return Diagnostics(norms, np.clip(cosines, -1, 1))

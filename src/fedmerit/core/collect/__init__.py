@@ -1,1 +1,1 @@
-"""Who takes part in a round, and which answers count in it."""
+"""Selection of a round's clients, and collection of their answers."""

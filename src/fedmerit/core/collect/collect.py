@@ -1,4 +1,4 @@
-"""Collect: who takes part in a round, and which answers count in it."""
+"""Collect: select the clients of a round, and decide which answers count in it."""
 
 from __future__ import annotations
 
@@ -18,163 +18,169 @@ from fedmerit.core.state import View
 from fedmerit.core.types import EMPTY, ClientId, Download, Note, Own, Replies
 
 Chosen: TypeAlias = Mapping[ClientId, int | None]
-"""The clients of a round in id order, with their epochs; None: as the task says."""
+"""The clients of a round in id order, with their epochs; None: the task's."""
 
 MIN_DEFAULT_CLIENTS = 10
-"""Clients that are drawn for a round by default, where there are as many."""
+"""Default number of clients per round, if there are that many."""
 
 
 class Selection(Protocol):
-    """A choice of clients, derived from the seed and the round only."""
+    """Selection of clients, derived only from the seed and the round."""
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
-        """The clients of 0..clients-1 that take part in round `index`."""
+        """Return the clients of 0..clients-1 that take part in round `index`."""
 
 
 class Collect(Protocol):
-    """Selects the clients of a round and yields the replies that count in it."""
+    """Selects the clients of a round and returns the replies that count in it."""
 
     def select(self, view: View, own: Own) -> Chosen:
-        """The clients of the round in id order, and the work of each."""
+        """Return the clients of the round in id order, with their epochs."""
 
     def collect(
         self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
     ) -> tuple[Replies, Own]:
-        """The replies, with the facts that only the server knows, and what is pending after the round."""
+        """Return the replies, with the facts that only the server knows, and the state of pending answers."""
 
 
 @part("selection", "uniform")
 class Uniform:
-    """max(round(C * K), 1) clients, uniformly without replacement [FedAvg, Alg. 1].
+    """Draw max(round(C * K), 1) clients uniformly without replacement [FedAvg, Alg. 1].
 
-    With `overselect` that many times as many, of which the round needs those that answer first, see `Wait`.
+    fraction     C, the share of the K clients drawn per round
+    overselect   draw this many times as many, of which the round needs those that answer first, see `Wait`
 
     >>> len(Uniform(0.5, overselect=1.3)(index=1, clients=20, seed=0))
     13
     """
 
     fraction: Annotated[float, Interval(gt=0, le=1), Doc("share of the clients drawn per round")] = 0.1
-    overselect: Annotated[float, Interval(ge=1), Doc("how many times the clients that a round needs are asked")] = 1.0
+    overselect: Annotated[float, Interval(ge=1), Doc("draw this many times the clients that a round needs")] = 1.0
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
-        """In id order, with the task's epochs."""
+        """Return the clients in id order, with the task's epochs."""
         return dict.fromkeys(draw(self.fraction, clients, seed, "select", index, overselect=self.overselect))
 
 
 @part("selection", "poisson")
 class Poisson:
-    """Each client with probability q, independently: the sampling that amplifies privacy.
+    """Draw each client with probability q, independently: the sampling that amplifies privacy.
 
-    The number of clients differs from round to round, and may be 0. Where the sample must stay `secret` it does not
-    derive from the run's seed.
+    The number of clients differs from round to round, and may be 0.
+
+    fraction   q, the probability that a client takes part
+    secret     draw from the operating system instead of the run's seed, so that the sample stays secret
 
     >>> Poisson(1.0)(index=1, clients=3, seed=0)
     {0: None, 1: None, 2: None}
     """
 
     fraction: Annotated[float, Interval(gt=0, le=1), Doc("probability that a client takes part")] = 0.1
-    secret: Annotated[bool, Doc("draw from the operating system in place of the run's seed")] = False
+    secret: Annotated[bool, Doc("draw from the operating system instead of the run's seed")] = False
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
-        """In id order, with the task's epochs."""
+        """Return the clients in id order, with the task's epochs."""
         drawn_from = secrets.randbits(63) if self.secret else seed
         taken = generator(drawn_from, "poisson", index).random(clients) < self.fraction
         return dict.fromkeys(int(client) for client in np.flatnonzero(taken))
 
 
 LateAnswers: TypeAlias = Literal["drop", "use"]
-"""What becomes of an answer that comes after its round: it is dropped, or used in the round in which it comes."""
+"""An answer that arrives after its round is dropped, or used in the round in which it arrives."""
 LATE_WHY: Mapping[str, str] = {"answers in their round": 'late answers are used; set run.wait.late = "drop"'}
 
 
 def words_of_late(late: LateAnswers) -> Words:
-    """What a collector gives that drops late answers, or uses them."""
+    """Words that a collector gives if it drops late answers, or uses them."""
     return frozenset({"answers in their round"} if late == "drop" else {"fact staleness"})
 
 
 @part("collect", "in-time")
 class InTime:
-    """Every selected client is asked, and the answers of the round count.
+    """Ask every selected client and use the answers of the round.
 
-    A fleet that is elsewhere may answer to an earlier round: such an answer counts with the epochs of its own round,
-    which are kept until it comes.
+    A remote fleet may answer to an earlier round: such an answer counts with the epochs of its own round, which are
+    stored until it arrives.
+
+    selection   draws the clients of a round
+    late        `use`: a remote fleet may send answers to earlier rounds; `drop`: they are dropped
 
     >>> InTime(Uniform(0.5)).selection
     Uniform(fraction=0.5, overselect=1.0)
     """
 
-    selection: Annotated[Selection, Doc("who takes part")]
-    late: Annotated[LateAnswers, Doc("`use`: a fleet that is elsewhere may send answers to earlier rounds")] = "drop"
+    selection: Annotated[Selection, Doc("draws the clients of a round")]
+    late: Annotated[LateAnswers, Doc("`use`: a remote fleet may send answers to earlier rounds")] = "drop"
 
     why: ClassVar[Mapping[str, str]] = LATE_WHY
 
     @property
     def gives(self) -> Words:
-        """Answers in their round where late ones are dropped, else the fact `staleness`."""
+        """Answers in their round if late ones are dropped, otherwise the fact `staleness`."""
         return words_of_late(self.late)
 
     def select(self, view: View, own: Own) -> Chosen:
-        """As the selection says."""
+        """Return the clients that `selection` draws."""
         return select(self.selection, view)
 
     def collect(
         self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
     ) -> tuple[Replies, Own]:
-        """One exchange with all of them."""
-        asked = client_facts(facts)
-        replies = view.host.clients.train(view.index, downloads, asked, view.draws.run_seed)
+        """Ask all clients in one exchange."""
+        fact_names = client_facts(facts)
+        replies = view.host.clients.train(view.index, downloads, fact_names, view.draws.run_seed)
         return with_server_facts(replies, downloads, facts, view.index, own)
 
 
 def select(selection: Selection, view: View) -> Chosen:
-    """The clients that a selection draws, each with its epochs."""
+    """Return the clients that a selection draws, each with its epochs."""
     return selection(view.index, len(view.host.names), view.draws.run_seed)
 
 
 def client_facts(facts: Sequence[str]) -> tuple[str, ...]:
-    """Those facts that clients are asked for."""
+    """Return the facts that clients report."""
     return tuple(name for name in facts if find_fact(name).source == "client")
 
 
 def with_server_facts(
     replies: Replies, downloads: Mapping[ClientId, Download], facts: Sequence[str], index: int, own: Own
 ) -> tuple[Replies, Own]:
-    """The replies with epochs, staleness and times that the server knows; and the epochs of answers yet to come."""
-    asked = {client: download.epochs for client, download in downloads.items()}
+    """Add epochs, staleness and times to the replies; return them and the epochs of pending answers."""
+    requested = {client: download.epochs for client, download in downloads.items()}
     late = {int(client): epochs for client, epochs in own.get("epochs", EMPTY).items()}
-    known = dict(replies.server_facts)
-    if any(asked.values()) or late:
-        epochs = asked | {client: late.get(client) for client in replies.started}
-        known[EPOCHS] = {client: float(epochs.get(client) or 1) for client in replies.ids}
+    server_facts = dict(replies.server_facts)
+    if any(requested.values()) or late:
+        epochs = requested | {client: late.get(client) for client in replies.started}
+        server_facts[EPOCHS] = {client: float(epochs.get(client) or 1) for client in replies.ids}
     if replies.started or STALENESS in facts:
-        known[STALENESS] = {client: float(index - replies.started.get(client, index)) for client in replies.ids}
+        server_facts[STALENESS] = {client: float(index - replies.started.get(client, index)) for client in replies.ids}
     if CLOCK in facts:
-        known[CLOCK] = replies.seconds
-    pending = {client: epochs for client, epochs in (late | asked).items() if epochs and client not in replies.ids}
-    kept = {"epochs": {str(client): epochs for client, epochs in pending.items()}} if pending else EMPTY
+        server_facts[CLOCK] = replies.seconds
+    pending = {client: epochs for client, epochs in (late | requested).items() if epochs and client not in replies.ids}
+    state = {"epochs": {str(client): epochs for client, epochs in pending.items()}} if pending else EMPTY
     notes = [
-        Note("stale", "updates", f"answered after its round: its update of round {round_} counts here", client)
+        Note("stale", "updates", f"answered late: its update of round {round_} counts in this round", client)
         for client, round_ in sorted(replies.started.items())
     ]
-    return replace(replies, server_facts=known, notes=(*replies.notes, *notes)), kept
+    return replace(replies, server_facts=server_facts, notes=(*replies.notes, *notes)), state
 
 
 def draw(
     fraction: float, clients: int, seed: int, purpose: str, index: int, overselect: float = 1.0
 ) -> tuple[ClientId, ...]:
-    """max(round(fraction * clients), 1) of the clients, or `overselect` times as many, in id order."""
+    """Draw max(round(fraction * clients), 1) clients, or `overselect` times as many, in id order."""
     number = count_drawn(fraction, clients, overselect)
     drawn = generator(seed, purpose, index).choice(clients, size=number, replace=False)
     return tuple(sorted(int(client) for client in drawn))
 
 
 def count_drawn(fraction: float, clients: int, overselect: float) -> int:
-    """max(round(fraction * clients), 1), or that many times as many, at most all."""
+    """max(round(fraction * clients), 1), or `overselect` times as many, at most all."""
     return min(ceil(overselect * max(round(fraction * clients), 1) - 1e-9), clients)
 
 
 def default_fraction(clients: int) -> float:
-    """A tenth of the clients, but at least ten of them, or all: of eight hospitals all eight take part.
+    """Default fraction: a tenth of the clients, but at least ten of them, or all of fewer than ten.
 
     >>> default_fraction(8), default_fraction(20), default_fraction(1000)
     (1.0, 0.5, 0.1)

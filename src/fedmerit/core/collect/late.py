@@ -1,7 +1,7 @@
-"""Late answers: how long a round waits, clients that are late in a simulation, and what a late update is worth.
+"""Late answers: how long a round waits, simulated delays, and the value of a late update.
 
-In a simulation late updates are kept in the state until they arrive, so a resumed run still has them: one vector as
-long as the model for each late client. On Flower they are messages on their way.
+In a simulation late updates are stored in the state until they arrive, so that a resumed run has them: one vector as
+long as the model for each late client. On Flower they are messages in transit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fedmerit.core.types import EMPTY, ClientId, Cohort, Download, Family, Model
 from fedmerit.core.updates import Updates
 
 ROUNDING = 1e-9
-"""0.7 * 10 is a little more than 7."""
+"""Tolerance for products such as 0.7 * 10, which is slightly more than 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Wait:
     """Wait for all clients that a round needs, but after `seconds` only for this minimum fraction of them.
 
     A round needs all clients that it asked. With `overselect` it asked that many times as many as it needs
-    [Bonawitz 2019], and continues as soon as the number that it needs has answered.
+    [Bonawitz 2019], and continues as soon as the needed number has answered.
 
     >>> wait = Wait(min_fraction=0.8, seconds=60)
     >>> wait.is_over(8, 10, 59), wait.is_over(8, 10, 60), wait.is_over(7, 10, 600)
@@ -54,21 +54,21 @@ class Wait:
     overselect: float = 1.0
     late: LateAnswers = "drop"
 
-    def needed(self, asked: int) -> int:
-        """How many answers end a round at once: all, or with over-selection the number that it needs."""
-        return max(1, floor(asked / self.overselect + ROUNDING))
+    def needed(self, clients: int) -> int:
+        """Number of answers that end a round at once: all, or with over-selection the number that it needs."""
+        return max(1, floor(clients / self.overselect + ROUNDING))
 
-    def enough(self, asked: int) -> int:
-        """How many answers a round can go on with after the deadline: at least one."""
-        return max(1, ceil(self.min_fraction * self.needed(asked) - ROUNDING))
+    def enough(self, clients: int) -> int:
+        """Number of answers that suffice after the deadline: at least one."""
+        return max(1, ceil(self.min_fraction * self.needed(clients) - ROUNDING))
 
-    def is_over(self, answered: int, asked: int, seconds: float) -> bool:
-        """Whether a round goes on without the others."""
-        whole = self.overselect > 1 and answered >= self.needed(asked)
-        return whole or (seconds >= self.seconds and answered >= self.enough(asked))
+    def is_over(self, answered: int, clients: int, seconds: float) -> bool:
+        """Whether a round continues without the missing answers."""
+        whole = self.overselect > 1 and answered >= self.needed(clients)
+        return whole or (seconds >= self.seconds and answered >= self.enough(clients))
 
     def ends(self, arrivals: Sequence[float]) -> float:
-        """When a round ends whose clients answer at these times."""
+        """Return when a round ends whose clients answer at these times."""
         if not arrivals:
             return 0.0
         in_order = sorted(arrivals)
@@ -78,10 +78,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:
-    """An answer on its way: to a round, at the server after this many more seconds.
+    """An answer in transit to an earlier round, which arrives after this many more seconds.
 
-    clock   how long the client took by the server's clock
-    epochs  how many it was asked to train; None: as the task says
+    clock   duration of the client's work by the server's clock
+    epochs  requested epochs; None: the task's
     """
 
     client: ClientId
@@ -93,64 +93,64 @@ class PendingUpdate:
     epochs: int | None = None
 
     def as_own(self) -> Own:
-        """The answer as a part's state."""
+        """Pack the answer into a part's state."""
         numbers = {"started": self.started, "seconds": self.seconds, "clock": self.clock, "epochs": self.epochs or 0}
         return {"update": self.update, **numbers, "facts": dict(self.facts)}
 
     @classmethod
     def from_own(cls, client: str, own: Own) -> PendingUpdate:
-        """The answer that a state keeps."""
+        """Unpack an answer from a state."""
         started, seconds, clock, epochs = (own[name] for name in ("started", "seconds", "clock", "epochs"))
         return cls(int(client), started, seconds, clock, own["update"], own.get("facts", EMPTY), epochs or None)
 
 
 @part("collect", "delayed")
 class Delayed:
-    """Simulate late clients: with probability `delayed` a client answers Exp(1) times `seconds` later than the others.
+    """Simulate late clients: with probability `delayed` a client's answer is delayed by Exp(1) times `seconds`.
 
     Each draw derives from the run's seed, the round and the client. A late answer is dropped, or it counts in the round
-    in which it comes; until then its client is busy and is not asked again.
+    in which it arrives; until then its client is busy and is not asked again.
 
     >>> from fedmerit.core.collect.collect import Uniform
     >>> sorted(Delayed(Uniform(), Wait(0.5, 10.0), delayed=0.5, seconds=100.0).late(1, range(6), seed=0))
     [3, 4, 5]
     """
 
-    selection: Annotated[Selection, Doc("who takes part")]
+    selection: Annotated[Selection, Doc("draws the clients of a round")]
     wait: Annotated[Wait, Doc("how long a round waits")]
     delayed: Annotated[float, Interval(gt=0, le=1), Doc("probability that a client is delayed in a round")] = 0.2
     seconds: Annotated[float, Interval(gt=0), Doc("the mean delay")] = 120.0
-    base_seconds: Annotated[float, Interval(ge=0), Doc("after how long a client answers that is not delayed")] = 0.0
+    base_seconds: Annotated[float, Interval(ge=0), Doc("answer time of a client that is not delayed")] = 0.0
 
     why: ClassVar[Mapping[str, str]] = LATE_WHY
 
     @property
     def gives(self) -> Words:
-        """Answers in their round where the late ones are dropped, else the fact `staleness`."""
+        """Answers in their round if late ones are dropped, otherwise the fact `staleness`."""
         return words_of_late(self.wait.late)
 
     def select(self, view: View, own: Own) -> Chosen:
-        """As the selection says; busy clients among them are not asked."""
+        """Return the clients that `selection` draws; busy clients among them are not asked."""
         return select(self.selection, view)
 
     def collect(
         self, downloads: Mapping[ClientId, Download], facts: Sequence[str], view: View, own: Own
     ) -> tuple[Replies, Own]:
-        """The replies that came within the round, with those of earlier rounds that came now; late clients failed."""
+        """Return the replies of this round and earlier ones that arrived now; late clients count as failed."""
         index, seed, train = view.index, view.draws.run_seed, view.host.clients.train
-        waiting = [PendingUpdate.from_own(client, kept) for client, kept in own.get("pending", EMPTY).items()]
+        waiting = [PendingUpdate.from_own(client, state) for client, state in own.get("pending", EMPTY).items()]
         waiting.sort(key=lambda one: one.client)
         busy = {one.client: f"late: still busy with round {one.started}" for one in waiting}
-        asked = {client: download for client, download in downloads.items() if client not in busy}
-        late = self.late(index, sorted(asked), seed)
+        requests = {client: download for client, download in downloads.items() if client not in busy}
+        late = self.late(index, sorted(requests), seed)
         away = {client: reason for client, reason in busy.items() if client in downloads} | late
         if self.wait.late == "drop":
-            in_time = {client: download for client, download in asked.items() if client not in late}
+            in_time = {client: download for client, download in requests.items() if client not in late}
             replies = train(index, in_time, client_facts(facts), seed)
             replies = replace(replies, failed={**replies.failed, **away}) if away else replies
             return with_server_facts(replies, downloads, facts, index, EMPTY)[0], EMPTY
-        replies = train(index, asked, client_facts(facts), seed)
-        arrivals = self.arrivals(index, sorted(asked), seed)
+        replies = train(index, requests, client_facts(facts), seed)
+        arrivals = self.arrivals(index, sorted(requests), seed)
         ends = self.ends(list(arrivals.values()))
         now_late = [
             PendingUpdate(
@@ -160,7 +160,7 @@ class Delayed:
                 replies.seconds.get(client, 0.0),
                 np.array(replies.updates.row(place)),
                 {name: float(value) for name, value in reported.items() if isinstance(value, int | float)},
-                asked[client].epochs,
+                requests[client].epochs,
             )
             for place, (client, reported) in enumerate(zip(replies.ids, replies.facts, strict=True))
             if client in late
@@ -177,7 +177,7 @@ class Delayed:
         return replies, {"pending": pending} if pending else EMPTY
 
     def arrivals(self, index: int, clients: Sequence[ClientId], seed: int) -> dict[ClientId, float]:
-        """When each client answers; a client that is not delayed, after `base_seconds`."""
+        """Return when each client answers; a client that is not delayed, after `base_seconds`."""
         times = {}
         for client in clients:
             random = generator(seed, "delay", index, client)
@@ -186,43 +186,43 @@ class Delayed:
         return times
 
     def ends(self, arrivals: Sequence[float]) -> float:
-        """When a round ends; one in which nobody could be asked lasts until its deadline."""
+        """Return when a round ends; one without any client to ask lasts until its deadline."""
         return self.wait.ends(arrivals) if arrivals else self.wait.seconds
 
     def late(self, index: int, clients: Sequence[ClientId], seed: int) -> dict[ClientId, str]:
-        """Who answers after the round has ended, in words for the ledger."""
+        """Return the clients that answer after the round has ended, with the reason for the ledger."""
         arrivals = self.arrivals(index, clients, seed)
         ends = self.ends(list(arrivals.values()))
         late = {
-            client: f"late: it would have answered after {time:.1f} s, and the round went on after {ends:.1f} s"
+            client: f"late: it would have answered after {time:.1f} s, but the round ended after {ends:.1f} s"
             for client, time in arrivals.items()
             if time > ends
         }
         needed = self.wait.needed(len(arrivals))
-        if len(arrivals) - len(late) > needed:  # some answer at the same time as the last needed
+        if len(arrivals) - len(late) > needed:  # several clients answer at the same time as the last needed one
             order = sorted(
                 arrivals, key=lambda client: (arrivals[client], generator(seed, "order", index, client).random())
             )
-            reason = f"not needed: {needed} of the {len(arrivals)} that were asked had answered after {ends:.1f} s"
+            reason = f"not needed: {needed} of the {len(arrivals)} clients asked had answered after {ends:.1f} s"
             late |= {client: reason for client in order[needed:] if client not in late}
         return late
 
 
 def without_clients(replies: Replies, clients: set[ClientId]) -> Replies:
-    """The replies of the other clients."""
+    """Return the replies without these clients."""
     places = [place for place, client in enumerate(replies.ids) if client not in clients]
-    kept = np.array(places, dtype=np.intp)
+    indices = np.array(places, dtype=np.intp)
     return replace(
         replies,
         ids=tuple(replies.ids[place] for place in places),
-        updates=replies.updates.keep(kept),
+        updates=replies.updates.keep(indices),
         facts=tuple(replies.facts[place] for place in places),
         bytes_up=len(places) * replies.updates.length * 4,
     )
 
 
 def add_late(replies: Replies, arrived: Sequence[PendingUpdate]) -> Replies:
-    """The replies with those that came late, in client order; the rows are copied where there are such."""
+    """Add late replies, in client order; the rows are copied if there are any."""
     if not arrived:
         return replies
     rows = {client: replies.updates.row(place) for place, client in enumerate(replies.ids)}
@@ -244,7 +244,7 @@ def add_late(replies: Replies, arrived: Sequence[PendingUpdate]) -> Replies:
 
 @part("criterion", "Staleness")
 class Staleness:
-    """(1 + s) ** -power, s the rounds since the one that the update answers: 1 for one in time [Xie 2019].
+    """Staleness discount (1 + s) ** -power, s the number of rounds that the update is late [Xie 2019].
 
     >>> from fedmerit.core.updates import Updates
     >>> cohort = Cohort(5, (0, 1), Updates(np.ones((2, 1), np.float32)), {"staleness": np.array([0.0, 3.0])})
@@ -262,5 +262,5 @@ class Staleness:
     why: ClassVar[Mapping[str, str]] = {"fact staleness": 'late answers are dropped; set run.wait.late = "use"'}
 
     def __call__(self, cohort: Cohort, history: History) -> Vector:
-        """Older updates, smaller values."""
+        """Discount late updates."""
         return np.asarray((1.0 + cohort.facts[STALENESS]) ** -self.power)

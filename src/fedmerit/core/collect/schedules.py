@@ -19,10 +19,10 @@ from fedmerit.errors import ConfigError
 
 @part("selection", "schedule")
 class Schedule:
-    """Each client takes part in exactly rounds x rate rounds, drawn once: lazy, normal, diligent [M2F, sec. 5.2].
+    """Let each client take part in exactly rounds x rate rounds, drawn once: lazy, normal, diligent [M2F, sec. 5.2].
 
-    `rates` are pairs (rate, how many clients), dealt in client order and again from the start until all have one:
-    ((0.2, 6), (0.5, 6), (1.0, 8)) is the paper's mix. With `epochs` (least, most) each client has a number of its own.
+    `rates` are pairs (rate, number of clients), assigned in client order and repeated until every client has one:
+    ((0.2, 6), (0.5, 6), (1.0, 8)) is the paper's mix. With `epochs` (least, most) each client draws a number.
 
     >>> schedule = Schedule(rounds=10, rates=((0.2, 1), (1.0, 1)))
     >>> sum(0 in schedule(index, clients=2, seed=1) for index in range(1, 11))
@@ -30,36 +30,38 @@ class Schedule:
     """
 
     rounds: Annotated[int, Interval(ge=1), Doc("rounds of the run")]
-    rates: Annotated[tuple[tuple[float, int], ...], Doc("pairs (rate, clients), dealt in client order")] = ((1.0, 1),)
+    rates: Annotated[tuple[tuple[float, int], ...], Doc("pairs (rate, clients), assigned in client order")] = (
+        (1.0, 1),
+    )
     epochs: Annotated[tuple[int, int] | None, Doc("(least, most) epochs of a client, drawn once; None: the task's")] = (
         None
     )
 
     @property
     def gives(self) -> Words:
-        """The fact `epochs` where clients have their own number of them."""
+        """The fact `epochs` if clients have different numbers of them."""
         return frozenset() if self.epochs is None else frozenset({"fact epochs"})
 
     def __post_init__(self) -> None:
         if not self.rates or not all(0 < rate <= 1 and count >= 1 for rate, count in self.rates):
-            raise ConfigError(f"a rate lies above 0 and up to 1, for 1 or more clients; got {list(self.rates)}")
+            raise ConfigError(f"rates needs pairs of a rate in 0..1 and 1 or more clients (got {list(self.rates)})")
         if self.epochs is not None and not 1 <= self.epochs[0] <= self.epochs[1]:
-            raise ConfigError(f"epochs are a least number, 1 or more, and a most; got {list(self.epochs)}")
+            raise ConfigError(f"epochs needs [least, most] with 1 <= least <= most (got {list(self.epochs)})")
 
     def rate(self, client: ClientId) -> float:
-        """The client's share of the rounds."""
+        """Return the client's share of the rounds."""
         pattern = [rate for rate, count in self.rates for _ in range(count)]
         return pattern[client % len(pattern)]
 
     def __call__(self, index: int, clients: int, seed: int) -> Chosen:
-        """Those whose turn it is; it may be nobody's."""
+        """Return the clients of this round; there may be none."""
         turns, epochs = _plan(self, clients, seed)
         return {int(client): epochs.get(int(client)) for client in np.flatnonzero(turns[index - 1])}
 
 
 @lru_cache(maxsize=2)
 def _plan(schedule: Schedule, clients: int, seed: int) -> tuple[NDArray[np.bool_], Mapping[ClientId, int]]:
-    """Who takes part when (rounds, clients), and everybody's epochs where they have their own."""
+    """Participation (rounds, clients), and every client's epochs if they differ."""
     turns = np.zeros((schedule.rounds, clients), dtype=np.bool_)
     for client in range(clients):
         number = round(schedule.rounds * schedule.rate(client))

@@ -1,4 +1,4 @@
-"""Criteria over facts of a client's own: its age, battery or job, as a number, an interval, a word, or less of it.
+"""Criteria over user-defined facts, such as age, battery or job: a number, an interval, a word, or less of it.
 
     fact:battery              as it is, more is better
     fact:less ping            least of the round / own, less is better
@@ -51,7 +51,7 @@ class ClientFact:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.of):
-            raise ConfigError(f"a fact of a client's own has a name of letters, digits, _ . and -; got {self.of!r}")
+            raise ConfigError(f"a fact's name must have only letters, digits, _ . and - (got {self.of!r})")
         if (self.inside is not None) + bool(self.word) + self.less > 1:
             raise ConfigError(f"a criterion over a fact is one of {FORMS}; got several of them for {self.of!r}")
         if self.inside is not None and not self.inside[0] <= self.inside[1]:
@@ -125,5 +125,5 @@ def parse_client_fact(name: str) -> ClientFact:
     less = text.startswith("less ")
     of = text.removeprefix("less ") if less else text
     if not NAME.fullmatch(of):
-        raise ConfigError(f"a criterion over a fact of a client's own is one of {FORMS}; got {name!r}")
+        raise ConfigError(f"a criterion over a user-defined fact must be one of {FORMS}; got {name!r}")
     return ClientFact(of, less=less)

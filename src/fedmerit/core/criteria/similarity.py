@@ -28,7 +28,7 @@ MIN_CLIENTS = 6
 OPPOSED, OPPOSED_COSINE = 0.9, 0.1
 """Blocks are opposed where their cosine is below minus this part of the cosine within them, and below minus this."""
 SEEN, CLOSER, OTHERS = 0.35, 1.5, 1 / 3
-"""A coalition: so much is explained, its cosine is so many times the other block's, which has this share of all."""
+"""Thresholds of a coalition: variance explained, ratio of the blocks' cosines, share of the other block."""
 SHARP, BEYOND, CERTAIN = 0.5, 0.2, 0.97
 """The smaller block is of another kind where so much is explained; more where the others are alike."""
 SWEEPS = 20
@@ -66,7 +66,7 @@ class Split:
 
     @property
     def apart(self) -> tuple[NDArray[np.bool_], str] | None:
-        """The block that is set apart, and why; None where honest clients may differ as much."""
+        """The excluded block and the reason; None if honest clients may differ as much."""
         if self.opposed is not None:
             return self.opposed
         low, high = sorted(self.within)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,7 +34,7 @@ from fedmerit.core.facts import (
     SECONDS,
     VALIDATED,
 )
-from fedmerit.core.objectives import ERRORS, GROUPED, OVERALL, find_objective
+from fedmerit.core.objectives import find_objective
 from fedmerit.core.parts import ACCOUNTED, Words
 from fedmerit.core.state import History
 from fedmerit.core.types import Cohort, Family, Vector
@@ -162,10 +164,44 @@ _ALL: tuple[Criterion, ...] = (
     *(Alignment(), NormInlier(), RareCoordinateOverlap(), SimilarityFilter()),
 )
 CRITERIA: Mapping[str, Criterion] = {one.name: one for one in _ALL}
+COMMON = ("DS", "LD", "CB", "IS", "MW")
+"""The criteria that most people need: the papers' own, which `fedmerit list criteria` shows first."""
+SUGGESTED = 3
+"""Near names in the message about an unknown criterion."""
+
+
+def _short_name(criterion: Criterion) -> str:
+    """The name in words: the `about` text up to its colon; the symbol where `about` has none."""
+    words, colon, _ = criterion.about.partition(": ")
+    return words if colon else criterion.name
+
+
+def lookup_key(name: str) -> str:
+    """Case, spaces, underscores and hyphens do not matter."""
+    return re.sub(r"[\s_-]+", " ", name).strip().lower()
+
+
+_BY_NAME = {lookup_key(name): one for one in _ALL for name in (one.name, _short_name(one))}
+
+
+class UnknownCriterion(UnknownName):
+    """A criterion that does not exist; the message has the nearest names, not all of them."""
+
+    def __init__(self, name: str) -> None:
+        near = difflib.get_close_matches(lookup_key(name), _BY_NAME, n=2 * SUGGESTED, cutoff=0.5)
+        symbols = list(dict.fromkeys([*(_BY_NAME[key].name for key in near), *COMMON]))[:SUGGESTED]
+        names = ", ".join(f"{display_name(symbol)!r} ({symbol})" for symbol in symbols)
+        UserError.__init__(
+            self, f"unknown criterion {name!r:.200}; did you mean one of {names}? See `fedmerit list criteria`"
+        )
 
 
 def find_criterion(name: str) -> Criterion:
-    """The criterion of that name, or one of a family, such as `attribute:NAME` or `validated:OBJECTIVE`."""
+    """The criterion of this name or symbol, or one of a family, such as `attribute:NAME` or `validated:OBJECTIVE`.
+
+    >>> find_criterion("class balance"), find_criterion("Class_Balance"), find_criterion("CB")
+    (CB, CB, CB)
+    """
     if name.startswith(ATTRIBUTE) and name != ATTRIBUTE:
         return Attribute(name.removeprefix(ATTRIBUTE))
     if name.startswith(CLIENT_FACT):
@@ -176,28 +212,42 @@ def find_criterion(name: str) -> Criterion:
         return find_contribution(name)
     if name.startswith(REPUTATION):
         return Reputation(find_criterion(name.removeprefix(REPUTATION)))
-    if name not in CRITERIA:
-        fact, value, past = f"{CLIENT_FACT}NAME", f"{CONTRIBUTION}METHOD", f"{REPUTATION}CRITERION"
-        families = (f"{ATTRIBUTE}NAME", fact, *_validated_names(), value, past)
-        raise UnknownName("criterion", name, [*CRITERIA, *families])
-    return CRITERIA[name]
+    if lookup_key(name) not in _BY_NAME:
+        raise UnknownCriterion(name)
+    return _BY_NAME[lookup_key(name)]
 
 
-def _validated_names() -> list[str]:
-    return [
-        *(f"{VALIDATED}{name}" for name in OVERALL if name not in ERRORS),
-        *(f"{VALIDATED}{name}:ATTRIBUTE" for name in GROUPED),
-    ]
+def symbol_of(name: str) -> str:
+    """What ledgers and JSON call a criterion: `CB` for "class balance"; the name itself where no table has it.
+
+    >>> symbol_of("class balance"), symbol_of("beds")
+    ('CB', 'beds')
+    """
+    try:
+        return find_criterion(name).name
+    except UserError:
+        return name
 
 
 def display_name(name: str) -> str:
-    """A criterion's name in words, as its `about` begins; the name itself where nobody spelt it out.
+    """What people call a criterion: the beginning of its `about` text; the name itself where no table has it.
 
     >>> display_name("DS"), display_name("validated:parity:sex"), display_name("beds")
     ('dataset size', 'parity:sex at the server', 'beds')
     """
-    words, colon, _ = about_criterion(name).partition(": ")
-    return words if colon else name
+    try:
+        return _short_name(find_criterion(name))
+    except UserError:
+        return name
+
+
+def display_priority(names: Sequence[str]) -> str:
+    """A priority for people, most important first.
+
+    >>> display_priority(["CB", "DS"])
+    'class balance > dataset size'
+    """
+    return " > ".join(map(display_name, names))
 
 
 def about_criterion(name: str) -> str:
@@ -209,7 +259,7 @@ def about_criterion(name: str) -> str:
 
 
 def check_priority(names: Sequence[str]) -> None:
-    """At least one name, none twice."""
+    """Refuse an empty priority and one that repeats a criterion."""
     if not names:
         raise ConfigError('a priority names at least one criterion, for example ["DS", "CB"]; got none')
     twice = {name for name in names if list(names).count(name) > 1}

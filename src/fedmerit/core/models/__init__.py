@@ -1,1 +1,1 @@
-"""Which models exist, and which client holds which."""
+"""Shared, cluster and personal models, and how a round updates them."""

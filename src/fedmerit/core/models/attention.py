@@ -1,4 +1,4 @@
-"""Attention: each client has an aggregate of its own, to which those like it add more [FedAMP]."""
+"""Attention: a separate aggregate for each client, in which similar clients count more [FedAMP]."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedmerit.core.updates import Updates
 
 @part("grouping", "attention")
 class ByAttention:
-    """No borders: client i listens to client j by a_ij = exp(sharpness cos(update_i, update_j)) [FedAMP, eq. 8].
+    """Weigh client j in client i's aggregate by a_ij = exp(sharpness cos(update_i, update_j)) [FedAMP, eq. 8].
 
-    Client i gets sum_j a_ij w_j update_j / sum_j a_ij w_j, where w_j is what j earned. With a `sharpness` of 0 that is
-    the same for all; the larger it is, the nearer is everybody to being alone. `over`: cosines of this `round`, or the
-    mean of `all` rounds in which two clients met. The paper compares models; here it is updates, which the server sees.
+    Client i gets sum_j a_ij w_j update_j / sum_j a_ij w_j, where w_j is the earned weight of j. With `sharpness` 0 all
+    clients get the same aggregate; a large value approaches local training. `over`: cosines of this `round`, or the
+    mean over `all` rounds that two clients share. The paper compares models; here it is updates, which the server sees.
 
     >>> updates = Updates(np.array([[1, 0], [2, 0], [0, 1]], dtype=np.float32))
     >>> groups = ByAttention(sharpness=20)(updates, range(3), PairDistances())
@@ -29,18 +29,16 @@ class ByAttention:
     [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     """
 
-    sharpness: Annotated[float, Interval(ge=0), Doc("0: all get the same; the larger, the nearer to being alone")] = (
-        10.0
-    )
+    sharpness: Annotated[float, Interval(ge=0), Doc("0: all get the same; larger: nearer to local training")] = 10.0
     over: Annotated[Over, Doc("cosines of this `round`, or the mean of `all` rounds so far")] = "all"
 
     @property
     def remembers(self) -> tuple[str, ...]:
-        """The distances of all rounds, where they count."""
+        """The distances of all rounds, if they count."""
         return (PAIRS,) if self.over == "all" else ()
 
     def __call__(self, updates: Updates, ids: Sequence[ClientId], pairs: PairDistances) -> Groups:
-        """One group, in which everybody listens to some more than to others."""
+        """Return one group with an attention matrix."""
         distances = updates.cosine_distances()
         labels = np.zeros(len(updates), dtype=np.intp)
         used = pairs.after(ids, distances).mean(ids) if self.over == "all" else distances

@@ -1,4 +1,4 @@
-"""Cluster models: several models at the server, of which each client trains the one that fits its rows best [IFCA]."""
+"""Cluster models: several models on the server; each client trains the one that fits its rows best [IFCA]."""
 
 from __future__ import annotations
 
@@ -20,49 +20,53 @@ from fedmerit.core.state import RoundResult, State, Tested, View
 from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Groups, Model, Note, Own, Training
 
 PURPOSE = "hypothesis"
-"""Part of the bits: the purpose of first models and of the warm-up."""
-NO_ANSWER = "it did not report which of the models fits its rows best"
+"""Seed purpose of first models and of the warm-up; its old name stays, because seeds depend on it."""
+NO_ANSWER = "it did not report which model fits its rows best"
 
 
 @part("models", "clusters")
 class ClusterModels:
-    """The server keeps `count` models; in each round a client trains the one with the least loss on its training rows.
+    """Keep `count` models; in each round a client trains the one with the least loss on its training rows [IFCA].
 
-        j_i = argmin_j loss_i(w_j),    w_j = w_j + sum over the clients i with j_i = j of weight_i update_i
+        j_i = argmin_j loss_i(w_j)
+        w_j = w_j + sum over the clients i with j_i = j of weight_i update_i
 
     Weights are earned among the clients that chose the same model and sum to 1 there [IFCA, Alg. 1, model averaging]; a
-    model that nobody chose stays as it is, with its optimizer's state. Each model begins with its own draw.
+    model that nobody chose stays unchanged, with its optimizer's state. Each model starts from a separate draw.
 
-    In the first `warmup_rounds` a draw deals the models to the round's clients, the same number to each. Models that
-    have learned nothing tell clients little apart: in the paper (0) all may choose the same one, which is then the best
-    for all ever after.
+    In the first `warmup_rounds` the models are assigned at random to the round's clients, equally often. Untrained
+    models hardly differ for a client: in the paper (0 rounds) all clients may choose the same one, which then stays the
+    best for all.
+
+    count           the number of models
+    warmup_rounds   first rounds with random assignment
 
     >>> ClusterModels(3).count
     3
     """
 
-    count: Annotated[int, Interval(ge=2), Doc("how many models clients choose from; one is `one`")] = 2
-    warmup_rounds: Annotated[int, Interval(ge=0), Doc("first rounds in which models are dealt; the paper's is 0")] = 1
+    count: Annotated[int, Interval(ge=2), Doc("the number of models")] = 2
+    warmup_rounds: Annotated[int, Interval(ge=0), Doc("first rounds with random assignment; the paper's is 0")] = 1
 
     gives: ClassVar[Words] = frozenset({"server model"})
     needs: ClassVar[Words] = frozenset({"losses", "evaluation", "answers in their round"})
     send_rewards = no_rewards
     why: ClassVar[Mapping[str, str]] = {
         "shared model": "each client trains one of several models; remove one of the two",
-        "accounted": "which model a client chooses is not noised; use a recipe with one model",
+        "accounted": "the model that a client chooses has no noise; use a recipe with one model",
     }
 
     def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
-        """The first model, and others with their own draws; what a model has beyond its length is the same in all."""
+        """Return the first model, and further ones from separate draws; entries beyond its length are shared."""
         assert host.first_model is not None  # a host with clusters has one
-        others = {}
+        further = {}
         for number in range(1, self.count):
             drawn = host.first_model(derive(draws.run_seed, PURPOSE, number))
-            others[str(number)] = np.concatenate([drawn, model[len(drawn) :]])
-        return model, {"others": others}, ()
+            further[str(number)] = np.concatenate([drawn, model[len(drawn) :]])
+        return model, {"others": further}, ()
 
     def assign(self, clients: Sequence[ClientId], view: View) -> Assignment:
-        """Each client its best model; in the first rounds a draw."""
+        """Assign each client its best model; in the first rounds a random one."""
         models = all_models(view.model, view.own_of("models"))
         if view.index > self.warmup_rounds:
             return best_models(models, view.host.clients, clients)
@@ -71,37 +75,37 @@ class ClusterModels:
         return Assignment(models, {client: dealt[client] for client in clients})
 
     def training_mode(self, index: int) -> Training:
-        """The model that was sent."""
+        """Train the model that was sent."""
         return Training()
 
     def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
-        """Clients that trained the same model are one group."""
+        """Group the clients that trained the same model."""
         return Groups(numbered(np.array([assignment.model_of[client] for client in cohort.ids], dtype=np.intp)))
 
     def move(self, job: Job, assignment: Assignment) -> Moved:
-        """The server chain for each model that clients chose, with this model's own state."""
+        """Apply the server chain to each model that clients chose, with that model's state."""
         cohort, view, server = job.cohort, job.view, job.recipe.server
         if not server.applies(cohort):
             return Moved(view.model)
         models, chosen, notes = list(assignment.models), job.candidates[0], list[Note]()
-        kept = dict(view.own_of("server"))
+        server_states = dict(view.own_of("server"))
         assert chosen.weights is not None  # clients came
         for places in job.groups.members:
             number = assignment.model_of[cohort.ids[places[0]]]
-            members, own = cohort.keep(places), kept.get(str(number), EMPTY)
+            members, own = cohort.keep(places), server_states.get(str(number), EMPTY)
             candidate = replace(chosen, weights=chosen.weights.take(places))
             assert candidate.weights is not None  # just made
             batch = Batch.of(members, [candidate], view, own)
             aggregate = server.aggregator(batch, candidate.weights.weights)
             stepped = server.step(batch, candidate, aggregate, members, models[number], own)
-            models[number], kept[str(number)] = stepped.model, stepped.own
+            models[number], server_states[str(number)] = stepped.model, stepped.own
             notes += stepped.notes
-        others = {str(number): model for number, model in enumerate(models) if number}
-        states = {"models": {"others": others}, "server": {key: own for key, own in kept.items() if own}}
+        further = {str(number): model for number, model in enumerate(models) if number}
+        states = {"models": {"others": further}, "server": {key: own for key, own in server_states.items() if own}}
         return Moved(models[0], states, chosen, notes=tuple(notes))
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
-        """Every client on its test rows, with the model that it chooses now; one that cannot choose, the first."""
+        """Test every client with the model that it chooses now; a client that cannot choose gets the first."""
         clients = range(len(host.names))
         chosen = best_models(models_in(result.state), host.clients, clients)
         tested = host.clients.evaluate(chosen.models)
@@ -113,18 +117,18 @@ class ClusterModels:
 
 
 def all_models(model: Model, own: Own) -> tuple[Model, ...]:
-    """The first model and the others, in their order."""
-    others = own.get("others", EMPTY)
-    return (model, *(others[key] for key in sorted(others, key=int)))
+    """Return the first model and the remaining ones, in order."""
+    further = own.get("others", EMPTY)
+    return (model, *(further[key] for key in sorted(further, key=int)))
 
 
 def models_in(state: State) -> tuple[Model, ...]:
-    """The server's models; one where a recipe has no clusters."""
+    """Return the server's models; one if a recipe has no clusters."""
     return all_models(state.model, state.own.get("models", EMPTY))
 
 
 def best_models(models: tuple[Model, ...], judges: Judges, clients: Sequence[ClientId]) -> Assignment:
-    """The model with the least loss on the training rows of each client; of equals, the first."""
+    """Assign each client the model with the least loss on its training rows; the first of equals."""
     answers = judges.evaluate(models, "training", clients, losses=True)
     losses, sizes = np.stack([answer.losses for answer in answers if answer.losses is not None]), answers[0].sizes
     model_of = {client: int(losses[:, client].argmin()) for client in clients if sizes[client]}

@@ -1,4 +1,4 @@
-"""Personal models: each client keeps its own, and is rewarded with a part of its group's aggregate [M2F]."""
+"""Personal models: each client keeps its own, and receives a part of its group's aggregate as a reward [M2F]."""
 
 from __future__ import annotations
 
@@ -42,21 +42,28 @@ ONE_GROUP, WHOLE = OneGroup(), Whole()
 
 @part("models", "personal")
 class PersonalModels:
-    """Each client trains and keeps a personal model, and adds a part of its group's aggregate to it [M2F].
+    """Let each client train and keep a personal model, and add a part of its group's aggregate to it [M2F].
 
-    A client tests its reward on its validation rows and takes it where its accuracy rises, or falls by less than
-    `sigma` of what it was; above 1 every reward is taken. After round `until` clients finish their models alone.
+    A client tests its reward on its validation rows and accepts it if its accuracy rises, or falls by a smaller share
+    than `sigma`; above 1 every reward is accepted. After round `until` clients continue without rewards.
+
+    grouping   which clients are aggregated together
+    reward     the part of the aggregate that a client gets
+    sigma      relative fall of accuracy below which a reward is accepted
+    training   local training is kept (`keep`), or reset before the reward is added (`reset`)
+    initial    share of the clients that train the first model; 0: it stays random
+    until      last round with rewards; None: all rounds
 
     >>> PersonalModels(training="reset", until=5).training_mode(6)
     Training(personal='keep', pull=None)
     """
 
     grouping: Annotated[Grouping, Doc("which clients are aggregated together")] = ONE_GROUP
-    reward: Annotated[Reward, Doc("what part of the aggregate a client gets")] = WHOLE
-    sigma: Annotated[float, Interval(ge=0), Doc("a reward that lowers accuracy by less than this is taken")] = 0.05
-    training: Annotated[Personal, Doc("own training is kept, or reset before the reward is added")] = "keep"
+    reward: Annotated[Reward, Doc("the part of the aggregate that a client gets")] = WHOLE
+    sigma: Annotated[float, Interval(ge=0), Doc("a reward that lowers accuracy by less than this is accepted")] = 0.05
+    training: Annotated[Personal, Doc("local training is kept, or reset before the reward is added")] = "keep"
     initial: Annotated[
-        float, Interval(ge=0, le=1), Doc("share of the clients that train the first model; 0: the random one")
+        float, Interval(ge=0, le=1), Doc("share of the clients that train the first model; 0: it stays random")
     ] = 0.0
     until: Annotated[int | None, Interval(ge=0), Doc("last round with rewards; default: all rounds")] = None
 
@@ -66,7 +73,7 @@ class PersonalModels:
         "server model": "every client has its own model; remove the part, or use a recipe with one model",
         "shared test": "every client is tested on its own model",
         "validation rows": "clients test rewards on validation rows; set task.validation = 0.1, or sigma = 2",
-        "personal storage": "see `fedmerit flower`",
+        "personal storage": "this fleet cannot store personal models; use `fedmerit run` or `fedmerit flower run`",
         "fixed weighting": "a search tests one model on all clients; remove it, or use a recipe with one model",
         "weighted mean": "rewards are parts of the weighted mean of a group's updates; remove recipe.server.aggregator",
         "accounted": "groups and rewards depend on other clients' updates; use a recipe with one model",
@@ -74,24 +81,26 @@ class PersonalModels:
 
     def __post_init__(self) -> None:
         if isinstance(self.grouping, ByAttention) and not isinstance(self.reward, Whole) and self.until is None:
-            raise ConfigError(f"with attention each client gets all of its aggregate (got {self.reward!r})")
+            raise ConfigError(
+                f"attention needs the reward `whole` (got {self.reward!r}): every client already has its own aggregate"
+            )
 
     @property
     def remembers(self) -> tuple[str, ...]:
-        """What the grouping remembers."""
-        found: tuple[str, ...] = getattr(self.grouping, "remembers", ())
-        return found
+        """The grouping's memory."""
+        names: tuple[str, ...] = getattr(self.grouping, "remembers", ())
+        return names
 
     @property
     def needs(self) -> Words:
-        """Plain means of whole updates; validation rows where rewards are tested."""
+        """Plain means of whole updates; validation rows if rewards are tested."""
         words = {"personal storage", "answers in their round", "weighted mean", "whole updates", "plain step"}
         return frozenset(
             words | {"fixed weighting"} | ({"validation rows"} if Acceptance(self.sigma).refuses else set())
         )
 
     def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
-        """The initial phase: a share of the clients train, their models are averaged [M2F, Alg. 2]."""
+        """Run the initial phase: a share of the clients train, and their models are averaged [M2F, Alg. 2]."""
         if not self.initial:
             return model, EMPTY, ()
         chosen = draw(self.initial, len(host.names), draws.run_seed, "initial", 0)
@@ -104,15 +113,15 @@ class PersonalModels:
         return model + cohort.updates.combine(np.full(len(cohort.ids), 1 / len(cohort.ids))), EMPTY, notes
 
     def training_mode(self, index: int) -> Training:
-        """The client's personal model."""
+        """Train the client's personal model."""
         return Training("keep" if self._is_over(index) else self.training)
 
     def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
-        """As the grouping says."""
+        """Group the clients as `grouping` does."""
         return self.grouping(cohort.updates, cohort.ids, view.history.pairs)
 
     def move(self, job: Job, assignment: Assignment) -> Moved:
-        """An aggregate per group; the server has no model to move."""
+        """Aggregate each group; the server has no model to change."""
         view = job.view
         if not job.candidates:
             return Moved(view.model)
@@ -122,7 +131,7 @@ class PersonalModels:
         return Moved(view.model, {}, chosen, rows)
 
     def send_rewards(self, job: Job, moved: Moved) -> SentRewards:
-        """Each client's part of its group's aggregate, sent unless it is empty, and the answers."""
+        """Send each client its part of its group's aggregate, unless it is empty, and collect the answers."""
         cohort, view, chosen = job.cohort, job.view, moved.chosen
         if chosen is None or chosen.weights is None or moved.aggregates is None or self._is_over(view.index):
             return SentRewards()
@@ -136,7 +145,7 @@ class PersonalModels:
         return SentRewards(rewards, view.host.clients.send_rewards(view.index, rewards, Acceptance(self.sigma)))
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
-        """Every client tests its own model."""
+        """Let every client test its personal model."""
         return test_personal(result.state.model, host, objectives)
 
     def _is_over(self, index: int) -> bool:

@@ -1,6 +1,6 @@
-"""Models: which models exist, which client holds which, and how a round moves them; the protocol, and one shared model.
+"""Models: which models exist, which client holds which, and how a round changes them; the protocol, and one model.
 
-`OneModel` is what all four papers but M2F train. `LocalModel` adds a model that each client keeps to itself [Ditto].
+`OneModel` is what three of the four papers train, all but M2F. `LocalModel` adds a private model per client [Ditto].
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The server's models, and the number of the one that each selected client trains.
+    """The server's models, and the number of the model that each selected client trains.
 
-    failed      clients that were selected and did not report which model fits them
-    bytes_down  what asking them took
+    failed      selected clients that did not report which model fits them
+    bytes_down  bytes sent for the question
     """
 
     models: tuple[Model, ...]
@@ -53,7 +53,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the server chain works on: the round's cohort, groups and candidates."""
+    """Input of the server chain: the round's cohort, groups and candidates."""
 
     recipe: Recipe
     cohort: Cohort
@@ -68,10 +68,10 @@ class Moved:
 
     model       the shared model, or the first of several
     own         states by the key of `State.own`: `models`, `search`, `server`
-    chosen      the candidate that was taken; None where the model was kept because nobody came
-    aggregates  one row per group, with personal models only
+    chosen      the chosen candidate; None if the model stays because no client answered
+    aggregates  one row per group, only with personal models
     evaluation  of exactly this model, from the search
-    numbers     what parts want recorded
+    numbers     further numbers for the record
     """
 
     model: Model
@@ -88,44 +88,44 @@ class Models(Protocol):
     """Which models exist and which client holds which."""
 
     def start(self, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
-        """The first model and the state before round 1, from the learner's first model."""
+        """Return the first model and the state before round 1, from the learner's first model."""
 
     def assign(self, clients: Sequence[ClientId], view: View) -> Assignment:
-        """Which model each selected client trains."""
+        """Assign a model to each selected client."""
 
     def training_mode(self, index: int) -> Training:
-        """How clients train in a round."""
+        """Return how clients train in a round."""
 
     def group(self, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
-        """Which clients are weighed and aggregated together."""
+        """Return which clients are weighed and aggregated together."""
 
     def move(self, job: Job, assignment: Assignment) -> Moved:
-        """The models after the server chain."""
+        """Return the models after the server chain."""
 
     def send_rewards(self, job: Job, moved: Moved) -> SentRewards:
-        """What clients are sent back, and their answers."""
+        """Send rewards, and return them with the clients' answers."""
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
-        """Clients' tests of the models after the round, and the objectives that are audited."""
+        """Let clients test the models after the round, and measure the audited objectives."""
 
 
 def keep_first_model(self: Any, model: Model, host: Host, draws: Draws) -> tuple[Model, Own, tuple[Note, ...]]:
-    """`start` of models that begin with the learner's first model."""
+    """`start` for models that begin with the learner's first model."""
     return model, EMPTY, ()
 
 
 def assign_one(self: Any, clients: Sequence[ClientId], view: View) -> Assignment:
-    """`assign` of models of which the server has one."""
+    """`assign` for a single server model."""
     return Assignment((view.model,), dict.fromkeys(clients, 0))
 
 
 def all_together(self: Any, cohort: Cohort, assignment: Assignment, view: View) -> Groups:
-    """`group` of models that all clients train."""
+    """`group` for a model that all clients train."""
     return one_group(cohort)
 
 
 def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
-    """`move` of a shared model: the search chooses a candidate, and the server chain is applied to it."""
+    """`move` for a shared model: the search chooses a candidate, and the server chain is applied to it."""
     server, search, view = job.recipe.server, job.recipe.search, job.view
     if not server.applies(job.cohort):
         return Moved(view.model)
@@ -140,7 +140,7 @@ def move_shared(self: Any, job: Job, assignment: Assignment) -> Moved:
 
 
 def no_rewards(self: Any, job: Job, moved: Moved) -> SentRewards:
-    """`send_rewards` of models for which the next download is the reward."""
+    """`send_rewards` without rewards: the next download is the reward."""
     return SentRewards()
 
 
@@ -156,11 +156,11 @@ class OneModel:
     start, assign, group, move, send_rewards = keep_first_model, assign_one, all_together, move_shared, no_rewards
 
     def training_mode(self, index: int) -> Training:
-        """The model that was sent."""
+        """Train the model that was sent."""
         return Training()
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
-        """Every client tests the model on its test rows, unless the search already knows the answers."""
+        """Let every client test the model on its test rows, unless the search already did."""
         model = result.state.model
         evaluation = result.moved.evaluation or host.clients.evaluate([model])[0]
         return Tested(evaluation, audit(objectives, model, host))
@@ -168,43 +168,47 @@ class OneModel:
 
 @part("models", "local")
 class LocalModel:
-    """Each client trains the shared model w and, with as many steps, a model v that it keeps [Ditto, Alg. 1].
+    """Train the shared model w and, with the same number of steps, a local model v per client [Ditto, Alg. 1].
 
-        v = v - lr (grad l(v) + pull (v - w))     from the v of its last round, or from w in its first
+        v = v - lr (grad l(v) + pull (v - w))    from its last v; in its first round from w
 
-    Weights, attacks and checks concern w only; clients are tested on v. With a `pull` of 0 they train alone.
+    Weights, attacks and checks concern w only; clients are tested on v. With `pull` 0 they train only locally.
+
+    pull   lambda, the strength of the pull towards the shared model
 
     >>> LocalModel(pull=0.5).training_mode(1)
     Training(personal=None, pull=0.5)
     """
 
-    pull: Annotated[float, Interval(ge=0), Doc("lambda: 0 is alone; the larger, the nearer to the shared model")] = 0.1
+    pull: Annotated[float, Interval(ge=0), Doc("lambda: 0 is local training; larger is nearer to the shared model")] = (
+        0.1
+    )
 
     gives: ClassVar[Words] = ACCOUNTED | {"shared model", "server model"}
     needs: ClassVar[Words] = frozenset({"pulled training", "personal storage", "answers in their round"})
     why: ClassVar[Mapping[str, str]] = {
         "shared test": "each client is tested on its own model",
-        "pulled training": "TorchLearner has it",
+        "pulled training": "the learner needs a method `train_pulled`; use TorchLearner",
     }
     start, assign, group, move, send_rewards = keep_first_model, assign_one, all_together, move_shared, no_rewards
 
     def training_mode(self, index: int) -> Training:
-        """The model that was sent, and the local one."""
+        """Train the model that was sent, and the local one."""
         return Training(pull=self.pull)
 
     def test(self, result: RoundResult, host: Host, objectives: Sequence[Objective]) -> Tested:
-        """Every client tests its own model."""
+        """Let every client test its local model."""
         return test_personal(result.state.model, host, objectives)
 
 
 def test_personal(model: Model, host: Host, objectives: Sequence[Objective]) -> Tested:
-    """Every client tests its personal model on its test rows; one that has none, this model."""
+    """Let every client test its personal model on its test rows; a client without one tests this model."""
     values = host.clients.audit(model, objectives, personal=True) if objectives else EMPTY
     return Tested(host.clients.evaluate_personal(model), dict(values))
 
 
 def audit(objectives: Sequence[Objective], model: Model, host: Host) -> Audit:
-    """Every objective of the model: on the server's rows where it has any, and on each client's test rows."""
+    """Measure every objective of the model: on the server's rows, if any, and on each client's test rows."""
     if not objectives:
         return EMPTY
     values = dict(host.clients.audit(model, objectives, personal=False))

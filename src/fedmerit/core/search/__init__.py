@@ -1,1 +1,1 @@
-"""How a round's weighting and server step are chosen."""
+"""Search over weightings and server steps of a round."""

@@ -1,4 +1,4 @@
-"""Backtracking: the search for an order of the criteria, by the clients' accuracy [DAFL, Alg. 1]."""
+"""Backtracking: search over the orders of the criteria by the clients' accuracy [DAFL, Alg. 1]."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """What the clients report of a candidate: its accuracy, and whether it may be accepted."""
+    """Clients' result for a candidate: its accuracy, and whether it is acceptable."""
 
     quality: float
     good: bool
 
 
 AskClients: TypeAlias = Callable[[Sequence[T]], Sequence[Answer]]
-"""Ask the clients about one or several candidates, in one exchange."""
+"""Asks the clients about one or several candidates, in one exchange."""
 
 
 @part("search", "backtracking")
 class Backtracking:
-    """The current weighting first; accept what is not worse; else the next; else the least bad [DAFL, Alg. 1].
+    """Keep the current order of criteria unless it is worse than the reference; otherwise try others [DAFL, Alg. 1].
 
-    orders      next comes the nearest by Kendall's distance, the next by name, a random one; `all`: the best of all
-    reference   not worse than the last round's model (the paper), or than the best so far
-    adjust_on   the clients' validation rows, or their test rows (the paper: it chooses on what it reports)
-    tolerance   weightings whose weights differ by no more total variation count as one
+    The first acceptable order is used, or the best one if none is acceptable.
 
-    The paper asks about one order after the other. Here all orders that are left are asked about in one exchange: the
-    choice is the same, and an exchange takes seconds on a deployment.
+    orders      which order is tried next: the nearest by Kendall's distance, the next by name, a random one; `all`: the
+                best of all
+    reference   accept what is not worse than the last round's model (the paper), or than the best so far
+    adjust_on   clients decide on validation rows, or on test rows (the paper: it reports the rows it chose on)
+    tolerance   weightings whose weights differ by at most this total variation count as one
+
+    The paper asks about one order after the other. Here all remaining orders go into one exchange: the choice is the
+    same, and an exchange takes seconds on a deployment.
 
     >>> Backtracking(orders="all").asks
     'validation'
@@ -57,7 +60,7 @@ class Backtracking:
         "validation"
     )
     tolerance: Annotated[
-        float, Interval(ge=0, le=1), Doc("weightings that differ by no more total variation count as one")
+        float, Interval(ge=0, le=1), Doc("weightings that differ by at most this total variation count as one")
     ] = 0.01
     why: ClassVar[Mapping[str, str]] = SEARCH_WHY
 
@@ -68,27 +71,27 @@ class Backtracking:
 
     @property
     def asks(self) -> SplitName:
-        """The rows that decide."""
+        """Rows on which clients decide."""
         return self.adjust_on
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
-        """Every order of the recipe's criteria."""
+        """Return every order of the recipe's criteria."""
         return orders_of(base)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> list[Weighting]:
-        """The current one, then the others as `orders` says; ties by name, then as listed."""
-        others = [weighting for weighting in weightings if weighting != current]
+        """Return the current weighting, then the rest as `orders` says; ties by name, then as listed."""
+        remaining = [weighting for weighting in weightings if weighting != current]
         if self.orders == "random":
-            return [current, *(others[place] for place in random.permutation(len(others)))]
-        others.sort(key=lambda weighting: weighting.priority)
+            return [current, *(remaining[place] for place in random.permutation(len(remaining)))]
+        remaining.sort(key=lambda weighting: weighting.priority)
         if self.orders != "lexicographic":
-            others.sort(key=lambda weighting: kendall(current.priority, weighting.priority))
-        return [current, *others]
+            remaining.sort(key=lambda weighting: kendall(current.priority, weighting.priority))
+        return [current, *remaining]
 
     def choose(self, batch: Batch, job: Job) -> Choice:
-        """The candidate that `pick` takes; a single one is taken without asking: there is nothing to compare."""
+        """Return the candidate that `pick` selects; a single candidate needs no exchange."""
         evaluator = CandidateEvaluator(batch, job, self.asks)
         if len(evaluator) == 1 and self.reference == "last":
             return evaluator.choice(0)
@@ -96,20 +99,20 @@ class Backtracking:
 
         def ask(places: Sequence[int]) -> list[Answer]:
             evaluator.ask(places, before=reference is None and evaluator.before is None)
-            known = evaluator.before.accuracy if evaluator.before is not None else reference
+            threshold = evaluator.before.accuracy if evaluator.before is not None else reference
             qualities = [evaluator.evaluations[place].accuracy for place in places]
-            return [Answer(quality, known is not None and quality >= known) for quality in qualities]
+            return [Answer(quality, threshold is not None and quality >= threshold) for quality in qualities]
 
         place = self.pick(range(len(evaluator)), ask)
         accuracy = evaluator.evaluations[place].accuracy
         return evaluator.choice(place, None if np.isnan(accuracy) else accuracy)
 
     def pick(self, candidates: Sequence[T], ask: AskClients[T]) -> T:
-        """The first good one in the order given; where none is good, or `all` are wanted, the best; ties: the earliest.
+        """Return the first acceptable candidate, or the best if none is acceptable or `orders` is "all".
 
-        Where nobody could answer (the quality is NaN) the current weighting stays.
+        Ties go to the earliest. If nobody answers (the quality is NaN) the current weighting stays.
         """
-        # The current weighting goes out alone, since it is usually accepted.
+        # The current weighting is sent first: it is usually accepted, which saves the test of all remaining orders.
         first = len(candidates) if self.orders == "all" else 1
         tried: list[tuple[T, Answer]] = []
         for chunk in filter(len, (candidates[:first], candidates[first:])):

@@ -1,4 +1,4 @@
-"""Candidate evaluator: a round's candidate models tested by clients, each once, with a count of what that cost."""
+"""Candidate evaluator: clients test a round's candidate models, each once; the cost is counted."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from fedmerit.core.server.server import Batch, MixingOptimizer, mix
 from fedmerit.core.types import EMPTY, ClientId, Evaluation, Model, SplitName
 
 ROWS_PER_PASS = 8
-"""Weightings per exchange; also how many are aggregated in one pass, so that their bits do not depend on who is asked.
-"""
+"""Weightings per exchange and per aggregation pass: fixed, so that the bits do not depend on which are requested."""
 
 
 class CandidateEvaluator:
-    """The candidates of one round, each a weighting of the updates and a step along it, and the clients that test them.
+    """Candidates of one round, each a weighting of the updates and a step, and the clients that test them.
 
-    A candidate's aggregate is made once; candidates may share it. Where every step is a sum of the aggregate and the
-    last move, clients receive these vectors and build the models themselves. What the clients answered is in
-    `evaluations`, by candidate, and in `before`, of the model before the round where that was asked for.
+    A candidate's aggregate is computed once; candidates may share it. If every step is a sum of the aggregate and the
+    last step, clients receive these vectors and build the models themselves. The results are in `evaluations`, by
+    candidate, and in `before`, for the model before the round if requested.
 
-    Stages with `bound_answers` (Claims) bound what the clients answer.
+    Stages with `bound_answers` (Claims) bound the answers.
     """
 
     def __init__(self, batch: Batch, job: Job, on: SplitName) -> None:
@@ -55,7 +54,7 @@ class CandidateEvaluator:
         return len(self._row_of)
 
     def aggregate(self, place: int) -> Model:
-        """A candidate's aggregate of the updates; all weightings of a pass are made together."""
+        """Return a candidate's aggregate; all weightings of a pass are computed together."""
         number, row = divmod(self._row_of[place], ROWS_PER_PASS)
         if self._pass is None or self._pass[0] != number:
             rows = self._rows[number * ROWS_PER_PASS : (number + 1) * ROWS_PER_PASS]
@@ -70,9 +69,9 @@ class CandidateEvaluator:
         before: bool = False,
         losses: bool = False,
     ) -> None:
-        """Ask these clients, or all, about these candidates; and about the model `before` the round where wanted.
+        """Ask these clients, or all, about these candidates and, if requested, the model `before` the round.
 
-        With `losses` they also answer how large the loss on their rows is.
+        With `losses` they also report the loss on their rows.
         """
         for chunk in self._exchanges(places):
             models = self._models(chunk, before)
@@ -80,12 +79,12 @@ class CandidateEvaluator:
             answers = self._clients.evaluate(models, self._on, clients, losses=losses)
             for bound in self._bounds:
                 answers = [bound(answer) for answer in answers]
-            asked = len(self._clients.judges() if clients is None else clients)
+            client_count = len(self._clients.judges() if clients is None else clients)
             self.seconds += perf_counter() - begun
             self.exchanges += 1
             self.models_sent += len(models)
-            self.tests += len(models) * asked
-            self.bytes_down += model_bytes(models) * asked
+            self.tests += len(models) * client_count
+            self.bytes_down += model_bytes(models) * client_count
             if before:
                 self.before = answers[-1]
                 before = False
@@ -94,7 +93,7 @@ class CandidateEvaluator:
                 self.exchange_of.setdefault(place, self.exchanges)
 
     def choice(self, place: int, quality: float | None = None) -> Choice:
-        """The choice of a candidate, with what was learned of all of them."""
+        """Return the choice of a candidate, with the results of all of them."""
         results = [self._result(i, one, i == place) for i, one in enumerate(self._job.candidates) if one.weights]
         report = SearchReport(
             tuple(results), self.exchanges, self.models_sent, self.tests, self.bytes_down, self.seconds, quality
@@ -103,12 +102,12 @@ class CandidateEvaluator:
         return Choice(place, self.aggregate(place), quality, tested, report)
 
     def _result(self, place: int, candidate: Candidate, chosen: bool) -> CandidateResult:
-        asked = self.evaluations.get(place)
-        quality = None if asked is None else asked.accuracy if asked.losses is None else asked.loss
+        evaluation = self.evaluations.get(place)
+        quality = None if evaluation is None else evaluation.accuracy if evaluation.losses is None else evaluation.loss
         return CandidateResult(candidate.label, candidate.same, quality, self.exchange_of.get(place), chosen)
 
     def _exchanges(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
-        """The candidates in their order, as many together as have at most ROWS_PER_PASS weightings."""
+        """Split the candidates, in order, into chunks of at most ROWS_PER_PASS weightings."""
         chunk: list[int] = []
         for place in places:
             if len({self._row_of[one] for one in (*chunk, place)}) > ROWS_PER_PASS:
@@ -119,12 +118,12 @@ class CandidateEvaluator:
             yield chunk
 
     def _stepped(self, place: int) -> Model:
-        """The model that a candidate would give, where its step is not a sum of vectors."""
+        """Return the model of a candidate whose step is not a sum of vectors."""
         candidate, aggregate = self._job.candidates[place], self.aggregate(place)
         return self._server.optimize(self._batch, candidate, aggregate, self._view.model, self._own)[0]
 
     def _models(self, places: Sequence[int], before: bool) -> Sequence[Model]:
-        """The candidates' models, then the one before the round where wanted."""
+        """Return the candidates' models, then the one before the round if requested."""
         if self._mixtures is None:
             return [self._stepped(place) for place in places] + [self._view.model] * before
         rows = list(dict.fromkeys(self._row_of[place] for place in places))
@@ -141,7 +140,7 @@ class CandidateEvaluator:
 
 
 def _each_once(weightings: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[int]]:
-    """The different rows in the order in which they come, and the row of each candidate."""
+    """Return the distinct rows in order of first occurrence, and the row of each candidate."""
     numbers: dict[bytes, int] = {}
     row_of = [numbers.setdefault(row.tobytes(), len(numbers)) for row in weightings]
     firsts = [row_of.index(number) for number in range(len(numbers))]
@@ -150,7 +149,7 @@ def _each_once(weightings: NDArray[np.float64]) -> tuple[NDArray[np.float64], li
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixtures(Sequence[Model]):
-    """The models start + sum_i coefficients[k][i] * basis[i], built when they are looked at.
+    """The models start + sum_i coefficients[k][i] * basis[i], computed on access.
 
     >>> import numpy as np
     >>> one = np.ones(2, np.float32)
@@ -180,7 +179,7 @@ class Mixtures(Sequence[Model]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the wire: the vectors, each once."""
+        """Bytes on the wire: each vector once."""
         return self.start.nbytes + sum(vector.nbytes for vector in self.basis)
 
 

@@ -1,7 +1,7 @@
-"""Search: which weighting and server step a round uses; the protocol, and what its searches share.
+"""Search: the choice of a round's weighting and server step; the protocol, and shared functions.
 
-A search proposes weightings, has clients test the candidates of a round (`CandidateEvaluator`), and ends with one of
-them. `Fixed` asks nobody; `Backtracking` is DAFL's, `StepSearch` searches over server steps; users may add others.
+A search proposes weightings, lets clients test the candidates of a round (`CandidateEvaluator`), and returns one of
+them. `Fixed` asks no clients; `Backtracking` is DAFL's, `StepSearch` searches over server steps; users may add more.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from fedmerit.core.recipe import Recipe
 
 MOST_CRITERIA = 6
-"""Seven criteria would have 5,040 orders."""
+"""Largest number of criteria for a search over orders: seven criteria would have 5,040."""
 SEARCH_WHY = {
-    "shared model": "a search tests models on all clients, and here each has its own; use the fixed search",
+    "shared model": "a search tests models on all clients, but here each client has its own; use the fixed search",
     "validation rows": 'set task.validation = 0.1, or search.adjust_on = "test" to choose on test rows as the paper',
     "losses": 'set search.by = "accuracy"',
-    "accounted": "clients' answers are not noised; use the fixed search",
-    "plain step": "the search tries its own steps in place of the recipe's; remove one of the two",
+    "accounted": "clients' answers have no noise; use the fixed search",
+    "plain step": "the search replaces the recipe's server step; remove one of the two",
 }
 ONE_WEIGHTING = Note("no-search", "search", "one criterion has only one order: there is nothing to search for")
 
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """One way to weigh a cohort: the criteria in priority order, the score and how columns are normalised.
+    """A weighting rule: the criteria in priority order, the score and the normalisation.
 
     It may have its own `optimizer`; without one the recipe's is used.
 
@@ -57,7 +57,7 @@ class Weighting:
 
     @property
     def label(self) -> str:
-        """What people see: the order, and the step where it has one."""
+        """Display name: the order, and the step if there is one."""
         one = self.optimizer
         step = f", lr {one.lr:g}, momentum {one.momentum:g}" if one else ""
         return " > ".join(self.priority) + step
@@ -65,7 +65,7 @@ class Weighting:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A weighting with its weights, and the labels of others whose weights are so near that they count as this one.
+    """A weighting with its weights, and the labels of weightings with nearly equal weights, which count as this one.
 
     `weights` is None in a round without clients.
     """
@@ -78,9 +78,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """What a search learned of a candidate, and in which exchange; None where nobody was asked.
+    """Result of a candidate in a search, and its exchange; None if it was not tested.
 
-    `quality` is the accuracy of the clients that were asked, or their mean loss where the search uses the loss.
+    `quality` is the accuracy on the clients that tested it, or their mean loss if the search uses the loss.
     """
 
     weighting: str
@@ -92,9 +92,9 @@ class CandidateResult:
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """What a search tried, and what that cost: models sent, tests of a client, bytes, seconds.
+    """Candidates that a search tried, and the cost: models sent, client tests, bytes, seconds.
 
-    `quality` is the accuracy by which it decided; None where it is not known exactly.
+    `quality` is the accuracy by which it decided; None if it is not known exactly.
     """
 
     results: tuple[CandidateResult, ...] = ()
@@ -110,10 +110,10 @@ NO_SEARCH = SearchReport()
 
 
 class Choice(NamedTuple):
-    """The candidate that a search takes, its aggregate, and what the search learned.
+    """The chosen candidate, its aggregate, and the search report.
 
-    quality     the accuracy by which it decided; None where it is not known exactly
-    evaluation  of this candidate on all clients' test rows, where the search came to know it
+    quality     the accuracy by which it was chosen; None if it is not known exactly
+    evaluation  of this candidate on all clients' test rows, if the search measured it
     """
 
     place: int
@@ -124,10 +124,10 @@ class Choice(NamedTuple):
 
 
 class Search(Protocol):
-    """How a round's weighting is chosen.
+    """Choice of a round's weighting.
 
-    asks        which rows of the clients decide; None: nobody is asked
-    tolerance   weightings whose weights differ by no more total variation count as one
+    asks        rows on which clients decide; None: no client is asked
+    tolerance   weightings whose weights differ by at most this total variation count as one
 
     >>> from fedmerit import Backtracking, Product
     >>> base = Weighting(("DS", "LD"), Product(), "max")
@@ -141,30 +141,30 @@ class Search(Protocol):
     def tolerance(self) -> float: ...  # noqa: D102
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
-        """All that it may take, the recipe's own first."""
+        """Return all weightings that it may choose, the recipe's first."""
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> Sequence[Weighting]:
-        """Those to consider in this round, in the order of trying; `current` was taken last."""
+        """Return the weightings of this round in the order of trying; `current` was chosen last."""
 
     def choose(self, batch: Batch, job: Job) -> Choice:
-        """One of the round's candidates, after asking as many clients about as many of them as it takes."""
+        """Return one of the round's candidates, after asking as many clients about as many of them as needed."""
 
 
 def remember_choice(search: Search, label: str, choice: Choice, own: Own) -> Own:
-    """The state of a search that asks clients: the last choice, its quality, and the best quality so far."""
+    """State of a search that asks clients: the last choice, its quality, and the best quality so far."""
     if search.asks is None:
         return EMPTY
-    known = [value for value in (own.get("best"), choice.quality) if value is not None]
+    qualities = [value for value in (own.get("best"), choice.quality) if value is not None]
     state: dict[str, Any] = {"label": label}
     state |= {} if choice.quality is None else {"quality": choice.quality}
-    return state | ({"best": max(known)} if known else {})
+    return state | ({"best": max(qualities)} if qualities else {})
 
 
 @part("search", "fixed")
 class Fixed:
-    """The recipe's own weighting in every round; nobody is asked.
+    """Use the recipe's weighting in every round, without asking clients.
 
     >>> Fixed().asks is None
     True
@@ -175,26 +175,26 @@ class Fixed:
     gives: ClassVar[Words] = ACCOUNTED | {"fixed weighting"}
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
-        """Only this one."""
+        """Return only this one."""
         return (base,)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> Sequence[Weighting]:
-        """Only this one."""
+        """Return only this one."""
         return (current,)
 
     def choose(self, batch: Batch, job: Job) -> Choice:
-        """The aggregate of the one candidate, as a vector sum."""
+        """Return the aggregate of the only candidate."""
         weights = job.candidates[0].weights
         row = np.zeros(0) if weights is None else weights.weights
         return Choice(0, job.recipe.server.aggregator(batch, row))
 
 
 def make_candidates(recipe: Recipe, cohort: Cohort, groups: Groups, view: View) -> list[Candidate]:
-    """The recipe's weightings that differ in this round, in the order in which its search visits them.
+    """Return the recipe's weightings that differ in this round, in the order in which its search visits them.
 
-    None where nobody came, unless the aggregator runs without clients.
+    Empty if no client answered, unless the aggregator runs without clients.
     """
     if not recipe.server.applies(cohort):
         return []
@@ -220,7 +220,7 @@ def make_candidates(recipe: Recipe, cohort: Cohort, groups: Groups, view: View) 
 
 
 def table_of(recipe: Recipe, cohort: Cohort, history: History) -> Matrix:
-    """The criteria side by side, one row per client, most important criterion first."""
+    """Matrix of the criteria: one row per client, most important criterion first."""
     return np.column_stack([criterion(cohort, history) for criterion in recipe.criteria])
 
 
@@ -231,7 +231,7 @@ def earn(
     groups: Groups | None = None,
     priority: tuple[str, ...] | None = None,
 ) -> Weights:
-    """The weights inside each group, which sum to 1 there; by the recipe's own order of the criteria or by another."""
+    """Weigh each group to a sum of 1; by the recipe's order of the criteria or by another `priority`."""
     members, priority = groups.members if groups else [], priority or recipe.priority
     if len(members) <= 1:
         return _earn(recipe, cohort, history, priority)
@@ -239,7 +239,7 @@ def earn(
 
 
 def _earn(recipe: Recipe, cohort: Cohort, history: History, priority: tuple[str, ...]) -> Weights:
-    """Criteria -> normalised table -> scores -> weights -> limits."""
+    """Compute criteria -> normalised table -> scores -> weights -> limits."""
     samples = cohort.facts[SAMPLES]
     uniform = np.full(len(samples), float(recipe.when_zero == "uniform"))
     fallback = samples if recipe.when_zero == "samples" else uniform
@@ -252,23 +252,23 @@ def _earn(recipe: Recipe, cohort: Cohort, history: History, priority: tuple[str,
 
 
 def orders_of(base: Weighting) -> tuple[Weighting, ...]:
-    """Every order of a weighting's criteria, its own first."""
+    """Return every order of a weighting's criteria, its own first."""
     if len(base.priority) > MOST_CRITERIA:
         raise ConfigError(
-            f"a search goes through every order of at most {MOST_CRITERIA} criteria (got {len(base.priority)}); "
+            f"a search over orders needs at most {MOST_CRITERIA} criteria (got {len(base.priority)}); "
             "remove some, or use the fixed search"
         )
-    others = (replace(base, priority=order) for order in permutations(sorted(base.priority)))
-    return tuple(dict.fromkeys((base, *others)))
+    orders = (replace(base, priority=order) for order in permutations(sorted(base.priority)))
+    return tuple(dict.fromkeys((base, *orders)))
 
 
 def kendall(one: Sequence[str], other: Sequence[str]) -> int:
-    """Pairs of criteria that the two orders rank differently."""
+    """Kendall distance: the number of pairs of criteria that two orders rank differently."""
     return sum(other.index(first) > other.index(second) for first, second in combinations(one, 2))
 
 
 def distinct(weightings: Sequence[Vector], tolerance: float, effects: Sequence[object]) -> list[int]:
-    """For each weighting the place of the first that it counts as: one within tolerance and of the same effect."""
+    """For each weighting the place of the first equivalent one: within tolerance and with the same effect."""
     firsts: list[int] = []
     same = []
     for place, weights in enumerate(weightings):

@@ -1,7 +1,7 @@
-"""Step search: server steps tested by the round's clients in one exchange; the boldest that pays is taken.
+"""Step search: clients test several server steps in one exchange; the largest step that pays is used.
 
-A server that has the clients' updates can take many steps along them; which one pays, clients that hold validation rows
-can say. Candidates are model + lr * update + momentum * (model - model before), for each step in `steps`.
+The server can take many steps along the clients' updates; clients with validation rows measure which one pays.
+Candidates are model + lr * update + momentum * (model - model before), for each step in `steps`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,20 @@ from fedmerit.errors import ConfigError
 
 By: TypeAlias = Literal["loss", "accuracy"]
 STEPS = ((2.0, 0.9), (1.0, 0.9), (0.5, 0.9), (0.3, 0.9), (1.0, 0.5), (1.0, 0.0), (0.2, 0.8), (0.3, 0.3))
-"""Pairs of lr and momentum from bold to careful, short steps with long memories among them: chosen on separate seeds,
-see docs/results/steps.md."""
+"""Pairs of lr and momentum from the largest step to the smallest: chosen on separate seeds."""
 
 
 @part("search", "steps")
 class StepSearch:
-    """Of the candidates, boldest first, the first whose gain is at least `accept` times the best one's.
+    """Use the largest step whose gain is at least `accept` times the best gain.
 
-    The gain of a candidate is the median, over the clients that took part, of how much better it does on a client's
-    rows than the model before the round: the fall of the mean loss, or the rise of accuracy. The median gives each
-    client one vote, whatever it claims. Where no candidate gains, the least bad is taken.
+    The gain of a candidate is the median, over the clients of the round, of its improvement on a client's rows over the
+    model before the round: the fall of the mean loss, or the rise of accuracy. The median gives each client one vote,
+    whatever it claims. If no candidate gains, the least bad is used.
 
     steps       pairs (lr, momentum)
-    by          judged by loss or by accuracy
-    accept      0: the boldest that is not worse than before; 1: the best
+    by          judge by loss or by accuracy
+    accept      0: the largest step that is not worse than before; 1: the best
     adjust_on   the clients' validation rows, or their test rows
 
     >>> search = StepSearch(steps=((2, 0.9), (1, 0)), accept=0.5)
@@ -50,9 +49,7 @@ class StepSearch:
 
     steps: Annotated[tuple[tuple[float, float], ...], Doc("pairs [lr, momentum] to choose from")] = STEPS
     by: Annotated[By, Doc("judge by loss or by accuracy")] = "loss"
-    accept: Annotated[
-        float, Interval(ge=0, le=1), Doc("the boldest candidate with this share of the best one's gain is taken")
-    ] = 0.8
+    accept: Annotated[float, Interval(ge=0, le=1), Doc("use the largest step with this share of the best gain")] = 0.8
     adjust_on: Annotated[SplitName, Doc("which rows decide")] = "validation"
 
     tolerance: ClassVar[float] = 0.0  # all candidates have the same weights: only equal steps count as one
@@ -60,50 +57,50 @@ class StepSearch:
 
     def __post_init__(self) -> None:
         if not self.steps or len(set(self.steps)) < len(self.steps):
-            raise ConfigError(f"search.steps names one step or more, each once (got {list(self.steps)})")
+            raise ConfigError(f"search.steps needs one or more distinct steps (got {list(self.steps)})")
         for lr, momentum in self.steps:
             HeavyBall(lr, momentum)
 
     @property
     def needs(self) -> Words:
-        """One model, clients that test candidates, and the plain step, in place of which it tries others."""
+        """One model, clients that test candidates, and the plain step, which it replaces."""
         words = {"shared model", "evaluation", "plain step", f"{self.adjust_on} rows"}
         return frozenset(words | ({"losses"} if self.by == "loss" else set()))
 
     @property
     def asks(self) -> SplitName:
-        """The rows that decide."""
+        """Rows on which clients decide."""
         return self.adjust_on
 
     def weightings(self, base: Weighting) -> tuple[Weighting, ...]:
-        """The recipe's weighting with each step."""
+        """Return the recipe's weighting with each step."""
         return tuple(replace(base, optimizer=HeavyBall(lr, momentum)) for lr, momentum in self.steps)
 
     def visit(
         self, current: Weighting, weightings: Sequence[Weighting], random: np.random.Generator
     ) -> list[Weighting]:
-        """The boldest step first."""
+        """Return the largest step first."""
         return sorted(weightings, key=lambda one: -one.optimizer.effective_lr if one.optimizer else 0.0)
 
     def choose(self, batch: Batch, job: Job) -> Choice:
-        """One exchange about all candidates and the model before; a single one is taken without asking."""
+        """Ask about all candidates and the model before in one exchange; a single candidate needs none."""
         evaluator = CandidateEvaluator(batch, job, self.asks)
         if len(evaluator) == 1:
             return evaluator.choice(0)
         places = range(len(evaluator))
         evaluator.ask(places, job.cohort.ids, before=True, losses=self.by == "loss")
-        assert evaluator.before is not None  # it was asked for
+        assert evaluator.before is not None  # requested above
         gains = [self.gain(evaluator.before, evaluator.evaluations[place]) for place in places]
         return evaluator.choice(self.pick(gains))
 
     def gain(self, before: Evaluation, candidate: Evaluation) -> float:
-        """The median gain over the clients that answered; NaN where nobody did, or where losses are unknown."""
+        """Median gain over the clients that answered; NaN if nobody did, or if losses are unknown."""
         answered = (before.sizes > 0) & (candidate.sizes > 0)
         values = [self._per_row(one, answered) for one in (before, candidate)]
         return float(np.median(values[1] - values[0])) if answered.any() else math.nan
 
     def _per_row(self, answers: Evaluation, answered: NDArray[np.bool_]) -> Vector:
-        """What a client reports per row, larger is better."""
+        """Result of each client per row; larger is better."""
         right = answers.correct if self.by == "accuracy" else answers.losses
         if right is None:
             return np.full(int(answered.sum()), math.nan)
@@ -111,11 +108,12 @@ class StepSearch:
         return np.asarray(sign * right[answered] / answers.sizes[answered])
 
     def pick(self, gains: Sequence[float]) -> int:
-        """The place of the candidate that is taken; where nobody could answer, the last: the most careful one."""
-        known = [gain for gain in gains if not math.isnan(gain)]
-        if not known:
+        """Return the place of the chosen candidate; if nobody answered, the last: the smallest step."""
+
+        finite = [gain for gain in gains if not math.isnan(gain)]
+        if not finite:
             return len(gains) - 1
-        best = max(known)
+        best = max(finite)
         if best < 0:
             return gains.index(best)
         return next(place for place, gain in enumerate(gains) if gain >= self.accept * best)

@@ -1,9 +1,8 @@
-"""Robust aggregators: how a round's updates become one, by the weights that clients earned.
+"""Robust aggregators: combine a round's updates by the earned weights, with a bound on what a few clients can do.
 
-`server.Mean` is what every recipe of the four papers uses. These bound what a few clients can do to it: each is the
-published rule where all weights are 1/n, and counts weight instead of heads where they are not. NNM and bucketing mix
-the updates first and hand on to any other. All work on blocks of columns or on the (n, n) inner products, so that no
-second matrix of updates is made.
+`server.Mean` is what every recipe of the four papers uses. Each aggregator here is the published rule if all weights
+are 1/n, and counts weight instead of clients otherwise. NNM and bucketing mix the updates first and then call another
+aggregator. All work on blocks of columns or on the (n, n) inner products, so no second matrix of updates is allocated.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fedmerit.core.types import Matrix, Rows, Vector
 from fedmerit.core.updates import Updates
 
 ROUNDING = 1e-9
-"""Less weight than this is rounding, and none: what is cut must not come back as 1e-17 of 1e18."""
+"""Weights below this are rounding and count as 0: a trimmed value must not return as 1e-17 of 1e18."""
 NOT_ACCOUNTED: Mapping[str, str] = {
     "accounted": "[privacy] accounts for a weighted sum; remove the aggregator, clip and scales bound every client",
 }
@@ -33,7 +32,7 @@ SORTED = 1 << 11  # columns sorted at a time: with their weights they fit the ca
 
 @part("aggregator", "median")
 class CoordinateMedian:
-    """In each coordinate the value that halves the weight; the mean of two where both do [Yin 2018].
+    """Coordinate-wise weighted median; the mean of two values if both halve the weight [Yin 2018].
 
     >>> updates = Updates(np.array([[1.0], [2.0], [90.0]], dtype=np.float32))
     >>> CoordinateMedian()(Batch(updates), np.array([0.2, 0.2, 0.6])).tolist()
@@ -44,7 +43,7 @@ class CoordinateMedian:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """Sorts each coordinate once for all weightings."""
+        """Sort each coordinate once for all weightings."""
         return _by_sorted(batch.updates, weights, self._middle)
 
     @staticmethod
@@ -60,9 +59,9 @@ MEDIAN = CoordinateMedian()
 
 @part("aggregator", "trimmed-mean")
 class TrimmedMean:
-    """In each coordinate the mean of what is left when `share` of the weight is cut at each end [Yin 2018].
+    """Coordinate-wise mean after `share` of the weight is trimmed at each end [Yin 2018].
 
-    A value on the border counts for the part of its weight that is left. With equal weights and share = f / n that is
+    A value on the border counts with the part of its weight that remains. With equal weights and share = f / n that is
     the mean without the f largest and the f smallest.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0], [90.0]], dtype=np.float32))
@@ -76,22 +75,22 @@ class TrimmedMean:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """Sorts each coordinate once for all weightings."""
+        """Sort each coordinate once for all weightings."""
         return _by_sorted(batch.updates, weights, self._inner)
 
     def _inner(self, values: NDArray[np.float32], shares: Matrix) -> Matrix:
         left = _within(shares, self.share, 1 - self.share)
-        if len(left) == 1:  # all weights alike, so the same in every coordinate
+        if len(left) == 1:  # equal weights: the same in every coordinate
             return np.asarray(values @ (left[0] / left[0].sum()).astype(np.float32))
         return np.asarray((values * left).sum(axis=1) / left.sum(axis=1))
 
 
 @part("aggregator", "geometric-median")
 class GeometricMedian:
-    """The point with the least weighted distance to all updates, by the smoothed Weiszfeld algorithm [RFA].
+    """Geometric median: the point of least weighted distance to all updates, by smoothed Weiszfeld iterations [RFA].
 
-    z = 0 at first, then z = sum_k b_k update_k / sum_k b_k with b_k = w_k / max(smoothing, ||update_k - z||). Every z
-    is a weighted sum of updates, so all distances come from their inner products and iterations cost nothing.
+    z starts at 0, then z = sum_k b_k update_k / sum_k b_k with b_k = w_k / max(smoothing, ||update_k - z||). Every z is
+    a weighted sum of updates, so distances follow from the inner products and an iteration costs O(n^2), not O(n d).
 
     >>> updates = Updates(np.array([[1.0, 0.0], [1.1, 0.0], [0.0, 90.0]], dtype=np.float32))
     >>> [round(value, 2) for value in GeometricMedian()(Batch(updates), np.full(3, 1 / 3)).tolist()]
@@ -105,12 +104,12 @@ class GeometricMedian:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """One pass for the inner products, one for the sums."""
+        """Use one pass for the inner products and one for the sums."""
         updates = batch.updates
         return updates.combine(_each(weights, lambda shares: self._parts(updates.products, shares), len(updates)))
 
     def _parts(self, products: Matrix, shares: Vector) -> Vector:
-        """The part of each update in z."""
+        """Coefficient of each update in z."""
         parts = np.zeros(len(shares))
         for _ in range(self.iterations):
             along = products @ parts
@@ -124,36 +123,37 @@ class GeometricMedian:
 class MultiKrum:
     """The weighted mean of the updates nearest to their neighbours, without `share` of the weight [Krum].
 
-    An update's score is its mean squared distance to its nearest others: those that hold, with it, 1 - share of the
-    weight. With equal weights and share = f / n these are n - f - 1 others, and the n - f best are kept.
+    An update's score is its mean squared distance to its nearest neighbours: those that hold, with it, 1 - share of the
+    weight. With equal weights and share = f / n these are n - f - 1 neighbours, and the n - f best updates are used.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
     >>> MultiKrum(0.25)(Batch(updates), np.full(4, 0.25)).tolist()
     [2.0]
     """
 
-    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is left out")] = 0.2
+    share: Annotated[float, Interval(ge=0, lt=0.5), Doc("share of the weight that is excluded")] = 0.2
 
     needs = SERVER_MODEL
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """One pass for the distances, one for the sums."""
+        """Use one pass for the distances and one for the sums."""
         updates, apart = batch.updates, batch.updates.squared_distances
         return updates.combine(_each(weights, lambda shares: self._parts(apart, shares), len(updates)))
 
     def _parts(self, apart: Matrix, shares: Vector) -> Vector:
         order = np.argsort(krum_scores(apart, shares, self.share), kind="stable")
-        kept = np.zeros(len(shares))
-        kept[order] = _within(shares[order], 0.0, 1 - self.share)
-        return np.asarray(kept / kept.sum())
+        selected = np.zeros(len(shares))
+        selected[order] = _within(shares[order], 0.0, 1 - self.share)
+        return np.asarray(selected / selected.sum())
 
 
 @part("aggregator", "nnm")
 class NNM:
-    """Each update replaced by the weighted mean of its nearest, itself included, that hold 1 - share of the weight.
+    """Nearest-neighbour mixing: replace each update by the weighted mean of its nearest, then aggregate [NNM].
 
-    Then any other aggregator [NNM]. With equal weights and share = f / n each is the mean of its n - f nearest.
+    The nearest, the update included, hold 1 - share of the weight. With equal weights and share = f / n each is the
+    mean of its n - f nearest.
 
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [90.0]], dtype=np.float32))
     >>> NNM(CoordinateMedian(), 0.25)(Batch(updates), np.full(4, 0.25)).tolist()
@@ -167,7 +167,7 @@ class NNM:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """One pass for the distances; the mixed updates are made block by block."""
+        """Use one pass for the distances; the mixed updates are computed block by block."""
         updates, apart = batch.updates, batch.updates.squared_distances
 
         def mixed(shares: Vector) -> NDArray[np.float32]:
@@ -179,11 +179,11 @@ class NNM:
 
 @part("aggregator", "bucketing")
 class Bucketing:
-    """Updates drawn into buckets of `size`, each bucket the weighted mean of its updates [Bucketing].
+    """Bucketing: draw updates into buckets of `size`, average each bucket, then aggregate [Bucketing].
 
-    Then any other aggregator, where a bucket has the mean weight of its members: a last one that is not full counts as
-    the others, as in the paper. Who meets whom is drawn anew each round. An attacker spoils its whole bucket: the next
-    aggregator has to bear `size` times their share.
+    A bucket has the mean weight of its members: a last bucket that is not full counts like the full ones, as in the
+    paper. Buckets are drawn anew each round. An attacker spoils its whole bucket: the next aggregator has to tolerate
+    `size` times the share of attackers.
 
     >>> from fedmerit.core.server.server import Mean
     >>> updates = Updates(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32))
@@ -198,7 +198,7 @@ class Bucketing:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """The same buckets for all weightings of a round."""
+        """Use the same buckets for all weightings of a round."""
         updates = batch.updates
         order = generator(batch.seed, "buckets").permutation(len(updates))
         buckets = np.zeros((math.ceil(len(updates) / self.size), len(updates)))
@@ -214,9 +214,9 @@ class Bucketing:
 
 
 def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
-    """For each row the weight of its nearest, itself first, up to 1 - share of all; by their distances."""
+    """For each row the weight of its nearest, itself first, up to 1 - share of the total weight; by distance."""
     ranked = apart.copy()
-    np.fill_diagonal(ranked, -1.0)
+    np.fill_diagonal(ranked, -1.0)  # below every distance: an update is its own nearest, also among duplicates
     order = np.argsort(ranked, axis=1, kind="stable")
     near = np.zeros_like(apart)
     np.put_along_axis(near, order, _within(shares[order], 0.0, 1 - share), axis=1)
@@ -224,7 +224,7 @@ def nearest(apart: Matrix, shares: Vector, share: float) -> Matrix:
 
 
 def krum_scores(apart: Matrix, shares: Vector, share: float) -> Vector:
-    """Each row's mean squared distance to its nearest others, see `MultiKrum`; 0 where it has none."""
+    """Each row's mean squared distance to its nearest neighbours, see `MultiKrum`; 0 if it has none."""
     near = nearest(apart, shares, share)
     np.fill_diagonal(near, 0.0)
     held = near.sum(axis=1)
@@ -232,7 +232,7 @@ def krum_scores(apart: Matrix, shares: Vector, share: float) -> Vector:
 
 
 def _within(shares: Matrix | Vector, low: float, high: float) -> NDArray[np.float64]:
-    """How much of each share, laid end to end in their order, lies between two marks in 0..1."""
+    """Part of each share that lies between two marks in 0..1 when the shares are laid end to end."""
     ends = np.cumsum(shares, axis=-1)
     inside = np.minimum(ends, high) - np.maximum(ends - shares, low)
     return np.asarray(np.where(inside > ROUNDING, inside, 0.0))
@@ -241,7 +241,7 @@ def _within(shares: Matrix | Vector, low: float, high: float) -> NDArray[np.floa
 def _each(
     weights: Vector | Matrix, rule: Callable[[Vector], NDArray[Any]], length: int, kind: type = np.float64
 ) -> NDArray[Any]:
-    """rule(weighting as shares) for each weighting, `length` numbers each; zeros where all its weights are 0."""
+    """Apply rule(shares) to each weighting, giving `length` numbers each; zeros if all its weights are 0."""
     rows = [rule(one / one.sum()) if one.any() else np.zeros(length) for one in np.atleast_2d(weights)]
     return np.asarray(rows, dtype=kind).reshape(*weights.shape[:-1], length)
 
@@ -249,9 +249,9 @@ def _each(
 def _by_sorted(
     updates: Updates, weights: Vector | Matrix, rule: Callable[[NDArray[np.float32], Matrix], Matrix]
 ) -> NDArray[np.float32]:
-    """rule(values, shares) of every coordinate: its values in order, (columns, n), and the shares that go with them.
+    """Apply rule(values, shares) to every coordinate: its sorted values (columns, n), and the shares in that order.
 
-    Where all weights are alike there is one row of shares for all coordinates.
+    If all weights are equal there is one row of shares for all coordinates.
     """
     alike = bool((np.ptp(weights, axis=-1) == 0).all())
     equal = np.full((1, len(updates)), 1 / len(updates))

@@ -1,4 +1,4 @@
-"""Centred clipping: an aggregate whose distance to every update counts only up to a radius [Karimireddy 2021]."""
+"""Centred clipping: iterative averaging that clips each update's distance to the centre [Karimireddy 2021]."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fedmerit.core.types import Matrix, Model, Rows, Vector
 
 @part("aggregator", "centred-clipping")
 class CentredClipping:
-    """v <- v + sum_k w_k (update_k - v) min(1, radius / ||update_k - v||), from the aggregate of the last round.
+    """Centred clipping: v <- v + sum_k w_k (update_k - v) min(1, radius / ||update_k - v||), from the last aggregate.
 
-    The paper's weights are 1/n; here they are those earned. In the first round v starts at 0. An attacker moves the
-    aggregate by at most its weight times `radius` in each iteration, and by less the closer honest updates are [CC].
+    The paper's weights are 1/n; here they are the earned ones. In the first round v starts at 0. An attacker moves the
+    aggregate by at most its weight times `radius` per iteration, and by less the closer the honest updates are [CC].
 
     >>> from fedmerit.core.updates import Updates
     >>> updates = Updates(np.array([[1.0], [1.0], [90.0]], dtype=np.float32))
@@ -33,7 +33,7 @@ class CentredClipping:
     why = NOT_ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """Two passes over the updates for each iteration and weighting."""
+        """Use two passes over the updates per iteration and weighting."""
         zeros = np.zeros(batch.updates.length, np.float32)
         rows = [self._centre(batch, one / one.sum()) if one.any() else zeros for one in np.atleast_2d(weights)]
         return np.stack(rows).reshape(*weights.shape[:-1], batch.updates.length)
@@ -50,5 +50,5 @@ class CentredClipping:
         return centre
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:
-        """Remembers the aggregate, from which the next round starts."""
+        """Store the aggregate, from which the next round starts."""
         return Kept({"aggregate": aggregate})

@@ -1,8 +1,8 @@
 """Centring: the federation's mean input, from sums that clients send once before the first round.
 
-Inputs far from zero slow every learner down: FEMNIST's mean pixel is 245 of 255. Clients send sums per feature, never
-rows; the server makes one `Centring` of them, and it travels inside the model from then on, so that a model that is
-saved, sent or resumed knows its inputs. Sums of very few rows say much about these: that is the price.
+Inputs far from zero slow down every learner: FEMNIST's mean pixel is 245 of 255. Clients send sums per feature, never
+rows; the server builds one `Centring` from them. It is stored inside the model, so that a model that is saved, sent or
+resumed knows its inputs. The sums of very few rows reveal much about them: that is the cost.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fedmerit.errors import ConfigError, RunFailed
 Centre: TypeAlias = Literal["mean", "standard"]
 """Inputs minus the federation's mean; with `standard`, also divided by its deviation."""
 
-ROWS = 1000  # summed at a time: what is made of bytes is eight times as large
+ROWS = 1000  # rows per step: as float64 they take eight times the memory of the bytes they come from
 LARGEST_MEAN = 1e6
-"""The largest mean input that is believed: further out no learner learns, and one client could carry all others off."""
+"""Largest mean input that is accepted: beyond it no learner learns, and one client could shift all inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureSums:
-    """What a client tells of its training inputs, pixels in 0..1: rows, and per feature the sum and that of squares."""
+    """Sums over a client's training inputs, pixels in 0..1: rows, and per feature the sum and sum of squares."""
 
     rows: int
     sums: Vector
@@ -42,19 +42,19 @@ class FeatureSums:
 
 
 Sums: TypeAlias = tuple[Mapping[ClientId, FeatureSums], Mapping[ClientId, str]]
-"""What clients answered, unchecked, and why others did not."""
+"""Clients' sums, unchecked, and the reason for each client without any."""
 
 
 class SummingClients(Protocol):
-    """Clients that sum up their inputs."""
+    """Clients that sum their inputs."""
 
     def sum_features(self) -> Sums:
-        """Every client's sums, in one exchange."""
+        """Collect every client's sums in one exchange."""
 
 
 @dataclass(frozen=True, slots=True)
 class Centring:
-    """Per feature the mean of all clients' rows and, where inputs are standardised, the deviation.
+    """Mean per feature over all clients' rows and, for standardised inputs, the deviation.
 
     >>> Centring(np.array([2.0]), np.array([4.0]))(np.array([[10.0]])).tolist()
     [[2.0]]
@@ -70,7 +70,7 @@ class Centring:
 
 
 def feature_sums(x: NDArray[Any]) -> FeatureSums:
-    """The sums of a client's inputs; bytes are pixels and count as 0..1.
+    """Sum a client's inputs; bytes are pixels and count as 0..1.
 
     >>> feature_sums(np.array([[0], [255]], np.uint8)).sums.tolist()
     [1.0]
@@ -86,10 +86,10 @@ def feature_sums(x: NDArray[Any]) -> FeatureSums:
 
 
 def check_sums(sums: Sums, rows: float | None = None) -> Sums:
-    """The answers that can be added up, and for every other client the reason why it is left out.
+    """Return the sums that can be added up, and the reason for every client that is left out.
 
-    Sums must be finite, as long as most clients' sums, of at most `rows` rows, no larger than LARGEST_MEAN a row, and
-    such that no mean is larger than the root of the mean square. A client without rows has nothing to tell.
+    Sums must be finite, as long as those of most clients, of at most `rows` rows, at most LARGEST_MEAN per row, and no
+    mean may exceed the root of the mean square. A client without rows is skipped.
     """
     answers, failed = sums
     lengths = Counter(len(one.sums) for one in answers.values() if np.ndim(one.sums) == 1 and one.rows)
@@ -101,22 +101,23 @@ def check_sums(sums: Sums, rows: float | None = None) -> Sums:
 
 def _wrong(one: FeatureSums, length: int, rows: float | None) -> str:
     if one.rows < 0 or (rows is not None and one.rows > rows):
-        return f"its sums are of {one.rows} rows; the federation has {rows}"
+        return f"its sums cover {one.rows} rows, but the federation has {rows}"
     if one.sums.shape != (length,) or one.squares.shape != (length,):
-        return f"its sums have shape {one.sums.shape} and {one.squares.shape}, those of most clients ({length},)"
+        return f"its sums have shape {one.sums.shape} and {one.squares.shape}; those of most clients have ({length},)"
     if not (np.isfinite(one.sums).all() and np.isfinite(one.squares).all()):
-        return "its sums hold NaN or infinity"
+        return "its sums contain NaN or infinity"
     means = one.sums / one.rows
     if np.abs(means).max(initial=0) > LARGEST_MEAN:
-        return f"its mean input is larger than {LARGEST_MEAN:g}"
+        return f"its mean input exceeds {LARGEST_MEAN:g}"
+    # Jensen: mean(x)^2 <= mean(x^2). Sums that violate it come from no data at all.
     possible = np.square(means) <= one.squares / one.rows * (1 + 1e-6) + 1e-9
     return "" if possible.all() else "its sums of squares are too small for its sums"
 
 
 def make_centring(sums: Mapping[ClientId, FeatureSums], centre: Centre) -> Centring:
-    """Mean and deviation over all rows of these clients, added up in their order.
+    """Compute mean and deviation over all rows of these clients, added up in client order.
 
-    A feature that never changes has deviation 1: centred, it is zero anyway.
+    A constant feature gets deviation 1: centred, it is zero anyway.
 
     >>> rows = {0: feature_sums(np.array([[1.0]])), 1: feature_sums(np.array([[2.0], [3.0]]))}
     >>> make_centring(rows, "mean").mean.tolist()
@@ -128,18 +129,18 @@ def make_centring(sums: Mapping[ClientId, FeatureSums], centre: Centre) -> Centr
         return Centring(mean)
     square = np.sum([sums[client].squares for client in sorted(sums)], axis=0) / rows
     variance = square - np.square(mean)
-    constant = variance <= 1e-12 * np.maximum(square, 1e-12)  # what rounding leaves of no variance at all
+    constant = variance <= 1e-12 * np.maximum(square, 1e-12)  # rounding leaves a little variance in a constant feature
     return Centring(mean, np.sqrt(np.where(constant, 1.0, variance)))
 
 
 def check_centred(learner: Learner, centre: Centre | None) -> None:
-    """Refuse a centring that there is not, and one for a learner that cannot."""
+    """Reject an unknown centring, and a learner that cannot centre."""
     if centre not in (None, *get_args(Centre)):
-        raise ConfigError(f"centre is one of {', '.join(get_args(Centre))}, or None; got {centre!r}")
+        raise ConfigError(f"centre must be one of {', '.join(get_args(Centre))}, or None (got {centre!r})")
     if centre is not None and not isinstance(learner, CentredLearner):
         raise ConfigError(
             f"task.centre = {centre!r} needs a learner with a method `centred`, which this task's learner does not "
-            "have; leave it away, or centre the data before it is brought"
+            "have; remove task.centre, or centre the data beforehand"
         )
 
 
@@ -150,12 +151,15 @@ def centre_model(
     centre: Centre,
     rows: float | None,
 ) -> tuple[Model, Mapping[ClientId, str], str]:
-    """The first model with the federation's centring in it, the clients that were left out, and a line about it."""
+    """Add the federation's centring to the first model; return it, the clients left out, and a line for the ledger."""
     check_centred(learner, centre)
     assert isinstance(learner, CentredLearner)
     good, left_out = check_sums(clients.sum_features(), rows)
     if not good:
-        raise RunFailed(f"no client sent sums that inputs could be centred by: {dict(list(left_out.items())[:3])}")
+        raise RunFailed(
+            f"no client sent valid sums to centre the inputs (got {dict(list(left_out.items())[:3])}); "
+            "fix the clients' data, or remove task.centre"
+        )
     centring = make_centring(good, centre)
     about = (
         f"inputs centred ({centre}) by {sum(one.rows for one in good.values())} rows of {len(good)} clients, "

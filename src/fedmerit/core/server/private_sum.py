@@ -2,8 +2,8 @@
 
     (sum_k s_k / s_max * clip(update_k, C) + N(0, (z C)^2 I)) * max_weight / (q K)
 
-s_k is the client's own score, s_max the largest that its operator gives, q K the expected number of clients of a round:
-nothing in it but the sum depends on who takes part. So one client more or less moves the sum by at most C, whatever it
+s_k is the client's score, s_max the largest score of its operator, q K the expected number of clients in a round: only
+the sum depends on the clients that take part. So one client more or less changes the sum by at most C, whatever it
 claims or sends, exactly as in the unweighted mean: earned weights cost signal, not privacy. docs/privacy.md has the
 proof. The noise of a real run comes from the operating system's generator.
 
@@ -41,20 +41,20 @@ from fedmerit.errors import ConfigError
 Accountant: TypeAlias = Literal["rdp", "pld"]
 VOID = "the noise comes from the run's seed (privacy.reproducible): the guarantee is void"
 OF_EXPECTED = 20
-"""The noise on the count of short updates is this part of the clients that a round expects, as in the paper."""
+"""The noise on the count of short updates is 1 / this of the expected number of clients, as in the paper."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveClip:
-    """C moves towards the `quantile` of the lengths of the updates, by `rate`, from `start`.
+    """Adaptive clip norm: C moves towards the `quantile` of the update norms, by `rate`, from `start`.
 
     >>> clip = AdaptiveClip(start=1.0)
-    >>> clip.after(1.0, np.array([0.5, 0.6, 0.7, 3.0]), noise_on_count=0.0, expected=4)  # three of four fit: shorter
+    >>> clip.after(1.0, np.array([0.5, 0.6, 0.7, 3.0]), noise_on_count=0.0, expected=4)  # three of four fit: C falls
     0.951229424500714
     """
 
     start: Annotated[float, Interval(gt=0), Doc("the first clip norm")] = 0.1
-    quantile: Annotated[float, Interval(gt=0, lt=1), Doc("the share of the updates that stays whole")] = 0.5
+    quantile: Annotated[float, Interval(gt=0, lt=1), Doc("the share of the updates that is not clipped")] = 0.5
     rate: Annotated[float, Interval(gt=0), Doc("how fast the clip moves")] = 0.2
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class AdaptiveClip:
 
     @staticmethod
     def count_deviation(noise: float, expected: float) -> float:
-        """s: a twentieth of the expected clients, but no less than z, so that the updates' share of the noise exists.
+        """s: a twentieth of the expected clients, but at least z, so that z' exists.
 
         >>> AdaptiveClip.count_deviation(1.0, expected=100), AdaptiveClip.count_deviation(1.0, expected=8)
         (5.0, 1.0)
@@ -71,7 +71,7 @@ class AdaptiveClip:
 
     @staticmethod
     def noise_on_updates(noise: float, expected: float) -> float:
-        """z': with it and the noise on the count, a round costs what z alone costs.
+        """z': together with the noise on the count, a round costs as much as z on the sum only.
 
         >>> round(AdaptiveClip.noise_on_updates(1.0, expected=100), 3)
         1.005
@@ -79,17 +79,25 @@ class AdaptiveClip:
         return float((noise**-2 - (2 * AdaptiveClip.count_deviation(noise, expected)) ** -2) ** -0.5)
 
     def after(self, clip: float, norms: Vector, noise_on_count: float, expected: float) -> float:
-        """C of the next round; the denominator is the expected number of clients, whoever came."""
+        """C of the next round; the denominator is the expected number of clients, not the number that answered."""
         share = 0.5 + (float(((norms <= clip) - 0.5).sum()) + noise_on_count) / expected
         return clip * math.exp(-self.rate * (share - self.quantile))
 
 
 @part("aggregator", "private-sum")
 class PrivateSum:
-    """Client-level differential privacy of the model, by noise at the server; runs also in a round without clients.
+    """Client-level differential privacy of the model by noise at the server.
 
-    Silence would reveal that nobody came. One release is booked for each attempt of a round, before any noise is drawn:
-    sum and quantile share the multiplier `noise`.
+    It also runs in a round without clients, because no noise would reveal that nobody took part. One release is
+    recorded for each attempt of a round, before any noise is drawn: sum and quantile share the multiplier `noise`.
+
+    noise          z: the noise on the sum has standard deviation z * clip
+    fraction       q: probability that a client takes part in a round
+    clip           C: largest norm of an update, or an `AdaptiveClip`
+    max_weight     a client gets at most this many times the expected equal share
+    delta          epsilon is reported at this delta; at most 1 / clients
+    accountant     `rdp`, or `pld`, which is tighter and slower
+    reproducible   draw the noise from the run's seed, for tests: no guarantee
 
     >>> round(PrivateSum(noise=1.1, fraction=0.1, clip=1.0).deviation(clients=1000), 6)
     0.011
@@ -105,7 +113,7 @@ class PrivateSum:
     ] = 1.0
     delta: Annotated[float, Interval(gt=0, lt=1), Doc("epsilon is stated at this delta; at most 1 / clients")] = 1e-5
     accountant: Annotated[Accountant, Doc("`rdp`, or `pld`, which is tighter and slower")] = "rdp"
-    reproducible: Annotated[bool, Doc("noise from the run's seed, for tests: the guarantee is void")] = False
+    reproducible: Annotated[bool, Doc("noise from the run's seed, for tests: no privacy guarantee")] = False
 
     runs_empty: ClassVar[bool] = True
     needs: ClassVar[Words] = frozenset({"answers in their round"})
@@ -113,13 +121,14 @@ class PrivateSum:
     demands: ClassVar[Words] = ACCOUNTED
     why: ClassVar[Mapping[str, str]] = {
         "accounted": "[privacy] accounts for one noisy sum; use DS, LD, LC, CB, IS, MW, Participation, LossPower, "
-        "attribute:NAME, fact:NAME or validated:OBJECTIVE, with prioritized, product or another score of these alone",
+        "attribute:NAME, fact:NAME or validated:OBJECTIVE, with prioritized, product or another score of one client",
     }
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """The noisy sum of the round; noise only where nobody came. All candidates share it."""
+        """Return the noisy sum of the round, which is noise only if nobody took part. All candidates share it."""
         view = batch.view
         assert view is not None  # a round has one
+        # Recorded first: a crash after this line costs an unused release, never an unrecorded one.
         view.host.book(Release(view.index, self.noise, self.fraction))
         clients, length = len(view.host.names), view.host.trainable or len(view.model)
         clip = self.clip_in(batch)
@@ -134,12 +143,12 @@ class PrivateSum:
         return noisy if weights.ndim == 1 else np.broadcast_to(noisy, (len(weights), len(noisy)))
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:
-        """The clip of the next round where it adapts; how many updates were shortened."""
+        """Return the clip of the next round if it adapts, and a note on the number of clipped updates."""
         assert batch.view is not None  # a round has one
         norms, clip, notes = batch.updates.norms, self.clip_in(batch), list[Note]()
         cut = int((norms > clip).sum())
         if cut:
-            text = f"the clip of {clip:.4g} shortened {cut} of {len(norms)} updates; their median norm is "
+            text = f"{cut} of {len(norms)} updates were clipped to a norm of {clip:.4g}; their median norm is "
             notes.append(Note("clipped", "updates", f"{text}{np.median(norms):.3g}"))
         if self.reproducible:
             notes.append(Note("privacy-void", "noise", VOID))
@@ -148,7 +157,8 @@ class PrivateSum:
             expected, index = self.fraction * len(batch.view.host.names), batch.view.index
             draw = float(self._normals(1, batch.seed, "privacy quantile", index)[0])
             noise = draw * self.clip.count_deviation(self.noise, expected)
-            own = {"clip": float(np.float32(self.clip.after(clip, norms, noise, expected)))}  # as checkpoints keep it
+            # float32, as checkpoints store it: a resumed run continues with the same bits
+            own = {"clip": float(np.float32(self.clip.after(clip, norms, noise, expected)))}
         return Kept(own, tuple(notes), {"clip": clip})
 
     def clip_in(self, batch: Batch) -> float:
@@ -158,11 +168,11 @@ class PrivateSum:
         return float(batch.own.get("clip", self.first_clip))
 
     def factor(self, clients: int) -> float:
-        """max_weight / (q K): what the sum is multiplied by."""
+        """max_weight / (q K): the factor of the sum."""
         return self.max_weight / (self.fraction * clients)
 
     def deviation(self, clients: int) -> float:
-        """The standard deviation of the noise in each entry of the aggregate; in the first round where C adapts."""
+        """Standard deviation of the noise in each entry of the aggregate; of the first round if C adapts."""
         return self.sum_noise(clients) * self.first_clip * self.factor(clients)
 
     @property
@@ -171,20 +181,21 @@ class PrivateSum:
         return self.clip.start if isinstance(self.clip, AdaptiveClip) else self.clip
 
     def sum_noise(self, clients: int) -> float:
-        """The multiple of C that is the noise on the sum: z, or what a noised quantile leaves of it."""
+        """Multiple of C that is the noise on the sum: z, or z' with a noisy quantile."""
         if not isinstance(self.clip, AdaptiveClip):
             return self.noise
         return self.clip.noise_on_updates(self.noise, self.fraction * clients)
 
     def _normals(self, length: int, seed: int, purpose: str, index: int) -> Vector:
-        """From the operating system, or from the seed where it is reproducible."""
+        """Draw from the operating system, or from the seed if reproducible."""
         if self.reproducible:
             return generator(seed, purpose, index).normal(0.0, 1.0, length)
         return secret_normals(length)
 
 
 def secret_normals(length: int) -> Vector:
-    """Standard normal draws from os.urandom: 52 random bits each, through the inverse of the distribution function."""
+    """Draw standard normal numbers from os.urandom: 52 random bits each, through the inverse distribution function."""
+    # 52 bits plus a half stay inside (0, 1) as float64, so that ndtri never returns infinity.
     bits = np.frombuffer(os.urandom(8 * length), np.uint64) >> np.uint64(12)
     return np.asarray(scipy.special.ndtri((bits + 0.5) / 2.0**52))
 
@@ -201,7 +212,7 @@ def shares_of_the_sum(score: Score, scores: Vector, criteria: int) -> Vector:
 
 
 def check_selection(privacy: PrivateSum, selection: Selection, clients: int) -> None:
-    """The account is of the selection that is drawn, and its delta means something for this many clients."""
+    """Check that the account matches the selection, and that delta is meaningful for this many clients."""
     from fedmerit.core.collect.collect import Poisson
 
     if not isinstance(selection, Poisson):
@@ -212,10 +223,10 @@ def check_selection(privacy: PrivateSum, selection: Selection, clients: int) -> 
     if selection.fraction != privacy.fraction:
         raise ConfigError(
             f"the account is for a fraction of {privacy.fraction:g}, and {selection.fraction:g} of the clients are "
-            "drawn; set both to the same"
+            "drawn; set both to the same value"
         )
     if privacy.delta > 1 / clients:
         raise ConfigError(
-            f"privacy.delta must be at most 1 / clients = {1 / clients:.3g} (got {privacy.delta:g}): else a mechanism "
-            f"that publishes a whole client would pass; set privacy.delta = {0.1 / clients:.1g} or less"
+            f"privacy.delta must be at most 1 / clients = {1 / clients:.3g} (got {privacy.delta:g}), or a mechanism "
+            f"that publishes all data of one client would pass; set privacy.delta = {0.1 / clients:.1g} or less"
         )

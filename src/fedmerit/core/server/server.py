@@ -29,46 +29,49 @@ if TYPE_CHECKING:
 
 SERVER_MODEL: Words = frozenset({"server model"})
 OPTIMIZER_WHY: Mapping[str, str] = {
-    "server model": "clients with personal models move these themselves; remove the optimizer",
+    "server model": "clients with personal models update them locally; remove the optimizer",
     "plain step": "remove recipe.server.optimizer",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """What a round learned: the weighted sum of the updates, and sum_k w_k ||update_k||^2, by which they disagree."""
+    """Weighted sum of a round's updates, and sum_k w_k ||update_k||^2, which measures their disagreement."""
 
     update: Model
     mean_square: float = 0.0
 
 
 class ServerOptimizer(Protocol):
-    """From the model and a round's aggregate to the next model.
+    """Step from the model and a round's aggregate to the next model.
 
     >>> SGD()(np.ones(2, np.float32), Aggregate(np.full(2, 0.5, np.float32)))[0].tolist()
     [1.5, 1.5]
     """
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
-        """The next model, and the optimizer's state after it; `index` counts rounds from 1."""
+        """Return the next model and the optimizer's state; `index` counts rounds from 1."""
 
 
 @runtime_checkable
 class MixingOptimizer(ServerOptimizer, Protocol):
-    """An optimizer that adds multiples of the aggregate and of the last move.
+    """An optimizer that adds multiples of the aggregate and of the last step.
 
-    Clients build candidate models from these numbers themselves, so that few vectors travel.
+    Clients build candidate models from these factors, so that few vectors are sent.
     """
 
     def mixture(self, own: Own) -> tuple[float, float]:
-        """(lr, momentum) of the next step."""
+        """Return (lr, momentum) of the next step."""
 
 
 @part("optimizer", "sgd")
 class SGD:
-    """model + lr * update; with lr = 1 the step of every recipe of the four papers.
+    """Plain step: model + lr * update; with lr = 1 the step of every recipe of the four papers.
 
-    >>> SGD(lr=0.5)(np.ones(1, np.float32), Aggregate(np.ones(1, np.float32)))[0].tolist()
+    lr   server learning rate
+
+    >>> ones = np.ones(1, np.float32)
+    >>> SGD(lr=0.5)(ones, Aggregate(ones))[0].tolist()
     [1.5]
     """
 
@@ -82,20 +85,20 @@ class SGD:
 
     @property
     def needs(self) -> Words:
-        """With lr = 1 it also serves clients that move personal models themselves."""
+        """With lr = 1 it also fits clients that update personal models locally."""
         return frozenset() if self.lr == 1 else SERVER_MODEL
 
     def __call__(self, model: Model, aggregate: Aggregate, own: Own = EMPTY, index: int = 1) -> tuple[Model, Own]:
-        """Nothing is remembered."""
+        """Keep nothing for the next round."""
         return mix(model, (aggregate.update,), (self.lr,)), EMPTY
 
     def mixture(self, own: Own) -> tuple[float, float]:
-        """The learning rate."""
+        """Return (lr, 0)."""
         return self.lr, 0.0
 
 
 def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> Model:
-    """start + sum_i coefficients[i] * basis[i], in this order, so that servers and clients build the same bits.
+    """Return start + sum_i coefficients[i] * basis[i], in this order, so that server and clients get the same bits.
 
     >>> mix(np.ones(1, np.float32), [np.ones(1, np.float32)], [0.5]).tolist()
     [1.5]
@@ -109,13 +112,13 @@ def mix(start: Model, basis: Sequence[Model], coefficients: Sequence[float]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What an aggregator may use.
+    """Input of an aggregator.
 
-    updates     as they are aggregated: times the fact `clip` where a stage wrote it
-    seed        for what the aggregator draws
+    updates     as they are aggregated: multiplied by the fact `clip` if a stage measured it
+    seed        for the aggregator's draws
     own         the aggregator's state before the round
     candidates  of the round's search, with their scores
-    view        the round; None where an aggregator is called on its own
+    view        the round; None if an aggregator is called outside of one
     """
 
     updates: Updates
@@ -126,13 +129,13 @@ class Batch:
 
     @classmethod
     def of(cls, cohort: Cohort, candidates: Sequence[Candidate], view: View, own: Own) -> Batch:
-        """The batch of a cohort, whose server chain has this state."""
+        """Return the batch of a cohort, for a server chain with this state."""
         updates = cohort.updates.mix(cohort.facts[CLIP]) if CLIP in cohort.facts else cohort.updates
         return cls(updates, view.draws.seed("aggregate"), own.get("aggregator", EMPTY), candidates, view)
 
 
 class Kept(NamedTuple):
-    """What an aggregator leaves after a round: its state, notes, and numbers for the record."""
+    """Result of an aggregator after a round: its state, notes, and numbers for the record."""
 
     own: Own = EMPTY
     notes: tuple[Note, ...] = ()
@@ -140,9 +143,9 @@ class Kept(NamedTuple):
 
 
 class Aggregator(Protocol):
-    """From the updates of a round and their weights to one vector; with (k, n) weightings to k.
+    """Combine the updates of a round by their weights into one vector; with (k, n) weightings into k.
 
-    One that also runs in a round without clients declares `runs_empty = True`.
+    An aggregator that also runs in a round without clients declares `runs_empty = True`.
 
     >>> updates = Updates(np.array([[1.0], [3.0]], dtype=np.float32))
     >>> Mean()(Batch(updates), np.array([0.75, 0.25])).tolist()
@@ -150,25 +153,25 @@ class Aggregator(Protocol):
     """
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """A vector for each weighting; zeros where all its weights are 0."""
+        """Return a vector for each weighting; zeros if all its weights are 0."""
 
 
 @runtime_checkable
 class StatefulAggregator(Aggregator, Protocol):
-    """An aggregator that remembers something of a round."""
+    """An aggregator with state between rounds."""
 
     def after(self, batch: Batch, aggregate: Model) -> Kept:
-        """What it keeps of the round, whose aggregate was this."""
+        """Return its state after the round with this aggregate."""
 
 
 @part("aggregator", "mean")
 class Mean:
-    """sum_k w_k update_k: FedAvg, and every recipe of the four papers."""
+    """Weighted mean sum_k w_k update_k: FedAvg, and every recipe of the four papers."""
 
     gives = frozenset({"weighted mean"}) | ACCOUNTED
 
     def __call__(self, batch: Batch, weights: Vector | Matrix) -> Rows:
-        """In one pass over the updates."""
+        """Use one pass over the updates."""
         return batch.updates.combine(weights)
 
 
@@ -187,9 +190,14 @@ MEAN, PLAIN_STEP = Mean(), SGD()
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An aggregator, an optimizer, and at most one control; its state is {"aggregator", "optimizer", "control"}.
+    """Server chain: an aggregator, an optimizer, and at most one control.
 
-    The control comes from the clients' learner (`train.algorithm`) when a run is prepared.
+    Its state is {"aggregator", "optimizer", "control"}. The control comes from the clients' learner (`train.algorithm`)
+    when a run is prepared.
+
+    aggregator   combines the updates: `Mean()` by default
+    optimizer    moves the model along the aggregate: `SGD()` by default
+    controls     control variates of SCAFFOLD or FedDyn
 
     >>> Server().optimizer
     SGD(lr=1.0)
@@ -200,18 +208,18 @@ class Server:
     controls: tuple[Control, ...] = ()
 
     def vectors(self, client: ClientId, view: View) -> Mapping[str, Model]:
-        """The vectors that a client receives in addition to the model."""
+        """Return the vectors that a client receives in addition to the model."""
         own = view.own_of("server").get("control", EMPTY)
         return {name: vector for one in self.controls for name, vector in one.vectors(client, own).items()}
 
     def applies(self, cohort: Cohort) -> bool:
-        """Whether a round with this cohort moves the model."""
+        """Whether a round with this cohort changes the model."""
         return bool(cohort.ids) or getattr(self.aggregator, "runs_empty", False)
 
     def optimize(
         self, batch: Batch, candidate: Candidate, aggregate: Model, model: Model, own: Own
     ) -> tuple[Model, Own]:
-        """One step of the optimizer along the aggregate of a candidate, and the optimizer's state after it."""
+        """Take one step of the optimizer along a candidate's aggregate; return the model and the optimizer's state."""
         assert batch.view is not None  # a round has one
         weights = candidate.weights
         spread = 0.0 if weights is None else float(weights.weights @ np.square(batch.updates.norms))
@@ -221,10 +229,10 @@ class Server:
     def step(
         self, batch: Batch, candidate: Candidate, aggregate: Model, cohort: Cohort, model: Model, own: Own
     ) -> Stepped:
-        """Move `model` along the aggregate of a candidate; `own` is the chain's state before."""
+        """Step from `model` along a candidate's aggregate; `own` is the chain's state before."""
         assert batch.view is not None  # a round has one
         aggregator, weights = self.aggregator, candidate.weights
-        kept = aggregator.after(batch, aggregate) if isinstance(aggregator, StatefulAggregator) else Kept()
+        aggregated = aggregator.after(batch, aggregate) if isinstance(aggregator, StatefulAggregator) else Kept()
         after, remembered = self.optimize(batch, candidate, aggregate, model, own)
         controlled, by_control = own.get("control", EMPTY), False
         if weights is not None:
@@ -232,5 +240,7 @@ class Server:
                 clients = len(batch.view.host.names)
                 after, controlled = control.after(after, cohort, weights.weights, clients, controlled)
                 by_control |= control.moves_model
-        states = {"aggregator": kept.own, "optimizer": remembered, "control": controlled}
-        return Stepped(after, {name: one for name, one in states.items() if one}, by_control, kept.notes, kept.numbers)
+        states = {"aggregator": aggregated.own, "optimizer": remembered, "control": controlled}
+        return Stepped(
+            after, {name: one for name, one in states.items() if one}, by_control, aggregated.notes, aggregated.numbers
+        )

@@ -1,1 +1,1 @@
-"""What the server measures or bounds before it weighs clients."""
+"""Measurements and bounds before the server weighs clients."""

@@ -19,13 +19,13 @@ from fedmerit.core.types import Cohort, Vector
 
 @part("stage", "arc")
 class Arc:
-    """Clip the k = floor(2 f / n (n - f)) longest updates to the norm of the longest of the others [ARC].
+    """Clip the k = floor(2 f / n (n - f)) largest updates to the norm of the next largest [ARC].
 
-    f is the number of attackers that are expected among n clients, `share` * n. Where k is 0 nothing is clipped. A
-    fixed threshold helps against some attacks and harms where nobody attacks; this one keeps the guarantees of the
-    robust aggregator that follows.
+    f = `share` * n is the expected number of attackers among n clients. If k is 0 nothing is clipped. A fixed threshold
+    helps against some attacks and costs accuracy without one; this one keeps the guarantees of the robust aggregator
+    that follows.
 
-    >>> Arc(0.25).limit(np.array([1.0, 2.0, 3.0, 90.0]))  # k = 1: the longest becomes as long as the next
+    >>> Arc(0.25).limit(np.array([1.0, 2.0, 3.0, 90.0]))  # k = 1: the largest norm becomes the second largest
     3.0
     """
 
@@ -38,13 +38,13 @@ class Arc:
     why: ClassVar[Mapping[str, str]] = CLIP_WHY
 
     def limit(self, norms: Vector) -> float:
-        """The norm that updates with these norms are clipped to."""
+        """Return the norm to which updates with these norms are clipped."""
         number = len(norms)
         clipped = math.floor(2 * self.share * (number - self.share * number) + 1e-9)
         return float(np.sort(norms)[number - 1 - min(clipped, number - 1)])
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """The fact `clip`, and a note on the update that was shortened most."""
+        """Measure the fact `clip`, with a note on the update that was clipped most."""
         limit = self.limit(cohort.updates.norms)
         left = clip_factors(cohort.updates.norms, limit)
         return Measured({CLIP: clip_fact(cohort, left)}, clip_note(left, f"{limit:.4g} (ARC)", cohort))

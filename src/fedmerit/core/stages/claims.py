@@ -1,8 +1,7 @@
-"""Claims: how far a client's facts are believed, given the other clients' facts and its own past.
+"""Claims: bounds on the facts that clients claim, from the remaining clients' facts and the client's past.
 
-A fact within its range may still be a lie. `Claims` bounds each claim by the round's median and by the client's own
-past, and keeps facts of its rows at their first value. `Anchor` measures the rows that count for a cap, which grow with
-neither.
+A fact within its range may still be a lie. `Claims` bounds each claim by the round's median and by the client's past,
+and pins facts of its rows to their first value. `Anchor` measures the rows that count for a cap, bounded by the median.
 """
 
 from __future__ import annotations
@@ -21,21 +20,25 @@ from fedmerit.core.types import EMPTY, ClientId, Cohort, Evaluation, Note, Vecto
 from fedmerit.errors import ConfigError
 
 ANCHOR_MEDIANS = 2.0
-"""No anchor lies above this many medians of the round's training rows."""
+"""An anchor is at most this many medians of the round's training rows."""
 LESS_EARNS_MORE = (SECONDS,)
-"""Facts that a liar makes small: bounded from below too."""
+"""Facts that a liar understates: bounded from below too."""
 CLIENT_FACTS = "*client facts"
-"""Remembered by `Claims`: all facts that the recipe asks clients for."""
+"""Remembered by `Claims`: all facts that the recipe requests from clients."""
 
 
 @part("stage", "claims")
 class Claims:
     """Bound what clients claim, beyond the facts' ranges; a recipe without this stage believes facts as reported.
 
-    A claim counts as at most k times the median of the round's claims, and as at most k times the median of what
-    counted for the client lately, but never as less than the round's median for that reason. Facts of a client's rows
-    (samples, labels ...) do not change: a claim that differs from the first by more than the factor `change` counts as
-    the first. Judges' row counts in a search are bounded in the same way.
+    A claim counts as at most k times the median of the round's claims, and as at most k times the median of the
+    client's recent values, but this second bound never falls below the round's median. Facts of a client's rows
+    (samples, labels ...) are constant: a claim that differs from the first by more than the factor `change` counts as
+    the first. Row counts that judges report in a search are bounded in the same way.
+
+    k          a claim counts as at most this many medians
+    change     the factor by which a fact of a client's rows may differ from the first
+    enrolled   pairs (client, training rows), if known; they replace the first claim
 
     >>> Claims(k=4, enrolled=((0, 120),)).change
     1.2
@@ -61,11 +64,11 @@ class Claims:
     def __post_init__(self) -> None:
         if not all(client >= 0 and 0 < rows < np.inf for client, rows in self.enrolled):
             raise ConfigError(
-                f"claims.enrolled has pairs of a client's number and its training rows; got {list(self.enrolled)}"
+                f"claims.enrolled needs pairs of a client's number and its training rows (got {list(self.enrolled)})"
             )
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """The facts that count; where a claim was cut, `claimed:FACT` keeps what was reported, and a note says so."""
+        """Bound the facts; `claimed:FACT` stores the reported value of a bounded claim, and a note reports it."""
         facts, notes = dict[str, Vector](), list[Note]()
         for fact in (find_fact(name) for name in cohort.facts):
             if fact.source == "server":
@@ -79,7 +82,7 @@ class Claims:
         return Measured(facts, tuple(notes))
 
     def bound_answers(self, answers: Evaluation) -> Evaluation:
-        """The answers of judges with no row count above k medians."""
+        """Bound the row counts in judges' answers to k medians."""
         return bound_sizes(answers, self.k)
 
 
@@ -87,14 +90,14 @@ class Claims:
 class Anchor:
     """Measure the training rows that count for an anchored cap: at most twice the median of the round.
 
-    It sees the whole cohort: inside a group the median differs.
+    It uses the whole cohort, because the median within a group differs.
     """
 
     phase: ClassVar[Phase] = "claims"
     name: ClassVar[str] = "anchor"
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """The fact `anchor`."""
+        """Measure the fact `anchor`."""
         samples = cohort.facts[SAMPLES]
         return Measured({ANCHOR: np.minimum(samples, ANCHOR_MEDIANS * np.median(samples))})
 
@@ -102,7 +105,7 @@ class Anchor:
 def _pinned(
     claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History
 ) -> tuple[Vector, list[Note]]:
-    """Facts of rows as they were at first sight, or as enrolled, where the claim differs by more than `change`."""
+    """Facts of rows, replaced by the first or enrolled value if the claim differs by more than `change`."""
     if fact.measure is None:
         return claimed, []
     first: Mapping[ClientId, float] = history.first.get(fact.name, EMPTY)
@@ -114,13 +117,13 @@ def _pinned(
         if before is None or before / claims.change <= now <= before * claims.change:
             continue
         counted[place] = before
-        text = f"claims {fact.name} {now:g} after {before:g}, which counts: facts of its rows do not change"
+        text = f"claims {fact.name} {now:g} after {before:g}; {before:g} counts, because facts of its rows are constant"
         notes.append(Note("claim-changed", f"{client}: {fact.name}", text, client))
     return counted, notes
 
 
 def _bounded(claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, ...], history: History) -> Vector:
-    """Claims within k medians of the round, and of the client's own past; a median of 0 bounds nothing."""
+    """Claims within k medians of the round and of the client's past; a median of 0 bounds nothing."""
     median = float(np.median(claimed))
     if median <= 0:
         return claimed
@@ -134,7 +137,7 @@ def _bounded(claims: Claims, fact: Fact, claimed: Vector, ids: tuple[ClientId, .
 
 
 def _cut(fact: Fact, claimed: Vector, counted: Vector, ids: tuple[ClientId, ...]) -> list[Note]:
-    text = "claims {name} {said:g}, which counts as {counted:g}: the bound by the round's median and its own past"
+    text = "claims {name} {said:g}, which counts as {counted:g}: the bound from the round's median and its past"
     return [
         Note(
             "claim-cut",
@@ -147,7 +150,7 @@ def _cut(fact: Fact, claimed: Vector, counted: Vector, ids: tuple[ClientId, ...]
 
 
 def bound_sizes(answers: Evaluation, k: float) -> Evaluation:
-    """The answers with no judge's rows above k medians of those that have any; what it said of them in proportion.
+    """Bound judges' row counts to k medians of the counts above 0, and scale their results in proportion.
 
     >>> bound_sizes(Evaluation(np.array([5, 6, 900_000]), np.array([10, 10, 1_000_000])), k=3).sizes.tolist()
     [10, 10, 30]

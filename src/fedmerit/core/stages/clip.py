@@ -28,10 +28,14 @@ CLIP_WHY: Mapping[str, str] = {
 class Clip:
     """Scale updates to a maximum norm: update * min(1, C / ||update||_2).
 
-    C is a number, or `times` the median norm of the updates that are not zero: of all clients so far where a part
-    remembers norms (`SimilarityFilter`), else of the round. Fewer than half of the clients cannot move the median
-    beyond the norms of the others. Nothing is left of the update of an excluded client: where the other clients have
-    no room below a cap, its weight may be above 0. With the mean the factors go into the weights: no update is copied.
+    C is a number, or `times` the median norm of the updates that are not zero: of all clients so far if a part
+    remembers norms (`SimilarityFilter`), otherwise of the round. Fewer than half of the clients cannot move the median
+    beyond the norms of the remaining clients. An excluded client's update gets factor 0, because its weight may be
+    above 0 if the remaining clients have no room below a cap. With the mean, the factors are multiplied into the
+    weights, and no update is copied.
+
+    norm    the largest norm, or `median`: that of the updates
+    times   multiple of the median, with norm = `median`
 
     >>> Clip().factors(np.array([1.0, 2.0, 10.0])).tolist()
     [1.0, 1.0, 0.2]
@@ -40,7 +44,7 @@ class Clip:
     norm: Annotated[
         float | Literal["median"], Interval(gt=0), Doc("the largest norm, or `median`: that of the updates")
     ] = "median"
-    times: Annotated[float, Interval(gt=0), Doc("how many medians, with norm = `median`")] = 1.0
+    times: Annotated[float, Interval(gt=0), Doc("multiple of the median, with norm = `median`")] = 1.0
 
     phase: ClassVar[Phase] = "bound"
     name: ClassVar[str] = "clip"
@@ -50,10 +54,12 @@ class Clip:
 
     def __post_init__(self) -> None:
         if self.norm != "median" and self.times != 1:
-            raise ConfigError('`times` of clip has no effect with a fixed norm; use norm = "median", or remove it')
+            raise ConfigError(
+                f'clip.times = {self.times:g} has no effect with norm = {self.norm}; set norm = "median", or remove it'
+            )
 
     def limit(self, norms: Vector, median: float | None = None) -> float:
-        """C for updates with these norms; `median` is the median norm, where it is not theirs."""
+        """C for updates with these norms; `median` replaces their median norm."""
         if self.norm != "median":
             return float(self.norm)
         if median is None:
@@ -62,11 +68,11 @@ class Clip:
         return self.times * median
 
     def factors(self, norms: Vector, median: float | None = None) -> Vector:
-        """What is left of each update, 0..1."""
+        """Factor of each update, 0..1."""
         return clip_factors(norms, self.limit(norms, median))
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """The fact `clip`, and a note on the update that was shortened most."""
+        """Measure the fact `clip`, with a note on the update that was clipped most."""
         norms, median = cohort.updates.norms, median_norm(cohort, view.history)
         left = self.factors(norms, median)
         of = "a norm set in the recipe"
@@ -77,7 +83,7 @@ class Clip:
 
 
 def clip_factors(norms: Vector, limit: float) -> Vector:
-    """min(1, C / norm): what an update is multiplied by.
+    """Factor min(1, C / norm) of each update.
 
     >>> clip_factors(np.array([0.5, 4.0]), 1.0).tolist()
     [1.0, 0.25]
@@ -86,18 +92,18 @@ def clip_factors(norms: Vector, limit: float) -> Vector:
 
 
 def clip_fact(cohort: Cohort, left: Vector) -> Vector:
-    """The fact `clip` after one more stage that shortens updates; 0 for excluded clients."""
+    """Fact `clip` after one more clipping stage; 0 for excluded clients."""
     left = left * cohort.facts[CLIP] if CLIP in cohort.facts else left
     return np.where(cohort.facts[EXCLUDED] > 0, 0.0, left) if EXCLUDED in cohort.facts else left
 
 
 def clip_note(left: Vector, limit: str, cohort: Cohort) -> tuple[Note, ...]:
-    """How many updates were shortened to which limit; none where none were."""
+    """Note on the number of clipped updates and the limit; nothing if none was clipped."""
     if not (left < 1).any():
         return ()
     most = int(left.argmin())
     text = (
         f"{(left < 1).sum()} of {len(left)} updates are clipped to a norm of {limit}; the longest, of client "
-        f"{cohort.ids[most]}, to {left[most]:.2%} of what it was"
+        f"{cohort.ids[most]}, to {left[most]:.2%} of its norm"
     )
     return (Note("clipped", "updates", text),)

@@ -1,4 +1,4 @@
-"""Stages: what the server measures or bounds of a cohort before it weighs the clients."""
+"""Stages: measurements and bounds that the server applies to a cohort before it weighs the clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Phase: TypeAlias = Literal["claims", "measure", "bound"]
 
 
 class Measured(NamedTuple):
-    """What a stage found: facts of the cohort's clients, notes, and its own state for the next round."""
+    """Result of a stage: facts about the cohort's clients, notes, and its state for the next round."""
 
     facts: Mapping[str, Vector] = EMPTY
     notes: tuple[Note, ...] = ()
@@ -25,10 +25,10 @@ class Measured(NamedTuple):
 
 @runtime_checkable
 class Stage(Protocol):
-    """Measures or bounds something of the clients of a round; runs only if a client came.
+    """A measurement or bound on the clients of a round; it runs only if at least one client answered.
 
-    phase   `claims`: what clients say is bounded; `measure`: the server measures; `bound`: updates are bounded, after
-            clients were dropped for whom a criterion has no number
+    phase   `claims`: bound claims; `measure`: measure on the server; `bound`: bound updates, after clients without a
+            valid criterion value are dropped
     """
 
     @property
@@ -37,11 +37,11 @@ class Stage(Protocol):
     def name(self) -> str: ...  # noqa: D102
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """Facts by name, a value per client; notes; what the stage remembers."""
+        """Return facts by name with a value per client, notes, and the stage's state."""
 
 
 def stages_of(roots: Sequence[Any]) -> Iterator[Stage]:
-    """The stages that parts bring, each after those that it is made of."""
+    """Yield the stages that parts need, each after the stages that it needs."""
     for root in roots:
         yield from stages_of(declared(root, "stages"))
         if isinstance(root, Stage):
@@ -57,15 +57,15 @@ class UpdateNorms:
     remembers: ClassVar[tuple[str, ...]] = (NORM,)
 
     def measure(self, cohort: Cohort, view: View) -> Measured:
-        """The fact `norm`."""
+        """Measure the fact `norm`."""
         return Measured({NORM: cohort.updates.norms})
 
 
 def median_norm(cohort: Cohort, history: History) -> float:
-    """The median of the last norm of every client so far, of those that are not 0; 0 where all are.
+    """Median of the latest nonzero norm of every client so far; 0 if all are 0.
 
-    Where no part remembers norms (`UpdateNorms`), that of the round. In one round most clients may be attackers; of all
-    clients fewer than half are.
+    If no part remembers norms (`UpdateNorms`), the median of the round. Attackers may be the majority of one round, but
+    not of all clients.
 
     >>> from fedmerit.core.updates import Updates
     >>> cohort = Cohort(2, (0, 1), Updates(np.array([[10.0], [10.0]], dtype=np.float32)), {})
@@ -73,7 +73,7 @@ def median_norm(cohort: Cohort, history: History) -> float:
     >>> median_norm(cohort, History()), median_norm(cohort, History(recent=past))
     (10.0, 1.0)
     """
-    before = {client: kept[-1] for client, kept in history.recent.get(NORM, EMPTY).items()}
+    before = {client: past[-1] for client, past in history.recent.get(NORM, EMPTY).items()}
     norms = np.array([*(before | dict(zip(cohort.ids, cohort.updates.norms.tolist(), strict=True))).values()])
     moved = norms[norms > 0]
     return float(np.median(moved)) if len(moved) else 0.0

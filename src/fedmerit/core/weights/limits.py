@@ -1,6 +1,6 @@
-"""Limits: the most that one client, or all clients of one site, may hold of a round's weight.
+"""Limits: caps on the weight of one client, or of all clients of one site.
 
-A cap is a promise that needs no trust: whatever k clients of n claim or send, they hold at most k * cap / n together.
+A cap needs no trust: whatever k clients of n claim or send, they hold at most k * cap / n of the weight together.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from fedmerit.core.types import Note, Vector
 from fedmerit.core.weights.weigh import Weights, total_variation
 
 OUR_CAP = 2.0
-"""The cap of our own recipes, in equal shares; the papers' have none."""
+"""Default cap of our recipes, in equal shares; the papers' recipes have none."""
 ANCHOR_SHARES = 2.0
-"""A weight stays below this many times the client's share of all anchors, see `core.claims`."""
+"""A weight is at most this many times the client's share of all anchors, see `core.stages.claims`."""
 SLACK = 1e-12
-"""What rounding may add to a bound: weights that are that near are within it."""
+"""Relative tolerance: weights this close to a bound count as within it."""
 
 
 def water_fill(weights: Vector, bounds: Vector) -> Vector:
-    """min(mu * w_i, b_i) with the one mu that makes them sum to 1: what is cut flows to the others, in proportion.
+    """Water filling: min(mu * w_i, b_i), with mu chosen so that the weights sum to 1.
 
-    Where those with a weight have no room left, the rest goes to those without one, in proportion to their bounds.
-    Weights within their bounds come back as they are; weights that are all 0 stay so. The bounds sum to 1 or more.
+    The excess goes to the remaining clients in proportion. If clients with a weight have no room left, the rest goes to
+    clients without one, in proportion to their bounds. Weights within their bounds are returned unchanged; all-zero
+    weights stay zero. The bounds must sum to 1 or more.
 
     >>> water_fill(np.array([0.7, 0.2, 0.1]), np.array([0.4, 0.5, 0.5])).round(3).tolist()
     [0.4, 0.4, 0.2]
@@ -52,9 +53,10 @@ def water_fill(weights: Vector, bounds: Vector) -> Vector:
 
 
 def _pour(weights: Vector, bounds: Vector) -> Vector:
-    """`water_fill` for weights above 0 whose bounds sum to more than 1.
+    """`water_fill` for weights above 0 whose bounds sum to more than 1, in one sort instead of a search for mu.
 
-    In the order in which they reach their bounds as mu grows, the first that fits with all before it at theirs.
+    In the order in which clients reach their bounds as mu grows, it finds the first that fits while all before it are
+    at their bounds.
     """
     with np.errstate(over="ignore"):
         order = np.argsort(bounds / weights, kind="stable")
@@ -63,7 +65,7 @@ def _pour(weights: Vector, bounds: Vector) -> Vector:
     after = np.cumsum(w[::-1])[::-1]
     fits = left * w <= b * after
     full = int(fits.argmax()) if fits.any() else len(w) - 1
-    shares = w[full:] / w[full:].max()  # first by the largest: the sum of tiny weights has no inverse
+    shares = w[full:] / w[full:].max()  # divided by the largest first: the sum of subnormal weights has no inverse
     poured = np.concatenate([b[:full], left[full] * (shares / shares.sum())])
     filled = np.empty(len(weights))
     filled[order] = np.minimum(poured, b)
@@ -71,10 +73,10 @@ def _pour(weights: Vector, bounds: Vector) -> Vector:
 
 
 def cap_weights(weights: Vector, times: float, anchors: Vector | None = None) -> Vector:
-    """Weights that sum to 1 with none above `times` the equal share; what is cut goes to the others by `water_fill`.
+    """Cap weights at `times` the equal share; the excess goes to the remaining clients by `water_fill`.
 
-    With `anchors` no weight is above `ANCHOR_SHARES` times its share of the anchors either; where these bounds leave no
-    room for all the weight, they are raised together, never past the cap.
+    With `anchors`, a weight is also at most `ANCHOR_SHARES` times its share of the anchors; if these bounds leave too
+    little room for all the weight, they are raised together, but never above the cap.
 
     Theorem: any k of n clients hold at most k * times / n, because each holds at most times / n.
 
@@ -85,13 +87,13 @@ def cap_weights(weights: Vector, times: float, anchors: Vector | None = None) ->
 
 
 def cap_bounds(number: int, times: float, anchors: Vector | None = None) -> Vector:
-    """The most that each of so many clients may hold."""
+    """Largest weight of each of `number` clients."""
     most = np.full(number, min(1.0, times / number))
     return most if anchors is None else _anchored(most, anchors)
 
 
 def _anchored(most: Vector, anchors: Vector) -> Vector:
-    """The bounds of the cap and of the anchors; anchors that leave too little room are raised in proportion."""
+    """Bounds of the cap and of the anchors; anchors that leave too little room are raised in proportion."""
     if not anchors.any():
         return most
     bounds = np.minimum(most, ANCHOR_SHARES * anchors / anchors.sum())
@@ -99,10 +101,10 @@ def _anchored(most: Vector, anchors: Vector) -> Vector:
 
 
 def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: float) -> Vector:
-    """The sites' totals within their bounds; inside of each its clients keep their ratios as far as bounds allow."""
+    """Bound the total weight of each site; within a site clients keep their ratios as far as their bounds allow."""
     totals, room = (np.asarray(np.bincount(sites, column), np.float64) for column in (weights, bounds))
     most = np.minimum(share, room)
-    if most.sum() < 1:  # too few sites in the round: the least bound that leaves room for all the weight
+    if most.sum() < 1:  # too few sites in the round: use the smallest bound that leaves room for all the weight
         most = water_fill(np.full(len(room), 1 / len(room)), room) if room.sum() > 1 else room
     if (totals <= most * (1 + SLACK)).all():
         return weights
@@ -117,21 +119,23 @@ def _cap_sites(weights: Vector, bounds: Vector, sites: NDArray[np.intp], share: 
 
 
 class Limit(Protocol):
-    """Bounds the weights of a group after they were earned."""
+    """Bound on the weights of a group after they are earned."""
 
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
-        """The weights within the limit; `facts` are those of the same clients."""
+        """Return the weights within the limit; `facts` are those of the same clients."""
 
 
 LIMIT_WHY: Mapping[str, str] = {
-    "accounted": "what is cut goes to the other clients; remove it: the clip and max_weight of [privacy] bound every "
-    "client"
+    "accounted": "the excess goes to other clients; remove it: the clip and max_weight of [privacy] bound every client"
 }
 
 
 @part("limit", "cap")
 class Cap:
-    """Cap weights at a multiple of the equal share; what is cut goes to the other clients in proportion.
+    """Cap weights at a multiple of the equal share; the excess goes to the remaining clients in proportion.
+
+    times      a client gets at most this many times the equal share
+    anchored   also bound a weight by twice the client's share of the rows, of which at most twice the median count
 
     >>> Cap(1.5).times
     1.5
@@ -139,7 +143,7 @@ class Cap:
 
     times: Annotated[float, Interval(ge=1), Doc("a client gets at most this many times the equal share")] = OUR_CAP
     anchored: Annotated[
-        bool, Doc("also at most twice the client's share of the rows that count, at most twice the median each")
+        bool, Doc("also at most twice the client's share of the rows, of which at most twice the median count")
     ] = False
     why = LIMIT_WHY
 
@@ -149,7 +153,7 @@ class Cap:
         return (Anchor(),) if self.anchored else ()
 
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
-        """`cap_weights` of the group."""
+        """Apply `cap_weights` to the group."""
         anchors = facts[ANCHOR] if self.anchored else None
         after = cap_weights(weights.weights, self.times, anchors)
         return _limited(replace(weights, bounds=cap_bounds(len(after), self.times, anchors)), after)
@@ -157,10 +161,11 @@ class Cap:
 
 @part("limit", "site-cap")
 class SiteCap:
-    """Bound the weight that all clients of one site hold together; a site's clients keep their ratios.
+    """Cap the total weight of all clients of one site; a site's clients keep their ratios.
 
-    The bound is raised as far as needed where a round has too few sites for it. A `Cap` before it still holds for every
-    client.
+    If a round has too few sites, the cap is raised as far as needed. A `Cap` before it still holds for every client.
+
+    share   all clients of one site together get at most this share
 
     >>> SiteCap(0.3).share
     0.3
@@ -171,7 +176,7 @@ class SiteCap:
     why = LIMIT_WHY
 
     def __call__(self, weights: Weights, facts: Mapping[str, Vector]) -> Weights:
-        """The weights of a group, site by site."""
+        """Cap the weights of a group, site by site."""
         if not weights.weights.any():
             return _limited(weights, weights.weights)
         bounds = np.ones(len(weights.weights)) if weights.bounds is None else weights.bounds
@@ -180,15 +185,15 @@ class SiteCap:
 
 
 def _limited(earned: Weights, after: Vector) -> Weights:
-    """The weights with a limit applied; `uncapped` keeps what they were first, and a note says what was cut."""
+    """Apply a limit; `uncapped` keeps the weights before any limit, and a note reports the excess."""
     before = earned.weights
     uncapped = before if earned.uncapped is None else earned.uncapped
     if after is before:
         return replace(earned, uncapped=uncapped)
-    kept = [note for note in earned.notes if not (note.subject == "some" and (after > 0).all())]
+    notes = [note for note in earned.notes if not (note.subject == "some" and (after > 0).all())]
     cut = int((after < before).sum())
     text = (
         f"the cap cut {cut} of {len(before)} weights, the largest from {before.max():.2%} to {after.max():.2%}: "
-        f"{total_variation(before, after):.2%} of the weight went to others"
+        f"{total_variation(before, after):.2%} of the weight went to the remaining clients"
     )
-    return replace(earned, weights=after, notes=(*kept, Note("cap", "weights", text)), uncapped=uncapped)
+    return replace(earned, weights=after, notes=(*notes, Note("cap", "weights", text)), uncapped=uncapped)

@@ -63,7 +63,7 @@ class Terms:
         if self.divisor != 1:
             whole = f"({whole}) / {self.divisor:.4f}"
         if self.rank is None:
-            return f"{whole} = {self.score:.5g}" if len(texts) > 1 or self.divisor != 1 else f"{self.score:.5g}"
+            return f"{whole} = {self.score:.5g}" if " " in whole else f"{self.score:.5g}"
         place, clients, how = self.rank
         counts = f"rank {place:g} of {clients} from below, which counts {self.score:.5g} ({how})"
         return f"{whole} = {self.joined:.5g}, {counts}"
@@ -89,7 +89,7 @@ class ExplainedScore(Score, Protocol):
 
 
 def explain_score(score: Score, table: Matrix, place: int) -> Terms | None:
-    """The terms of one client's score; None for a score of a user's own that does not explain itself."""
+    """The terms of one client's score; None for a user-defined score without an explanation."""
     return score.terms(table, place) if isinstance(score, ExplainedScore) else None
 
 
@@ -174,6 +174,31 @@ class PrioritizedMean:
     def terms(self, table: Matrix, place: int = 0) -> Terms:
         """As prioritized, divided by the sum of the lambdas."""
         return _sum(_prioritized_terms(table[place]), float(importance(table[place : place + 1]).sum()))
+
+
+@part("score", "lexicographic")
+class Lexicographic:
+    """s = n - rank of n clients sorted by the first criterion, ties by the second, and so on.
+
+    "First this, then that": a later criterion decides only between clients that are equal in all earlier ones. Ranks
+    count from 0 for the best client, and tied clients share the mean of their ranks. So the best of n clients scores n,
+    the worst 1, and the distance between two values does not matter. Even a client that is 0 in every criterion gets
+    a weight: 0 is only the lowest value.
+
+    >>> Lexicographic()(np.array([[0.5, 0.4], [0.9, 0.1], [0.5, 0.8], [0.1, 1.0]])).tolist()
+    [2.0, 4.0, 3.0, 1.0]
+    """
+
+    def __call__(self, table: Matrix) -> Vector:
+        """Ranks from below: n for the best client, 1 for the worst."""
+        # np.unique sorts rows lexicographically, ascending: the cumulated counts are the highest rank of each group.
+        _, group, counts = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+        return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[group.reshape(-1)])
+
+    def terms(self, table: Matrix, place: int = 0) -> Terms:
+        """n - rank."""
+        clients, score = len(table), float(self(table)[place])
+        return _sum([Term(tuple(range(table.shape[1])), f"{clients} - {clients - score:g}", score)])
 
 
 @part("score", "weighted-mean")

@@ -1,4 +1,4 @@
-"""TOPSIS: how near a client is to the best, and how far from the worst, in all criteria at once."""
+"""TOPSIS: score by the distances to the best and to the worst value of every criterion."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fedmerit.errors import ConfigError
 
 @part("score", "topsis")
 class Topsis:
-    """s = d- / (d+ + d-), d+ and d- the distances to the best and the worst value of every criterion [TOPSIS].
+    """TOPSIS score d- / (d+ + d-), d+ and d- the distances to the best and the worst value of every criterion [TOPSIS].
 
-    Columns are divided by their Euclidean norm and multiplied by the weights first, as in the original. Where all
-    clients are alike, all have 1. The score compares clients with each other: it depends on who took part.
+    Columns are divided by their Euclidean norm and multiplied by the weights first, as in the original. If all clients
+    are equal, all get 1. The score compares clients with each other, so it depends on the clients of the round.
 
     >>> Topsis()(np.array([[1.0, 1.0], [0.0, 1.0], [0.5, 1.0]])).tolist()
     [1.0, 0.0, 0.5]
@@ -30,13 +30,13 @@ class Topsis:
             check_shares(self.weights, "weights of topsis")
 
     def __call__(self, table: Matrix) -> Vector:
-        """1 for a client that is best in everything, 0 for one that is worst in everything."""
+        """Return 1 for a client that is best in every criterion, 0 for one that is worst in every criterion."""
         to_best, to_worst = self._distances(table)
         total = to_best + to_worst
         return np.asarray(np.divide(to_worst, total, out=np.ones(len(table)), where=total > 0))
 
     def terms(self, table: Matrix, place: int = 0) -> Terms:
-        """d-, divided by d+ + d-."""
+        """Return d-, divided by d+ + d-."""
         to_best, to_worst = (float(one[place]) for one in self._distances(table))
         if not to_best + to_worst:
             return Terms((Term(tuple(range(table.shape[1])), "1.0000", 1.0),), "sum", score=1.0)
@@ -46,9 +46,9 @@ class Topsis:
     def _distances(self, table: Matrix) -> tuple[Vector, Vector]:
         count = table.shape[1]
         if self.weights and len(self.weights) != count:
-            raise ConfigError(f"topsis: {len(self.weights)} weights for {count} criteria; give one per criterion")
+            raise ConfigError(f"topsis needs one weight for each of {count} criteria (got {len(self.weights)})")
         top = table.max(axis=0)
-        scaled = table / np.where(top > 0, top, 1.0)  # first by max: a square could overflow
+        scaled = table / np.where(top > 0, top, 1.0)  # divided by the maximum first: a square could overflow
         lengths = np.linalg.norm(scaled, axis=0)
         rated = scaled / np.where(lengths > 0, lengths, 1.0) * (self.weights or 1 / count)
         best, worst = rated.max(axis=0), rated.min(axis=0)

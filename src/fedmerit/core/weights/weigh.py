@@ -1,4 +1,4 @@
-"""Weights: raw criteria -> normalised table -> scores -> shares that sum to 1, and what happens when all is zero."""
+"""Weights: raw criteria -> normalised table -> scores -> shares that sum to 1, with a fallback if all scores are 0."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from fedmerit.core.parts import ACCOUNTED, Doc, Words, part
 from fedmerit.core.showing import html_table
 from fedmerit.core.types import ClientId, Matrix, Note, NoteKind, Vector
-from fedmerit.core.weights.scores import Score
+from fedmerit.core.weights.scores import Lexicographic, Score
 from fedmerit.errors import ConfigError, TableError, UnknownName
 
 
 @part("normalise", "scale")
 class Scale:
-    """min(value / bound, 1) with public bounds: no client's value touches another's, and rounds can be compared.
+    """Normalise by public bounds, min(value / bound, 1): no client's value affects another's, and rounds compare.
+
+    bounds   pairs of a criterion and the largest value that counts; criteria in 0..1 need none
 
     >>> Scale((("DS", 500.0),)).bounds_of(("CB", "DS"))
     (1.0, 500.0)
@@ -27,7 +29,7 @@ class Scale:
 
     bounds: Annotated[
         tuple[tuple[str, float], ...],
-        Doc("the largest value of a criterion that counts, `{DS = 500}`; criteria in 0..1 need none"),
+        Doc("largest value of a criterion that counts, `{DS = 500}`; criteria in 0..1 need none"),
     ]
     gives = ACCOUNTED
 
@@ -37,17 +39,17 @@ class Scale:
                 raise ConfigError(f"the scale of {name} must be a number above 0 (got {bound})")
 
     def bounds_of(self, priority: Sequence[str]) -> tuple[float, ...]:
-        """The bounds of these criteria, in their order; 1 for those without one."""
-        known = dict(self.bounds)
-        return tuple(known.get(name, 1.0) for name in priority)
+        """Return the bounds of these criteria, in their order; 1 for those without one."""
+        bounds = dict(self.bounds)
+        return tuple(bounds.get(name, 1.0) for name in priority)
 
     def check(self, criteria: Sequence[str], counts: Iterable[str]) -> None:
-        """Refuse bounds of criteria that are not there, and criteria without a bound that do not lie in 0..1."""
-        known = dict(self.bounds)
-        for name in known:
+        """Reject bounds of unknown criteria, and criteria without a bound that may exceed 1."""
+        bounds = dict(self.bounds)
+        for name in bounds:
             if name not in criteria:
-                raise ConfigError(f"a scale is of a criterion of the recipe, {', '.join(criteria)} (got {name})")
-        unscaled = [name for name in counts if name not in known]
+                raise ConfigError(f"scale needs a criterion of the recipe, {', '.join(criteria)} (got {name})")
+        unscaled = [name for name in counts if name not in bounds]
         if unscaled:
             raise ConfigError(
                 f"normalise = scale needs a bound of {', '.join(unscaled)}; set "
@@ -58,11 +60,13 @@ class Scale:
 NormaliseName: TypeAlias = Literal["sum", "max", "minmax", "none"]
 NORMALISATIONS: tuple[str, ...] = get_args(NormaliseName)
 Normalise: TypeAlias = NormaliseName | Scale
-"""How columns come to one scale: `sum` (the papers), `max`, `minmax`, `none`, or by public bounds."""
+"""How columns are normalised: `sum` (the papers), `max`, `minmax`, `none`, or by public bounds."""
 
 
 def scale(bounds: Mapping[str, float]) -> Scale:
-    """Divide by public bounds: `normalise=scale({"DS": 500})`.
+    """Normalise by public bounds: `normalise=scale({"DS": 500})`.
+
+    bounds   the largest value that counts, by criterion
 
     >>> scale({"DS": 500}).bounds
     (('DS', 500.0),)
@@ -71,20 +75,20 @@ def scale(bounds: Mapping[str, float]) -> Scale:
 
 
 def normalise_name(normalise: Normalise) -> str:
-    """What tables and ledgers call it."""
+    """Name in tables and ledgers."""
     return "scale" if isinstance(normalise, Scale) else normalise
 
 
 def gives_of(normalise: Normalise) -> Words:
-    """`sum`, `max` and `minmax` divide by what other clients have, so that one client changes everybody's weight."""
+    """Words of a normalisation: `sum`, `max` and `minmax` make every weight depend on all clients' values."""
     return ACCOUNTED if isinstance(normalise, Scale) or normalise == "none" else frozenset()
 
 
 def normalised(raw: Matrix, how: Normalise, names: Sequence[str] = ()) -> Matrix:
-    """Each column on one scale: divided by its sum (the papers), by its maximum, by a public bound, or as it is.
+    """Normalise each column: divide by its sum (the papers), its maximum or a public bound, or leave it.
 
-    A column of zeros carries no information: every client gets the same, 1/n by sum and 1 by max. By `minmax` the worst
-    has 0 and the best 1; where all are alike, all have 1.
+    A column of zeros carries no information: every client gets the same value, 1/n by sum and 1 by max. With `minmax`
+    the worst client gets 0 and the best 1; if all are equal, all get 1.
 
     >>> normalised(np.array([[100.0], [900.0]]), scale({"DS": 500}), ["DS"]).tolist()
     [[0.2], [1.0]]
@@ -102,17 +106,17 @@ def normalised(raw: Matrix, how: Normalise, names: Sequence[str] = ()) -> Matrix
 
 
 VISIBLE = 0.01
-"""Total variation below which a criterion or a priority is said to do nothing."""
+"""Total variation below which a note reports that a criterion or a priority has no effect."""
 SHOWN = 8
-"""Weights that a terminal shows; a notebook shows all."""
+"""Number of weights that a terminal shows; a notebook shows all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How each client of a round earned its share; rows in client order, columns in priority order.
+    """Weights of a round with their derivation; rows in client order, columns in priority order.
 
-    uncapped    the weights before the recipe's limits, where it has such
-    bounds      the most that each client may hold, as far as limits have said so
+    uncapped    the weights before the recipe's limits, if it has any
+    bounds      the largest weight of each client, as far as limits have set it
     """
 
     raw: Matrix
@@ -129,13 +133,13 @@ class Weights:
         return f"<Weights of {len(self.weights)} clients: {first}{more}>"
 
     def take(self, places: Sequence[int] | NDArray[np.intp]) -> Weights:
-        """Of these clients only, in this order; the notes stay those of all."""
+        """Return the weights of these clients only, in this order; the notes stay those of all."""
         uncapped, bounds = (None if one is None else one[places] for one in (self.uncapped, self.bounds))
         raw, table = self.raw[places], self.table[places]
         return Weights(raw, table, self.scores[places], self.weights[places], self.notes, uncapped, bounds)
 
     def _repr_html_(self) -> str:
-        """For notebooks: a line per client in order, and the notes below."""
+        """Show a table for notebooks: a row per client in order, and the notes below."""
         header = ("client", *(f"criterion {place + 1}" for place in range(self.raw.shape[1])), "score", "weight")
         rows = [
             (str(client), *(f"{value:.4g}" for value in values), f"{score:.4g}", f"{weight:.2%}")
@@ -147,9 +151,9 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class ClientWeight:
-    """How one client came to its weight in one round; `uncapped` is what it was before the cap, where there is one.
+    """Derivation of one client's weight in one round; `uncapped` is the weight before the cap, if there is one.
 
-    `terms` are the steps of a score of the user's own, as it told them.
+    `terms` are the steps of a user-defined score, as it reports them.
     """
 
     id: ClientId
@@ -175,7 +179,7 @@ def by_client(
     facts: Mapping[str, Vector],
     groups: NDArray[np.intp] | None = None,
 ) -> list[ClientWeight]:
-    """The weights of a round, told client by client."""
+    """Split the weights of a round by client."""
     uncapped = [None] * len(ids) if result.uncapped is None else result.uncapped.tolist()
     columns = zip(
         ids,
@@ -195,7 +199,7 @@ def by_client(
 
 
 def _by_name(columns: Mapping[str, Vector], rows: int) -> list[dict[str, float]]:
-    """A dictionary per row of columns that have names."""
+    """Turn named columns into one dictionary per row."""
     values = [np.asarray(column, dtype=np.float64).tolist() for column in columns.values()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] if values else [{}] * rows
 
@@ -204,31 +208,38 @@ def weigh(
     raw: Matrix,
     names: Sequence[str],
     score: Score,
-    normalise: Normalise = "sum",
+    normalise: Normalise = "max",
     fallback: Vector | None = None,
 ) -> Weights:
-    """w_a = s_a / sum_b s_b with s the score of the normalised row [PMCFL, eq. 5].
+    """Compute weights from criteria: w_a = s_a / sum_b s_b, s the score of the normalised row [PMCFL, eq. 5].
 
-    >>> from fedmerit.core.weights.scores import Prioritized
+    raw         one row per client, one column per criterion, most important first
+    names       the names of the criteria, for example ["LD", "DS"]
+    score       row -> number, for example `Prioritized()`
+    normalise   scale of each column over the clients: `max`, `sum` (the papers), `minmax`, `none`, or `scale({...})`
+    fallback    weights where every score is 0, usually the numbers of samples; all 0: no client gets weight
+
+    >>> from fedmerit import Prioritized
     >>> weigh(np.array([[30.0], [10.0]]), ["DS"], Prioritized()).weights.tolist()
     [0.75, 0.25]
-
-    Where every score is 0 the weights follow `fallback` (by rule the number of samples); an all-zero fallback gives
-    all-zero weights: the model is kept as it is.
     """
     check_table(raw, names, normalise)
     table = normalised(raw, normalise, names)
     scores = np.asarray(score(table), dtype=np.float64)
     if scores.shape != (len(raw),) or not (np.isfinite(scores).all() and (scores >= 0).all()):
-        raise TableError(f"a score gives one finite number >= 0 per client; {score!r} gave {scores!r:.200}")
+        raise TableError(
+            f"a score must return one finite number >= 0 per client (got {scores!r:.200} from {score!r}); fix the score"
+        )
     weights = shares(scores if scores.any() else np.ones(len(raw)) if fallback is None else fallback)
-    ordered = not np.allclose(score(table[:, ::-1]), scores, rtol=1e-12, atol=0)  # a product has no order, for one
+    # A product has no order, for one; and later criteria of a lexicographic score are meant to break only ties.
+    reversed_scores = scores if isinstance(score, Lexicographic) else score(table[:, ::-1])
+    ordered = not np.allclose(reversed_scores, scores, rtol=1e-12, atol=0)
     notes = [*_notes(raw, names, normalise, table, scores, weights, ordered), *_above_scale(raw, names, normalise)]
     return Weights(raw, table, scores, weights, tuple(notes))
 
 
 def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]]) -> Weights:
-    """The weights of several groups as one value, rows in client order; a note says of which group it speaks."""
+    """Combine the weights of several groups, rows in client order; each note names its group."""
     order = np.argsort(np.concatenate(list(members)))
     notes = [
         replace(note, text=f"group {number} of {len(parts)}: {note.text}")
@@ -241,12 +252,12 @@ def concat_groups(parts: Sequence[Weights], members: Sequence[NDArray[np.intp]])
     weights = np.concatenate([part.weights for part in parts])[order]
     before = [part.uncapped for part in parts if part.uncapped is not None]
     uncapped = np.concatenate(before)[order] if before else None
-    return Weights(raw, table, scores, weights, tuple(notes), uncapped)  # bounds are of a group
+    return Weights(raw, table, scores, weights, tuple(notes), uncapped)  # bounds hold within a group only
 
 
 def shares(values: Vector) -> Vector:
-    """values / sum of values; all zero where the values are."""
-    top = values.max()
+    """Divide values by their sum; all zero if the values are."""
+    top = values.max()  # divided by the maximum first: the sum of huge values would overflow
     if top <= 0:
         return np.zeros(len(values))
     scaled = values / top
@@ -254,24 +265,24 @@ def shares(values: Vector) -> Vector:
 
 
 def total_variation(one: Vector, other: Vector) -> float:
-    """Half the absolute difference of two weightings: the share of weight that changes hands."""
+    """Total variation: half the absolute difference of two weightings, the share of weight that is reassigned."""
     return float(np.abs(one - other).sum() / 2)
 
 
 def check_table(raw: Matrix, names: Sequence[str], normalise: Normalise) -> None:
-    """Raw criteria are finite and not negative, and degrees in 0..1 where nothing normalises them."""
+    """Require finite values >= 0, and degrees in 0..1 without normalisation."""
     if not isinstance(normalise, Scale) and normalise not in NORMALISATIONS:
-        raise UnknownName("way to normalise", str(normalise), (*NORMALISATIONS, "scale"))
+        raise UnknownName("normalisation", str(normalise), (*NORMALISATIONS, "scale"))
     if raw.ndim != 2 or raw.shape[1] != len(names) or not raw.size:
-        raise TableError(f"a table has one row per client and a column for each of {list(names)}; got {raw.shape}")
+        raise TableError(f"a table needs one row per client and one column for each of {list(names)} (got {raw.shape})")
     for name, column in zip(names, raw.T, strict=True):
         bad = np.flatnonzero(~np.isfinite(column) | (column < 0))
         if len(bad):
-            raise TableError(f"criterion {name}: values are finite and >= 0; row {bad[0]} has {column[bad[0]]}")
+            raise TableError(f"criterion {name} must be finite and >= 0 (got {column[bad[0]]} in row {bad[0]})")
         if normalise == "none" and column.max() > 1:
             raise TableError(
-                f"criterion {name}: without normalising, values are degrees in 0..1; row {column.argmax()} has "
-                f'{column.max():g}; use normalise "max" or "sum"'
+                f"criterion {name} must be in 0..1 without normalisation (got {column.max():g} in row "
+                f'{column.argmax()}); use normalise "max" or "sum"'
             )
 
 
@@ -284,12 +295,14 @@ def _notes(
     weights: Vector,
     ordered: bool,
 ) -> list[Note]:
-    """What to know of the weights; `ordered` is whether the score goes by the order of the columns."""
+    """Notes on the weights; `ordered` is whether the score depends on the order of the columns."""
     notes = []
     if not scores.any():
         kind: NoteKind = "zero-scores" if weights.any() else "zero-weights"
         notes.append(
-            Note(kind, "all", f"every score is 0; {'fallback weights used' if weights.any() else 'model kept'}")
+            Note(
+                kind, "all", f"every score is 0; {'fallback weights are used' if weights.any() else 'the model stays'}"
+            )
         )
     elif (weights == 0).any():
         lost = int((weights == 0).sum())
@@ -299,14 +312,14 @@ def _notes(
     notes += [note for name, column in zip(names, raw.T, strict=True) if (note := _separates(name, column))]
     moved = total_variation(weights, shares(table[:, 0]))
     if ordered and scores.any() and moved < VISIBLE:
-        advice = '; normalise = "max" makes priorities count' if normalise == "sum" else ""
-        text = f"the criteria after {names[0]} move {moved:.2%} of the weight: the priority does nothing here{advice}"
+        advice = '; set normalise = "max"' if normalise == "sum" else ""
+        text = f"the priority has no effect: criteria after {names[0]} change only {moved:.2%} of the weight{advice}"
         notes.append(Note("idle-priority", names[0], text))
     return notes
 
 
 def _above_scale(raw: Matrix, names: Sequence[str], normalise: Normalise) -> list[Note]:
-    """How many values were above their bound, and count as the bound."""
+    """Note on the number of values above their bound, which count as the bound."""
     notes = []
     bounds = normalise.bounds_of(names) if isinstance(normalise, Scale) else ()
     for name, column, bound in zip(names, raw.T, bounds, strict=False):
@@ -321,14 +334,15 @@ def _above_scale(raw: Matrix, names: Sequence[str], normalise: Normalise) -> lis
 
 def _separates(name: str, column: Vector) -> Note | None:
     if not column.any():
-        return Note("empty-criterion", name, f"criterion {name} is 0 for every client of the round: no information")
+        return Note("empty-criterion", name, f"{name} is 0 for all clients of the round, so it has no effect")
     spread = total_variation(shares(column), np.full(len(column), 1 / len(column)))
     if spread >= VISIBLE:
         return None
-    text = f"criterion {name} does not separate the clients of the round (spread {spread:.2%})"
+    same = "the same" if not np.ptp(column) else f"nearly the same (spread {spread:.2%})"
+    text = f"{name} is {same} for all clients of the round, so it has no effect"
     return Note("flat-criterion", name, text)
 
 
 def _thrown_away(lost: int, updates: int) -> str:
     have, are = ("has", "is") if lost == 1 else ("have", "are")
-    return f"{lost} of {updates} updates {have} weight 0 and {are} thrown away"
+    return f"{lost} of {updates} updates {have} weight 0 and {are} not used"
