@@ -1,16 +1,19 @@
-"""`fedmerit explain` and `fedmerit show`: why a client got its weight, how a run went."""
+"""`fedmerit explain` and `fedmerit report --text`: why a client got its weight, how a run went."""
 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import CommandLine, contents, one_line
 from rich.console import Console
 
-from fedmerit import Run, run_config
+from fedmerit import Run, UserError, run_config
 from fedmerit.config.schema import make_config
+from fedmerit.store.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +77,40 @@ def test_a_client_that_was_not_drawn(cli: CommandLine, folder: Path):
     assert "was not drawn" in cli("explain", folder, "--round", "1", "--client", str(client)).out
 
 
+def test_without_a_round_a_clients_last_round_is_explained(cli: CommandLine, folder: Path):
+    run = Run.load(folder)
+    rounds = {one.id: number for number in (1, 2, 3) for one in run.explain(number)}
+    client, last = next((client, last) for client, last in rounds.items() if last < 3)
+    assert cli("explain", folder, "--client", str(client), "--json").json["round"] == last
+    out = " ".join(cli("explain", folder, "--client", str(client)).out.split())
+    assert out.startswith(f"client {client} was not drawn in round 3; its last round is {last}. client {client} got ")
+    assert run.why(client=client).startswith(run.why(last, client))
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted", "name"),
+    [
+        (["hospital 1", "hospital 2", "hospital 3", "hospital 13"], "3", "hospital 3"),
+        (["h01", "h02", "h03", "h13"], "3", "h03"),
+        (["3", "h3", "x", "y"], "3", "3"),
+        (["a", "b", "c", "d"], "3", "d"),
+        (["hospital 1", "hospital 2", "hospital 3", "hospital 4"], 3, "hospital 4"),
+        (["h3", "ward 3", "x", "y"], "3", r"client 3 is ambiguous: it could be 'h3', 'ward 3'"),
+    ],
+)
+def test_a_number_is_the_name_that_ends_with_it(names: list[str], wanted: Any, name: str):
+    with Ledger.create(None, names, {}) as ledger:
+        if name in names:
+            assert ledger.find_client(wanted) == names.index(name)
+        else:
+            with pytest.raises(UserError, match=name):
+                ledger.find_client(wanted)
+
+
 def test_a_table_of_the_round_heaviest_first(cli: CommandLine, folder: Path):
     answer = cli("explain", folder, "--round", "1")
     assert answer.code == 0
-    assert "LD > DS" in answer.out
+    assert "label diversity > dataset size" in answer.out
     weights = sorted((client.weight for client in Run.load(folder).explain(1)), reverse=True)
     places = [answer.out.index(f"{weight:.2%}") for weight in weights]
     assert places == sorted(places)
@@ -106,13 +139,13 @@ def test_the_last_round_is_explained_where_none_is_named(cli: CommandLine, folde
 
 
 def test_a_page_of_fairness_fits_a_narrow_screen(cli: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fedmerit.cli.runs.out_console", Console(width=80, highlight=False))
-    out = cli("fairness", folder).out
+    monkeypatch.setattr(sys.modules["fedmerit.cli.app"], "out_console", Console(width=80, highlight=False))
+    out = cli("explain", folder, "--fairness").out
     assert "…" not in out
     assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", [["explain", "--round", "1"], ["show"]])
+@pytest.mark.parametrize("command", [["explain", "--round", "1"], ["report", "--text"]])
 def test_a_folder_that_is_no_run_is_a_mistake(cli: CommandLine, tmp_path: Path, command: list[str]):
     assert re.search("no run (and no study )?in", one_line(cli(command[0], tmp_path, *command[1:])))
     assert re.search("no run (and no study )?in", one_line(cli(command[0], tmp_path / "none", *command[1:])))
@@ -121,7 +154,7 @@ def test_a_folder_that_is_no_run_is_a_mistake(cli: CommandLine, tmp_path: Path, 
 
 
 def test_the_summary_as_json(cli: CommandLine, folder: Path):
-    told = cli("show", folder, "--json", "--target", "0", "--target", "1", "--or-equal").json
+    told = cli("report", folder, "--text", "--json", "--target", "0", "--target", "1").json
     run = Run.load(folder)
     assert (told["rounds"], told["clients"]) == (3, 6)
     assert told["accuracy"] == run.accuracy
@@ -134,7 +167,7 @@ def test_the_summary_as_json(cli: CommandLine, folder: Path):
 
 
 def test_the_summary_for_people(cli: CommandLine, folder: Path):
-    answer = cli("show", folder, "--target", "0.01", "--target", "1")
+    answer = cli("report", folder, "--text", "--target", "0.01", "--target", "1")
     assert answer.code == 0
     assert f"accuracy {Run.load(folder).accuracy:.4f}" in answer.out
     assert "rounds until this share of devices is above the target" in answer.out
@@ -143,11 +176,11 @@ def test_the_summary_for_people(cli: CommandLine, folder: Path):
 
 
 def test_a_target_beyond_1_is_a_mistake(cli: CommandLine, folder: Path):
-    assert "target lies in 0..1" in one_line(cli("show", folder, "--target", "80"))
+    assert "target lies in 0..1" in one_line(cli("report", folder, "--text", "--target", "80"))
 
 
 def test_reading_leaves_the_folder_as_it_was(cli: CommandLine, folder: Path):
     before = contents(folder)
     cli("explain", folder, "--round", "1")
-    cli("show", folder)
+    cli("report", folder, "--text")
     assert contents(folder) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from helpers import CommandLine, one_line
 
 from fedmerit import Federation, load_config
+from fedmerit.core.criteria.table import display_name
 from fedmerit.engine.measured import measured_facts, readable_criteria, separations
 from fedmerit.errors import ConfigError, DataError
 from fedmerit.tasks.federation import Split
@@ -47,16 +49,16 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
-    seen = json.loads(cli("facts", config, "--json").out)
+    seen = json.loads(cli("doctor", config, "--json").out)["facts"]
     assert seen["clients"][load_task("digits", clients=4).federation.names[1]]["fact:age"] == 61
     assert seen["criteria"]["fact:age in 20..35 by 10"]["separates"] is True
     assert seen["criteria"]["DS"]["separates"] is False  # the digits are spread evenly
-    screen = cli("facts", config).out
+    screen = cli("doctor", config).out
     shown = {cell.strip() for line in screen.splitlines() for cell in line.replace("┃", "│").split("│")}
     facts = {name.partition(" is ")[0] for name in next(iter(seen["clients"].values()))}
-    assert shown >= {"separates", "client", "criterion", *facts, *seen["criteria"]}  # none cut, however narrow
+    assert shown >= {"separates", "client", "criterion", *facts, *map(display_name, seen["criteria"])}
     assert shown >= {"nurse", "clerk", "cook"}  # a word is one column, not one for each
-    assert "moved: the share of weight that changes hands" in screen
+    assert "moved: how much of the weight the criterion alone moves" in " ".join(screen.split())
 
     assert cli("run", config, "--out", tmp_path / "run").code == 0
     reason = cli("explain", tmp_path / "run", "--client", "1").out
@@ -66,28 +68,26 @@ def test_an_experts_way(cli: CommandLine, config: Path, tmp_path: Path):
     assert weights[1] == 0  # at 61 nothing is left of the degree
     assert weights[0] == max(weights.values())
 
-    other = json.loads(
-        cli("what-if", tmp_path / "run", "--priority", "fact:less age,DS", "--normalise", "max", "--json").out
-    )
-    assert other["rounds"] == 2
+    other = json.loads(cli("what-if", tmp_path / "run", "--priority", "fact:less age > dataset size", "--json").out)
+    assert (other["rounds"], other["priority"]) == (2, ["fact:less age", "DS"])
     assert other["moved"] > 0.1
     assert other["clients"][1]["after"] > 0
     same = json.loads(
         cli("what-if", tmp_path / "run", "--priority", "fact:age in 20..35 by 10,fact:battery,DS", "--json").out
     )
     assert same["moved"] == pytest.approx(0, abs=1e-12)
-    assert "DS, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
+    assert "dataset size, prioritized: " in " ".join(cli("what-if", tmp_path / "run", "--priority", "DS").out.split())
     unknown = one_line(cli("what-if", tmp_path / "run", "--priority", "RareCoordinateOverlap"))
-    assert "kept nothing to compute RareCoordinateOverlap from" in unknown
-    assert "run again with RareCoordinateOverlap in recipe.criteria" in unknown
+    assert "has no values to compute rare overlap (RareCoordinateOverlap) from" in unknown
+    assert "Add RareCoordinateOverlap at the end of recipe.criteria" in unknown
 
 
 def test_facts_tell_of_devices_words_and_what_waits_for_training(cli: CommandLine, config: Path):
     priority = 'recipe.criteria=["fact:job is nurse", "MW"]'
-    criteria = json.loads(cli("facts", config, "--set", priority, "--json").out)["criteria"]
+    criteria = json.loads(cli("doctor", config, "--set", priority, "--json").out)["facts"]["criteria"]
     assert criteria["fact:job is nurse"] == {"moved": 0.5, "separates": True}
     assert "fact:job is cook" not in criteria  # one client alone would get everything
-    assert "known only when clients have trained: MW" in cli("facts", config, "--set", priority).out
+    assert "measured only after training: model nearness" in cli("doctor", config, "--set", priority).out
 
 
 def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine, tmp_path: Path):
@@ -96,8 +96,8 @@ def test_facts_tell_of_attributes_and_always_of_the_recipes_own(cli: CommandLine
     text = "[task]\ndata = 'digits'\nclients = 4\n[recipe]\nname = 'prioritized'\ncriteria = ['DS']\n"
     text += f"[facts]\ncolumns = {{{columns}}}\n"
     (tmp_path / "a.toml").write_text(text)
-    screen = cli("facts", tmp_path / "a.toml").out
-    assert "│ DS " in screen
+    screen = cli("doctor", tmp_path / "a.toml").out
+    assert "│ dataset size " in screen
     assert "more; --json has all" in screen
     old = np.array([1.0] * 4 + [0.0] * 4)
     rows = Split(np.ones((8, 2), np.float32), np.arange(8) % 2, np.array([0, 4, 8]), {"old": old})
@@ -110,7 +110,7 @@ def test_a_column_that_no_priority_can_name_is_shown_all_the_same(cli: CommandLi
     (tmp_path / "clients.csv").write_text(
         "client,age,battery,home town\n0,1,1,Rome\n1,2,1,Bari\n2,3,1,Bari\n3,4,1,Rome\n"
     )
-    answer = cli("facts", config)
+    answer = cli("doctor", config)
     assert answer.code == 0
     assert "home town" in answer.out
     assert "Bari" in answer.out
@@ -119,7 +119,7 @@ def test_a_column_that_no_priority_can_name_is_shown_all_the_same(cli: CommandLi
 def test_another_priority_over_what_the_run_did_not_keep(cli: CommandLine, config: Path, tmp_path: Path):
     """What-if gives the weights of a run that had the priority; the first round of both trains the same."""
     settings = ("--set", "run.rounds=3", "--set", "run.fraction=0.75", "--set", "recipe.normalise=sum")
-    other = "MW,CB,fact:job is nurse"
+    other = "MW,class balance,fact:job is nurse"
     assert cli("run", config, *settings, "--set", "recipe.criteria=DS", "--out", tmp_path / "few").code == 0
     priority = f"recipe.criteria={json.dumps(other.split(','))}"
     assert cli("run", config, *settings, "--set", priority, "--out", tmp_path / "all").code == 0
@@ -132,7 +132,7 @@ def test_another_priority_over_what_the_run_did_not_keep(cli: CommandLine, confi
     assert [one["after"] for one in told["clients"]] == pytest.approx([weights.get(i, 0) for i in range(4)], rel=1e-6)
     assert told["moved"] > 0.01
     assert (
-        "measured now, since the run did not keep it: balance"
+        "measured now, because the run did not record it: balance"
         in cli("what-if", tmp_path / "few", "--priority", "CB").out
     )
 
@@ -152,11 +152,21 @@ def test_another_priority_over_what_the_run_did_not_keep(cli: CommandLine, confi
     )
 
 
+def test_first_this_then_that(cli: CommandLine, config: Path, tmp_path: Path):
+    settings = ("recipe.score=lexicographic", "recipe.criteria=fact:battery > class_balance", "run.fraction=1.0")
+    changes = [part for setting in settings for part in ("--set", setting)]
+    assert cli("run", config, *changes, "--out", tmp_path / "run").code == 0
+    shown = " ".join(cli("explain", tmp_path / "run", "--client", "2").out.split())
+    assert re.search(r"; first battery, then class balance: rank \d of 4\.", shown)
+    assert re.search(r"Score: 4 - \d = \d; weight = \d / 10 = ", shown)
+    assert "class balance, lexicographic: " in cli("what-if", tmp_path / "run", "--priority", "CB").out
+
+
 def test_facts_that_can_no_longer_be_measured_are_told(cli: CommandLine, config: Path, tmp_path: Path):
     assert cli("run", config, "--out", tmp_path / "run").code == 0
     (tmp_path / "clients.csv").unlink()
     answer = one_line(cli("what-if", tmp_path / "run", "--priority", "CB"))
-    assert "kept no balance, and from its configuration it cannot be measured now: facts.file" in answer
+    assert "did not record balance, and it cannot be measured now: facts.file" in answer
 
 
 @pytest.mark.parametrize(
@@ -191,16 +201,17 @@ def test_numbers_and_booleans_are_compared_as_such(cli: CommandLine, config: Pat
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("client,age\n0,1\n1,2\n2,3\n", "1 of 4 clients have no line"),
+        ("client,age\n0,1\n1,2\n2,3\n", "no line for 1 of 4 clients"),
         ("client,age\n0,1\n1,2\n2,3\n3,-4\n", "shift or rescale the column; got '-4'"),
-        ("client,age\n0,1\n0,2\n2,3\n3,4\n", "a client has one line"),
-        ("client,samples\n0,1\n1,2\n2,3\n3,4\n", "clients measure themselves"),
-        ("client\n0\n1\n2\n3\n", "there is no fact in it"),
+        ("client,age\n0,1\n0,2\n2,3\n3,4\n", "needs one line per client"),
+        ("client,samples\n0,1\n1,2\n2,3\n3,4\n", "a fact that clients measure"),
+        ("client\n0\n1\n2\n3\n", "add a column with a fact"),
     ],
 )
 def test_mistakes_in_the_file_are_named(cli: CommandLine, config: Path, tmp_path: Path, text: str, error: str):
     (tmp_path / "clients.csv").write_text(text)
-    assert error in one_line(cli("facts", config))
+    assert error in one_line(cli("run", config, "--out", tmp_path / "run"))
+    assert error in " ".join(cli("doctor", config).out.split())
 
 
 def test_columns_instead_of_a_file_and_one_of_them_alone():
@@ -209,7 +220,7 @@ def test_columns_instead_of_a_file_and_one_of_them_alone():
     assert dict(make_client(config, 1).data.train.own) == {"age": 50, "job": "nurse"}
     with pytest.raises(ConfigError, match="got neither"):
         load_config(None, ["facts={}"])
-    with pytest.raises(ConfigError, match="names a column of"):
+    with pytest.raises(ConfigError, match=r"facts\.client needs facts\.file"):
         load_config(None, ["facts={client='id', columns={age=[1]}}"])
     missing = load_config(None, ["facts={file='clients.csv', client='who'}"])
     with pytest.raises(DataError, match=r"facts\.file: no file clients\.csv; .* where the command is called"):

@@ -1,4 +1,4 @@
-"""`fedmerit fairness` with a standalone run: one that is given, or the row of the study that the run is in."""
+"""`fedmerit explain --fairness` with a standalone run: one given, or the row of its study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_studys_own_row_is_taken(cli: CommandLine, study: Path):
-    answer = cli("fairness", study / "fedavg-seed1", "--json")
+    answer = cli("explain", study / "fedavg-seed1", "--fairness", "--json")
     assert (answer.code, answer.err) == (0, "")
     gains = answer.json["gains"]
     run, alone = Run.load(study / "fedavg-seed1"), Run.load(study / "alone-seed1")
@@ -49,7 +49,9 @@ def test_the_studys_own_row_is_taken(cli: CommandLine, study: Path):
 def test_screen_with_a_run_that_is_given(cli: CommandLine, study: Path, tmp_path: Path):
     alone = tmp_path / "alone"
     run_config(make_config({**BASE, "recipe": "standalone", "run": {**BASE["run"], "seed": 1}}), alone).ledger.close()
-    answer = cli("fairness", study / "fedavg-seed1", "--standalone", alone, "--measured", study / "fedavg-seed1")
+    answer = cli(
+        "explain", study / "fedavg-seed1", "--fairness", "--standalone", alone, "--measured", study / "fedavg-seed1"
+    )
     assert answer.code == 0
     for words in ("gains over training alone; contribution by cosine", "mean collaboration gain", "below standalone"):
         assert words in answer.out
@@ -58,7 +60,7 @@ def test_screen_with_a_run_that_is_given(cli: CommandLine, study: Path, tmp_path
 def test_nothing_to_compare_with(cli: CommandLine, study: Path, tmp_path: Path):
     lonely = tmp_path / "lonely"
     run_config(make_config({**BASE, "recipe": "fedavg"}), lonely).ledger.close()
-    assert "gains" not in cli("fairness", lonely, "--json").json
-    refused = cli("fairness", lonely, "--measured", study / "fedavg-seed1")
+    assert "gains" not in cli("explain", lonely, "--fairness", "--json").json
+    refused = cli("explain", lonely, "--fairness", "--measured", study / "fedavg-seed1")
     assert refused.code != 0
     assert "give --standalone" in refused.err

@@ -1,19 +1,15 @@
-"""`fedmerit init`: four answers become a file that loads; completion and the groups of --help."""
+"""`fedmerit init`: answers become a file that loads; completion and the groups of --help."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from fedmerit.cli import app
-from fedmerit.cli.app import PANELS
-from fedmerit.config.schema import load_config
+from fedmerit.config.schema import Config, load_config, make_recipe
 from fedmerit.engine.run import run_config
 from fedmerit.errors import ConfigError, FolderError, UnknownName
 from fedmerit.study.plan import load_plan
@@ -61,12 +57,26 @@ def test_what_is_written_runs(matters: str, tmp_path: Path) -> None:
 def test_a_table_is_asked_for_its_columns_and_runs(table: str, tmp_path: Path) -> None:
     file = tmp_path / "table.toml"
     text = ask(str(file), typed=f"{table}\n\n\nlinear\n4\n1\n")
-    assert "Which column is predicted?" in text
+    assert "Which column names the client" in text
     assert f"next: fedmerit run {file}" in text.replace("\n", " ")
     config = load_config(file, ["run.rounds=1", "run.workers=1"])
     assert (config.task.client, config.task.label, config.task.model) == ("hospital", "died", "linear")
-    assert config.task.server == 6
+    assert (config.task.server, config.run.fraction) == (6, 1.0)
     assert run_config(config, tmp_path / "run").ledger.names() == ["H0", "H1", "H2"]
+
+
+@pytest.mark.parametrize("typed", ["3 > 1", "class balance, dataset size", "CB,DS"])
+def test_the_order_of_the_criteria_is_asked_for(typed: str, tmp_path: Path) -> None:
+    file = tmp_path / "order.toml"
+    text = ask(str(file), typed=f"heart-disease\n\npriority\n{typed}\n\n")
+    assert "dataset size: number of training rows" in text
+    config = load_config(file)
+    assert make_recipe(config.recipe).priority == ("CB", "DS")
+    assert config.run.fraction == 1.0  # four hospitals
+    assert '["class balance", "dataset size"]' in file.read_text()
+    defaults = Config().model_dump()
+    written = tomllib.loads(file.read_text())
+    assert not [key for part in ("train", "run") for key in written[part] if written[part][key] == defaults[part][key]]
 
 
 def test_nodes_agree_on_the_layout_of_an_example(table: str, tmp_path: Path) -> None:
@@ -86,27 +96,12 @@ def test_nothing_is_written_over_and_mistakes_are_named(table: str, tmp_path: Pa
         ([str(tmp_path / "a.toml"), "--yes", "--data", "digitz"], UnknownName, "did you mean 'digits'"),
         ([str(tmp_path / "a.toml"), "--yes", "--matters", "money"], UnknownName, "valid: fairness, honesty"),
         ([str(tmp_path / "a.toml"), "--yes", "--model", "resnet"], UnknownName, "digits-mlp"),
-        ([str(tmp_path / "a.toml"), "--yes", "--where", "nodes"], ConfigError, "need an example"),
-        ([str(tmp_path / "a.toml"), "--yes", "--matters", "fairness"], ConfigError, "name the attribute"),
+        ([str(tmp_path / "a.toml"), "--yes", "--priority", "LDD > DS"], UnknownName, "one of 'label diversity'"),
+        ([str(tmp_path / "a.toml"), "--yes", "--where", "nodes"], ConfigError, "needs a table"),
+        ([str(tmp_path / "a.toml"), "--yes", "--matters", "fairness"], ConfigError, "give --attribute sex"),
         ([str(tmp_path / "a.toml")], ConfigError, "--yes"),
     ):
         with pytest.raises(error, match=words):
             CliRunner().invoke(app, ["init", *wrong], input="", catch_exceptions=False)
     assert not (tmp_path / "a.toml").exists()
     ask(str(file), "--yes", "--force", "--where", "study")
-
-
-def test_every_command_has_its_panel() -> None:
-    named = {name for names in PANELS.values() for name in names}
-    assert set(get_command(app).commands) <= named  # type: ignore[attr-defined]
-    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
-    assert [panel for panel in PANELS if f"─ {panel} ─" in shown] == list(PANELS)
-
-
-def test_the_shell_completes_commands_and_options() -> None:
-    def complete(words: str) -> str:
-        env = {**os.environ, "_FEDMERIT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "1"}
-        run = [sys.executable, "-c", "import sys; sys.argv[0] = 'fedmerit'; from fedmerit.cli import main; main()"]
-        return subprocess.run(run, env=env, capture_output=True, text=True, check=False).stdout
-
-    assert complete("fedmerit exp").split() == ["explain", "export"]

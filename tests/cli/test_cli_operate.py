@@ -52,7 +52,7 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pyt
     texts = [found.text for found in doctor.check_certificates(tmp_path / "a") if found.status == "failed"]
     assert texts[0].endswith(f"chmod 600 {one.server_key}")
     assert "is not the key of" in texts[1]
-    assert call("renew", str(tmp_path / "a"), "--host", "server.example").exit_code == 0
+    assert call("flower", "renew", str(tmp_path / "a"), "--host", "server.example").exit_code == 0
     assert {found.status for found in doctor.check_certificates(tmp_path / "a")} == {"ok"}
     ends = valid_until(one.server)
     for days, status in ((3, "warning"), (-3, "failed")):
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pyt
             patch.setattr(doctor, "datetime", Clock)
             found = {each.check: each for each in doctor.check_certificates(tmp_path / "a")}
         assert found["server.pem"].status == status
-        assert found["server.pem"].text.endswith(f"fedmerit renew {tmp_path / 'a'}")
+        assert found["server.pem"].text.endswith(f"fedmerit flower renew {tmp_path / 'a'}")
     assert ends > datetime.now(UTC)
     monkeypatch.setattr(doctor, "PATIENCE", 0.5)
     told = call("doctor", "--certificates", str(tmp_path / "nowhere"), "--superlink", "127.0.0.1:1", "--json")
@@ -98,5 +98,5 @@ def test_logs_as_json(tmp_path: Path):
     rounds = [line for line in lines if line["message"] == "round"]
     assert [line["round"] for line in rounds] == [1, 2]
     assert all({"time", "level", "logger", "process", "run", "accuracy", "seconds"} <= line.keys() for line in rounds)
-    with pytest.raises(ConfigError, match="logs are text or json"):
-        call("--log-format", "xml", "tasks")
+    with pytest.raises(ConfigError, match="must be text or json"):
+        call("--log-format", "xml", "list", "tasks")

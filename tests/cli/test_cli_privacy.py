@@ -1,4 +1,4 @@
-"""`fedmerit privacy`: the account before a run, and what it refuses."""
+"""`fedmerit doctor` on a private configuration: what it costs before it runs, and what is refused."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_the_answer_for_machines(cli: CommandLine, config: Path) -> None:
-    answer = cli("privacy", config, "--json")
+    answer = cli("doctor", config, "--json")
     assert answer.code == 0, answer.err
-    told = json.loads(answer.out)
+    told = json.loads(answer.out)["privacy"]
     assert {key: told[key] for key in ("delta", "noise", "clip", "rounds", "sampling")} == {
         "delta": 1e-5,
         "noise": 1.1,
@@ -53,7 +53,7 @@ def test_the_answer_for_machines(cli: CommandLine, config: Path) -> None:
 
 def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config: Path) -> None:
     config.write_text(CONFIG.replace("noise = 1.1", "epsilon = 3.0\nreproducible = true"))
-    answer = cli("privacy", config)
+    answer = cli("doctor", config)
     assert answer.code == 0, answer.err
     text = " ".join(answer.out.split())
     assert "at delta 1e-05 after 5 rounds (rdp)" in text
@@ -63,12 +63,12 @@ def test_the_noise_for_a_target_and_a_table_for_people(cli: CommandLine, config:
 
 def test_an_adaptive_clip_takes_a_part_of_the_noise(cli: CommandLine, config: Path) -> None:
     change = ["--set", "privacy.clip=adaptive", "--set", "privacy.clip_start=0.3"]
-    told = json.loads(cli("privacy", config, "--json", *change).out)
+    told = json.loads(cli("doctor", config, "--json", *change).out)["privacy"]
     assert told["clip"] == "adaptive"
     assert told["first_clip"] == 0.3
     assert told["noise_on_sum"] == pytest.approx((1.1**-2 - (2 * 1.1) ** -2) ** -0.5)  # 20 expected clients: s = z
     assert told["epsilon"] == pytest.approx(epsilon_after(1.1, 0.2, 5, 1e-5)), "the account stays that of the noise"
-    text = " ".join(cli("privacy", config, *change).out.split())
+    text = " ".join(cli("doctor", config, *change).out.split())
     assert "noise 1.1 x adaptive clip from 0.3 (on the sum 1.27 x clip)" in text
 
 
@@ -83,13 +83,13 @@ def test_an_adaptive_clip_takes_a_part_of_the_noise(cli: CommandLine, config: Pa
         ("recipe.normalise.bounds={}", "needs a bound of DS; set recipe.normalise = "),
     ],
 )
-def test_what_is_refused(cli: CommandLine, config: Path, change: str, message: str) -> None:
-    assert message in one_line(cli("privacy", config, "--set", change))
+def test_what_is_refused(cli: CommandLine, config: Path, tmp_path: Path, change: str, message: str) -> None:
+    assert message in one_line(cli("run", config, "--set", change, "--out", tmp_path / "run"))
 
 
 def test_without_the_section(cli: CommandLine, config: Path) -> None:
     config.write_text(CONFIG.partition("[privacy]")[0])
-    assert "has no section [privacy]; give it one" in one_line(cli("privacy", config))
+    assert "privacy" not in json.loads(cli("doctor", config, "--json").out)
 
 
 def test_a_private_run_says_epsilon_everywhere(cli: CommandLine, config: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_private_run_says_epsilon_everywhere(cli: CommandLine, config: Path, t
     assert answer.code == 0, answer.err
     spent = epsilon_after(1.1, 0.2, 2, 1e-5)
     assert f"epsilon {spent:.3g}" in answer.out
-    assert f"epsilon {spent:.3g}" in cli("show", tmp_path / "run").out
-    assert json.loads(cli("show", tmp_path / "run", "--json").out)["epsilon"] == pytest.approx(spent)
+    assert f"epsilon {spent:.3g}" in cli("report", tmp_path / "run", "--text").out
+    assert json.loads(cli("report", tmp_path / "run", "--text", "--json").out)["epsilon"] == pytest.approx(spent)
     told = json.loads(cli("explain", tmp_path / "run", "--round", "2", "--json").out)
     assert told["epsilon"] == pytest.approx(spent)

@@ -83,23 +83,23 @@ def test_a_folder_that_exists_is_refused_and_left_as_it_was(cli: CommandLine, se
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("recipe.criteria=LD,Ds", "unknown criterion 'Ds' (did you mean 'DS'?)"),
+        ("recipe.criteria=LD,dataset", "unknown criterion 'dataset'; did you mean one of 'dataset size' (DS), "),
         ("recipe.criteria=[]", "at least one criterion"),
-        ("recipe.criteria=DS,DS", "each criterion once; got DS, DS"),
+        ("recipe.criteria=DS,DS", "each criterion may appear once (got DS, DS)"),
         ("recipe.name=priority", "unknown recipe 'priority' (did you mean 'prioritized'?)"),
         ("recipe.score=sum", "unknown recipe.score 'sum'"),
         ("recipe.score=owa", "owa needs `weights`, best value first, sum 1"),
-        ("recipe.normalise=none", "LD, DS are not"),
+        ("recipe.normalise=none", "(got LD, DS)"),
         ("recipe.normalize=max", "unknown key 'recipe.normalize' (did you mean 'normalise'?)"),
         ("task.data=digit", "unknown task 'digit' (did you mean 'digits'?)"),
         ("task.data=no.such.module:TASK", "no.such.module:TASK"),
         ("task.model=digits-cnn", "unknown model of task digits 'digits-cnn'"),
         ("task.partition=natural", "partition 'natural'"),
         ("task.clients=5000", "more clients than samples"),
-        ("train.lr=0", "train.lr: input should be greater than 0 (got 0)"),
+        ("train.lr=0", "train.lr: must be greater than 0 (got 0)"),
         ("train.lr=fast", "train.lr"),
         ("run.workers=0", "run.workers"),
-        ("lr=1", "--set takes section.key=value"),
+        ("lr=1", "--set needs section.key=value"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing_behind(

@@ -45,10 +45,10 @@ def test_a_search_from_run_to_export(cli: CommandLine, config: Path, tmp_path: P
     assert told["search"]["exchanges"] == 1
     assert [one["chosen"] for one in told["search"]["tried"]].count(True) == 1
     assert "search: exchanges 1" in cli("explain", out, "--round", "2").out
-    found = cli("show", out, "--json").json["search"]
+    found = cli("report", out, "--text", "--json").json["search"]
     assert found["exchanges"] == 4
     assert sum(found["taken"].values()) == 4
-    assert "per round" in cli("show", out).out
+    assert "per round" in cli("report", out, "--text").out
     assert cli("export", out, "--out", tmp_path / "rounds.csv").code == 0
     with (tmp_path / "rounds.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -58,7 +58,7 @@ def test_a_search_from_run_to_export(cli: CommandLine, config: Path, tmp_path: P
 
 def test_a_run_without_a_search_says_nothing_of_one(cli: CommandLine, config: Path, tmp_path: Path):
     cli("run", config, "--out", tmp_path / "run", "--set", "recipe.name=prioritized")
-    assert cli("show", tmp_path / "run", "--json").json["search"] is None
+    assert cli("report", tmp_path / "run", "--text", "--json").json["search"] is None
     assert cli("explain", tmp_path / "run", "--round", "1", "--json").json["search"]["tried"] == []
 
 

@@ -46,7 +46,7 @@ def test_the_best_of_a_grid_is_run_and_written(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--grid", "train.lr="), "the grid of train.lr has at least one value"),
+        (("--grid", "train.lr="), "the grid of train.lr must have at least one value"),
         (("--grid", "train.lrr=1,2"), "unknown key 'train.lrr' (did you mean 'lr'?)"),
         (("--grid", "run.seed=1,2"), "run.seed cannot be tuned"),
         ((*GRID, "--set", "run.seed=101"), "got 101 in both; set other seeds in [tune]"),

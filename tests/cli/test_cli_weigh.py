@@ -40,7 +40,8 @@ def test_json_has_clients_scores_and_weights(cli: CommandLine, table: Path):
         (["--priority", "DS,CB", "--normalise", "sum"], [1 / 4 * (1 + 1 / 3), 3 / 4 * (1 + 2 / 3)]),
         (["--priority", "CB,DS", "--normalise", "sum"], [1 / 3 * (1 + 1 / 4), 2 / 3 * (1 + 3 / 4)]),
         (["--priority", "DS,CB"], [1 / 3 * (1 + 1 / 2), 2]),
-        (["--priority", "DS,CB", "--lower-is-better", "CB"], [1 / 3 * 2, 1 + 1 / 2]),
+        (["--priority", "dataset size > class_balance", "--lower-is-better", "CB"], [1 / 3 * 2, 1 + 1 / 2]),
+        (["--priority", "CB,DS", "--score", "lexicographic"], [1, 2]),
         (["--priority", "CB", "--normalise", "none"], [0.5, 1]),
         (["--priority", "DS,CB", "--score", "product"], [1 / 4 * 1 / 3, 3 / 4 * 2 / 3]),
         (
@@ -58,7 +59,7 @@ def test_options_decide(cli: CommandLine, table: Path, options: list[str], weigh
 def test_a_table_for_people(cli: CommandLine, table: Path):
     answer = cli("weigh", table, "--priority", "DS", "--normalise", "max")
     assert answer.code == 0
-    for text in ("North [1]", "South", "25.00%", "75.00%", "DS", "max"):
+    for text in ("North [1]", "South", "25.00%", "75.00%", "dataset size", "max"):
         assert text in answer.out
 
 
@@ -69,8 +70,46 @@ def test_reasons_are_told_of_few_clients_and_of_one_in_full(cli: CommandLine, ta
     full = " ".join(cli("weigh", table, "--priority", "CB,DS", "--client", "South").out.split())
     assert "Score: 1.0000 + 1.0000 * 1.0000 = 2; weight = 2 /" in full
     assert "80.00% with dataset size first" in full
+    ranks = cli("weigh", table, "--priority", "CB,DS", "--score", "lexicographic", "--json").json["reasons"]
+    assert "; first class balance, then dataset size: rank 1 of 2." in ranks["South"]
+    assert "Score: 2 - 1 = 1; weight = 1 / 3 = 33.33%." in ranks["North [1]"]
     assert "no client 'Sout' (did you mean 'South'?)" in one_line(
         cli("weigh", table, "--priority", "CB", "--client", "Sout")
+    )
+
+
+HOSPITALS = """hospital;Error rate;dataset size;IS
+A;2 %;76;0.99
+B;10 %;310;0.97
+C;30 %;1200;0.8
+D;20 %;200;0.5
+"""
+
+
+def test_a_lower_is_better_column_shows_its_raw_values(cli: CommandLine, tmp_path: Path):
+    table, page = tmp_path / "hospitals.csv", tmp_path / "page.html"
+    table.write_text(HOSPITALS)
+    options = ["--priority", "Error rate", "--lower-is-better", "Error rate"]
+    shown = " ".join(cli("weigh", table, *options, "--html", page, "--client", "A").out.split())
+    assert "Error rate (lower is better)" in shown
+    assert "0.02 (1.000)" in shown
+    assert "because its Error rate, 0.02, is the lowest of 4; lower is better." in shown
+    assert "if every client had 0.02, A would get 25.00%" in shown
+    assert "with its Error rate at 0.2, the median of the other clients" in shown
+    assert "is the lowest of 4; lower is better" in page.read_text()
+    assert "<td>0.02</td>" in page.read_text()
+    told = cli("weigh", table, *options, "--json").json
+    assert "its Error rate, 0.2, is far above the lowest (0.02; lower is better)." in told["reasons"]["D"]
+    assert max(told["weights"]) == told["weights"][0]
+    assert "has no effect: add it to --priority IS" in one_line(cli("weigh", table, "--priority", "IS", *options[2:]))
+
+
+def test_a_reason_says_what_a_value_is_compared_with(cli: CommandLine, tmp_path: Path):
+    table = tmp_path / "hospitals.csv"
+    table.write_text(HOSPITALS)
+    told = cli("weigh", table, "--priority", "image sharpness, DS", "--json").json["reasons"]["B"]
+    assert (
+        "0.97, which counts first, is second of 4, but its dataset size, 310, is far below the largest (1,200)" in told
     )
 
 
@@ -87,7 +126,7 @@ def test_many_clients_are_weighed_and_both_ends_shown(cli: CommandLine, tmp_path
     answer = cli("weigh", table, "--priority", "DS", "--client", "h0")
     assert answer.code == 0
     words = " ".join(answer.out.split())
-    assert "25 heaviest and the 25 lightest of 20,000" in words
+    assert "the 25 largest and the 25 smallest of 20,000 weights" in words
     for client, shown in (("h19999", True), ("h19975", True), ("h19974", False), ("h25", False), ("h24", True)):
         assert (f" {client} " in words) == shown
     assert "h0 got 5e-07% of the round" in " ".join(answer.out.split())
@@ -114,7 +153,7 @@ def test_a_page_has_the_table_and_the_reasons(cli: CommandLine, table: Path, tmp
     page = tmp_path / "weights.html"
     assert cli("weigh", table, "--priority", "CB,DS", "--html", page).code == 0
     text = page.read_text()
-    for part in ("North [1]", "CB: class balance", "South got", "<h2>Why</h2>", 'lang="en"'):
+    for part in ("North [1]", "<th>class balance</th>", "South got", "<h2>Why</h2>", 'lang="en"'):
         assert part in text
     assert "--force" in one_line(cli("weigh", table, "--priority", "CB", "--html", page))
     assert cli("weigh", table, "--priority", "CB", "--html", page, "--force").code == 0
@@ -125,8 +164,8 @@ def test_notes_go_to_stderr(cli: CommandLine, tmp_path: Path):
     table.write_text("client,DS,CB\na,5,0\nb,5,0\n")
     answer = cli("weigh", table, "--priority", "DS,CB")
     assert answer.code == 0
-    assert "note: criterion DS does not separate the clients" in answer.err
-    assert "criterion CB is 0 for every client" in answer.err
+    assert "note: DS is the same for all clients" in answer.err
+    assert "CB is 0 for all clients" in answer.err
     assert "note:" not in answer.out
 
 
@@ -141,10 +180,10 @@ def test_zero_scores_fall_back_to_the_column_ds_or_to_equal_weights(cli: Command
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--priority", "DS,cb"], "no column 'cb' (did you mean 'CB'?)"),
+        (["--priority", "DS,CBs"], "no column 'CBs' (did you mean 'CB'?)"),
         (["--priority", "DS,DS"], "repeated: DS"),
-        (["--priority", ""], "--priority names at least one column of DS, CB"),
-        (["--priority", "DS", "--normalise", "none"], "degrees in 0..1"),
+        (["--priority", ""], "--priority needs at least one column of DS, CB"),
+        (["--priority", "DS", "--normalise", "none"], "must be in 0..1"),
         (["--priority", "DS", "--normalise", "mean"], "unknown --normalise 'mean'"),
         (["--priority", "DS", "--score", "prio"], "unknown --score 'prio'"),
         (["--priority", "DS", "--score", "{name="], "unknown --score"),

@@ -95,7 +95,7 @@ def test_epsilon_agrees_with_a_published_table(noise: float, epochs: int, publis
 def test_the_noise_for_a_target_reaches_it_and_hardly_more() -> None:
     noise = noise_for(4.0, 1e-5, 0.1, 50)
     assert 3.9 < epsilon_after(noise, 0.1, 50) <= 4.0
-    with pytest.raises(ConfigError, match="no noise up to 1e\\+06 times the clip gives epsilon 1e-09"):
+    with pytest.raises(ConfigError, match="no noise multiplier up to 1e\\+06 reaches epsilon 1e-09"):
         noise_for(1e-9, 1e-5, 1.0, 1000)
 
 
@@ -108,5 +108,5 @@ def test_without_the_library_an_error_names_the_extra(monkeypatch: pytest.Monkey
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ConfigError, match=r"needs dp-accounting; install it with: pip install 'fedmerit\[privacy\]'"):
+    with pytest.raises(ConfigError, match=r"needs dp-accounting .*pip install dp-accounting"):
         require_account()

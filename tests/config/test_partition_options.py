@@ -54,5 +54,7 @@ def test_kinds_of_clients_take_an_attribute_in_any_partition(partition: str):
 def test_default_waits_for_the_task():
     task = make_config({"task": {"alpha": 0.5}}).task
     check_options(task.model_copy(update={"partition": "dirichlet"}))
-    with pytest.raises(UserError, match="partition iid does not take 'alpha'; it takes: no options; partitions that"):
+    with pytest.raises(
+        UserError, match=r"partition iid does not use 'alpha' \(it uses no options\); remove it, or use"
+    ):
         check_options(task.model_copy(update={"partition": "iid"}))

@@ -1,30 +1,19 @@
 """The command line: parse, call, print."""
 
-from fedmerit.cli import (
-    doctor,
-    facts,
-    flower,
-    init,
-    lists,
-    models,
-    privacy,
-    runs,
-    studies,
-    weigh,
-)
+from fedmerit.cli import doctor, explain, flower, init, lists, models, runs, studies, weigh, what_if
 from fedmerit.cli.app import app, main
 
 __all__ = [
     "app",
     "doctor",
-    "facts",
+    "explain",
     "flower",
     "init",
     "lists",
     "main",
     "models",
-    "privacy",
     "runs",
     "studies",
     "weigh",
+    "what_if",
 ]

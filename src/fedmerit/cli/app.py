@@ -1,4 +1,4 @@
-"""The command line's frame: the app, its consoles, and how it ends.
+"""The app that all commands register with: consoles, shared options, error handling, completion.
 
 Commands import what they call when they are called: `--help` then takes a fifth of the time.
 """
@@ -21,38 +21,58 @@ from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from fedmerit.core.showing import visible
-from fedmerit.errors import NoteWarning, RunStopped, UserError
+from fedmerit.errors import ConfigError, NoteWarning, RunStopped, UserError
 from fedmerit.store.strict_json import dump_json
 
 if TYPE_CHECKING:
     from fedmerit.store.ledger import Ledger
 
 PANELS = {
-    "Run": ("init", "run", "weigh", "flower", "enroll", "doctor", "renew", "demo"),
-    "Look": (
-        *("explain", "show", "report", "suspects", "contribution", "fairness", "what-if", "facts", "privacy"),
-        *("predict", "export", "metrics", "verify"),
-    ),
-    "Compare": ("compare", "attack"),
-    "Parts": ("tasks", "recipes", "criteria", "scores", "objectives"),
+    "Start": ("demo", "init", "weigh", "run"),
+    "Understand": ("explain", "what-if", "report", "verify"),
+    "Use": ("predict", "export"),
+    "Compare": ("compare",),
+    "Set up": ("list", "doctor", "flower"),
 }
 """The commands as `--help` groups them, in its order."""
 _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+FORMER = {
+    "attack": "compare STUDY.toml --out DIR",
+    "contribution": "explain DIR --contributions",
+    "criteria": "list criteria",
+    "enroll": "flower enroll FILE.toml",
+    "facts": "doctor CONFIG.toml",
+    "fairness": "explain DIR --fairness",
+    "metrics": "export DIR --format prometheus",
+    "objectives": "list objectives",
+    "privacy": "doctor CONFIG.toml",
+    "recipes": "list recipes",
+    "renew": "flower renew DIR",
+    "scores": "list scores",
+    "show": "report DIR --text",
+    "suspects": "explain DIR --suspects",
+    "tasks": "list tasks",
+    "tune": "compare CONFIG.toml --grid KEY=V,V --out DIR",
+    "watch": "report DIR --live",
+}
+"""Former commands, and the command that replaces each."""
 
 
 class Grouped(TyperGroup):
     """Commands in the order of `PANELS`, each in its panel."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """By their place in the table."""
-        places = {name: place for place, name in enumerate(_PANEL_OF)}
-        return sorted(super().list_commands(ctx), key=lambda name: places.get(name, len(places)))
+        """Order the commands as `PANELS` does."""
+        return list(_PANEL_OF)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, told its panel."""
+        """Find a command and set its panel; a former name is an error that gives the new command."""
+        if cmd_name in FORMER:
+            raise ConfigError(f"`fedmerit {cmd_name}` is now `fedmerit {FORMER[cmd_name]}`")
         command = super().get_command(ctx, cmd_name)
         if isinstance(command, TyperCommand | TyperGroup):
-            command.rich_help_panel = _PANEL_OF.get(cmd_name)
+            command.rich_help_panel = _PANEL_OF[cmd_name]
         return command
 
 
@@ -60,18 +80,18 @@ app = typer.Typer(
     name="fedmerit",
     cls=Grouped,
     help="Federated learning in which a client's weight is earned, and explained.",
-    epilog="Start with:  fedmerit demo, then  fedmerit init",
+    epilog="Start with:  fedmerit demo, then  fedmerit init my.toml",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
 )
 
 
 class SafeConsole(Console):
-    """A console on which text of others cannot steer the terminal: control characters are shown as escapes."""
+    """A console that shows control characters of printed text as escapes, so that no text steers the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What rich makes of it, its own control codes aside."""
+        """Render as rich does, with escapes for control characters that are not rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
@@ -79,16 +99,57 @@ class SafeConsole(Console):
 out_console = SafeConsole(highlight=False)
 err_console = SafeConsole(stderr=True, highlight=False)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of tables.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over the file if it exists.")]
+
+def complete_keys(incomplete: str) -> list[str]:
+    """Complete the KEY of `--set KEY=VALUE` from the sections of a configuration."""
+    from fedmerit.config.schema import Config
+
+    sections = {name: field.annotation for name, field in Config.model_fields.items()}
+    keys = [f"{name}.{key}=" for name, kind in sections.items() for key in getattr(kind, "model_fields", ())]
+    return [key for key in keys if key.startswith(incomplete)]
+
+
+def complete_clients(context: click.Context, incomplete: str) -> list[str]:
+    """Complete `--client` from the names that the run in DIR has."""
+    from fedmerit.store.run_folder import open_ledger
+
+    try:
+        with open_ledger(Path(context.params["folder"])) as ledger:
+            return [name for name in ledger.names() if name.startswith(incomplete)]
+    except (KeyError, TypeError, UserError):  # no DIR yet, or a folder without a run
+        return []
+
+
+def complete_values(*values: str) -> Callable[[str], list[str]]:
+    """Complete an option from fixed values."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting, e.g. train.lr=0.05.",
+        autocompletion=complete_keys,
+        show_default=False,
+    ),
+]
 Logs = Annotated[
     list[str] | None,
     typer.Option(
         "--log",
         metavar="NAME:WHERE",
-        help="Log every round there, too, e.g. tensorboard:runs/tb; csv, jsonl, tensorboard, mlflow, wandb.",
+        help="Also log to csv, jsonl, tensorboard, mlflow or wandb.",
+        autocompletion=complete_values("csv:", "jsonl:", "tensorboard:", "mlflow:", "wandb:"),
         show_default=False,
     ),
+]
+Client = Annotated[
+    str | None,
+    typer.Option(help="A client, by name or number.", autocompletion=complete_clients, show_default=False),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by `fedmerit run`.", show_default=False)]
 
@@ -105,7 +166,7 @@ def run_command(command: Callable[[], object]) -> None:
     except UserError as error:
         err_console.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
-    except BrokenPipeError:  # the reader of our output went away, for example `fedmerit tasks | head -1`
+    except BrokenPipeError:  # the reader closed the pipe, for example `fedmerit list tasks | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
@@ -130,7 +191,9 @@ def _root(
     log_format: Annotated[
         str | None,
         typer.Option(
-            help="text, or json: a line per event on standard error. Default: FEDMERIT_LOG.", metavar="FORMAT"
+            help="text or json; default: FEDMERIT_LOG.",
+            metavar="FORMAT",
+            autocompletion=complete_values("text", "json"),
         ),
     ] = None,
 ) -> None:
@@ -142,7 +205,7 @@ def _root(
 
 
 def open_run(folder: Path) -> Ledger:
-    """The ledger of a run's folder, to read from."""
+    """Open the ledger of a run's folder for reading."""
     from fedmerit.store.run_folder import open_ledger
 
     return open_ledger(folder)
@@ -159,12 +222,12 @@ def show(value: Any, parts: Callable[[], Iterable[RenderableType]], as_json: boo
 
 @contextmanager
 def stoppable(again: str) -> Iterator[None]:
-    """Tell the command that resumes what was stopped."""
+    """Print the command that resumes when the user stops a run."""
     try:
         yield
     except (RunStopped, KeyboardInterrupt) as stop:
         err_console.print(
-            f"{str(stop) or 'stopped at once'}; resume with: {again}",
+            f"{str(stop) or 'stopped before the round ended'}; resume with: {again}",
             markup=False,
             soft_wrap=True,
         )
@@ -172,8 +235,8 @@ def stoppable(again: str) -> Iterator[None]:
 
 
 @contextmanager
-def notes_told() -> Iterator[None]:
-    """What is to be known of a run that goes on, such as a log that failed, is one line, not Python's two."""
+def notes_printed() -> Iterator[None]:
+    """Print warnings of a run, such as a log that failed, as one line each."""
 
     def show(message: Warning | str, category: type[Warning], *where: object, **more: object) -> None:
         if issubclass(category, NoteWarning):

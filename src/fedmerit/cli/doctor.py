@@ -1,66 +1,71 @@
-"""Commands for who operates a federation: is the machine well, and new certificates before the old ones end."""
+"""`fedmerit doctor`: check the machine, the data, the clients' facts and the privacy cost before a run."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Json, app, out_console
+from fedmerit.cli.app import Json, Overrides, app, err_console, out_console
+from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
 STYLES = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
-@app.command(epilog="Example:  fedmerit doctor examples/digits.toml --certificates /etc/fedmerit")
+@app.command(epilog="Example:  fedmerit doctor examples/digits.toml --set task.clients=20")
 def doctor(
     config: Annotated[
-        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="Also try its data.", show_default=False)
+        Path | None, typer.Argument(metavar="[CONFIG.toml]", help="A configuration to check.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are to be kept.")] = Path("runs"),
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="The folder for runs.")] = Path("runs"),
     certificates: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder with ca.crt, server.pem and server.key.")
+        Path | None, typer.Option(metavar="DIR", help="Check ca.crt, server.pem, server.key.", show_default=False)
     ] = None,
-    superlink: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Also connect to this SuperLink.")] = None,
+    superlink: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Connect to this SuperLink.", show_default=False)
+    ] = None,
     authority: Annotated[
-        Path | None, typer.Option("--root-certificates", help="With --superlink: the authority's certificate.")
+        Path | None,
+        typer.Option("--root-certificates", help="The SuperLink's certificate authority.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Examine this machine before a run: versions, processor, memory, disk, data, ports, certificates.
+    """Check this machine and a configuration before a run.
 
-    Ends with 1 where a check failed.
+    Without CONFIG.toml: versions, processor, memory, disk, ports and certificates. With it also the data, the facts of
+    all clients, which criteria separate them, and what a section [privacy] costs. Nothing is trained. Exits with 1 if
+    a check failed.
     """
     from fedmerit.config.schema import load_config
     from fedmerit.report.doctor import examine
 
-    settings, findings = load_config(config) if config else None, []
+    if overrides and config is None:
+        raise ConfigError("--set changes a configuration; give CONFIG.toml too")
+    settings, findings = load_config(config, overrides or []) if config else None, []
     for found in examine(settings, out, certificates, superlink, authority):
         findings.append(found)
         if not as_json:
             out_console.print(f"{found.status:8}", style=STYLES[found.status], end="")
             out_console.print(f"{found.check}: {found.text}", markup=False, soft_wrap=True)
-    failed = any(found.status == "failed" for found in findings)
+    statuses = {found.check: found.status for found in findings}
+    failed = "failed" in statuses.values()
+    values: dict[str, Any] = {"well": not failed, "checks": [asdict(found) for found in findings]}
+    if settings is not None and settings.task.nodes is None and statuses["data"] != "failed":
+        from fedmerit.cli.facts import report_facts
+        from fedmerit.cli.privacy import privacy_tables, report_privacy
+        from fedmerit.core.server.private_sum import VOID
+
+        facts, cost = report_facts(settings), report_privacy(settings)
+        values |= {"facts": facts.as_dict()} | ({} if cost is None else {"privacy": cost[0]})
+        for part in () if as_json else (*facts.tables(out_console.width), *(privacy_tables(*cost) if cost else ())):
+            out_console.print(part, markup=False)
+        if cost and cost[1].reproducible and not as_json:
+            err_console.print(VOID, style="yellow", markup=False)
     if as_json:
-        typer.echo(dump_json({"well": not failed, "checks": [asdict(found) for found in findings]}))
+        typer.echo(dump_json(values))
     if failed:
         raise typer.Exit(1)
-
-
-@app.command(epilog="Example:  fedmerit renew /etc/fedmerit --host 192.0.2.7")
-def renew(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with ca.crt and ca.key.", show_default=False)],
-    host: Annotated[str, typer.Option(help="The address that nodes connect to.")] = "127.0.0.1",
-) -> None:
-    """Make a new key and certificate for the server, by the authority in DIR: nodes go on as they are.
-
-    The SuperLink takes them when it is started again.
-    """
-    from fedmerit.flower.keys import renew_certificates
-
-    until = renew_certificates(folder, host)
-    out_console.print(
-        f"{folder / 'server.pem'} is valid until {until:%Y-%m-%d}; start the SuperLink again", markup=False
-    )

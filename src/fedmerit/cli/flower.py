@@ -1,4 +1,4 @@
-"""The commands that run a configuration on Flower, start nodes, and manage keys."""
+"""`fedmerit flower`: run a configuration on Flower, start nodes, manage keys and certificates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from fedmerit.cli.app import Logs, app, out_console
+from fedmerit.cli.app import Logs, Overrides, app, out_console
 from fedmerit.errors import ConfigError
 
 RUN = "run"
-Out = Annotated[Path, typer.Option(help="Where the ServerApp keeps the run.")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. train.lr=0.05; repeatable."),
-]
+Out = Annotated[Path, typer.Option(help="A new folder for the run.")]
 RUNS = Path("runs/flower")
 
 
@@ -33,47 +29,41 @@ class _RunUnlessNamed(TyperGroup):
 
 flower = typer.Typer(
     cls=_RunUnlessNamed,
-    help="Run a configuration on Flower: fedmerit flower CONFIG.toml --loopback.",
-    epilog="Example:  fedmerit flower examples/digits.toml --loopback --set task.clients=4 --out runs/flower",
+    help="Run on Flower; manage nodes, keys and certificates.",
+    epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
 )
 app.add_typer(flower, name="flower")
 
 
-@flower.command(RUN, epilog="Example:  fedmerit flower examples/digits.toml --loopback --set task.clients=4")
+@flower.command(RUN, epilog="Example:  fedmerit flower run examples/digits.toml --loopback --set task.clients=4")
 def run(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What to run.", show_default=False)],
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="A configuration.", show_default=False)],
     superlink: Annotated[
-        str | None, typer.Option(help="Run on this SuperLink: a connection's name, or HOST:PORT.")
+        str | None, typer.Option(help="A connection's name, or HOST:PORT.", show_default=False)
     ] = None,
-    here: Annotated[
-        bool, typer.Option("--loopback", help="Run on a SuperLink and SuperNodes started on this machine.")
-    ] = False,
+    here: Annotated[bool, typer.Option("--loopback", help="Start all processes on this machine.")] = False,
     simulation: Annotated[bool, typer.Option("--simulation", help="Run in Flower's simulation (Ray).")] = False,
     out: Out = RUNS,
-    secure: Annotated[bool, typer.Option(help="With --loopback: TLS, and a key for each node.")] = False,
+    secure: Annotated[bool, typer.Option("--secure", help="With --loopback: TLS and node keys.")] = False,
     authority: Annotated[
-        Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the authority's certificate.")
+        Path | None, typer.Option("--root-certificates", help="With HOST:PORT: the certificate authority.")
     ] = None,
-    insecure: Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: plain text.")] = False,
-    key: Annotated[
-        Path | None, typer.Option("--operator-key", help="With HOST:PORT: the operator's key, where it is asked for.")
-    ] = None,
+    insecure: Annotated[bool, typer.Option("--insecure", help="With HOST:PORT: no TLS.")] = False,
+    key: Annotated[Path | None, typer.Option("--operator-key", help="With HOST:PORT: the operator's key.")] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="With --loopback and [task.nodes]: a node and its rows; repeatable."),
+        typer.Option(metavar="NAME=FILE", help="With [task.nodes]: a node and its rows."),
     ] = None,
-    enrolled: Annotated[
-        Path | None, typer.Option(help="With --superlink: the file of `fedmerit enroll`, on the ServerApp's machine.")
-    ] = None,
+    enrolled: Annotated[Path | None, typer.Option(help="The file of `fedmerit flower enroll`.")] = None,
     log: Logs = None,
     overrides: Overrides = None,
 ) -> None:
-    """Run a configuration on Flower: the same recipe on SuperNodes, one for each client of the task.
+    """Run a configuration on Flower, with a SuperNode for each client.
 
-    Give one of --superlink, --loopback and --simulation; `run` itself may be left out. A name module:attribute in
-    CONFIG.toml is a part of your own, and runs that module's code. See docs/flower.md.
+    Give one of --loopback, --superlink and --simulation. The word `run` is optional. A value such as module:attribute
+    in CONFIG.toml names your own Python part, and running it runs that module's code. See docs/flower.md.
     """
     from fedmerit.config.schema import load_config
     from fedmerit.engine.sinks import located_logs
@@ -99,15 +89,13 @@ def run(
 
 @flower.command(epilog="Example:  fedmerit flower key operator.key --login server.example:9092")
 def key(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; made if missing, for its owner only.")],
-    login: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Store the key for `flwr` and named connections.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The key file; created if missing.")],
+    login: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Store the key for this SuperLink.")] = None,
 ) -> None:
-    """Make the operator's key, with which runs are started and nodes registered; or store it for a SuperLink.
+    """Make the operator's key, which starts runs and registers nodes.
 
-    `python -m fedmerit.flower.superlink` requires this key. --login names the SuperLink's address as Flower's
-    config.toml has it. See docs/flower.md.
+    `python -m fedmerit.flower.superlink` requires this key. --login stores it for the SuperLink at the address that
+    Flower's config.toml names. See docs/flower.md.
     """
     with _needing_flower():
         from flwr.supercore.utils import get_flwr_home
@@ -127,26 +115,29 @@ def key(
     epilog="Example:  fedmerit flower node --superlink HOST:PORT --root-certificates ca.crt --node-config ...",
 )
 def node(context: typer.Context) -> None:
-    """Start a fast SuperNode: the options of `flower-supernode`, with a fork server for its ClientApps."""
+    """Start a SuperNode whose ClientApps start fast.
+
+    Accepts the options of `flower-supernode`. A fork server imports the packages once for all ClientApps.
+    """
     with _needing_flower():
         from fedmerit.flower.supernode import become_supernode
     become_supernode(context.args)
 
 
-@app.command(epilog="Example:  fedmerit enroll enrolled.toml --client 3 --key hospital3.pub --samples 1200")
+@flower.command(epilog="Example:  fedmerit flower enroll enrolled.toml --client 3 --key hospital3.pub --samples 1200")
 def enroll(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The enrolment; made anew if missing.")],
-    client: Annotated[int | None, typer.Option(min=0, help="Which client; without it, list all.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The public key of its node, as ssh-keygen writes it.")] = None,
-    name: Annotated[str, typer.Option(help="What people call the client.")] = "",
-    samples: Annotated[int | None, typer.Option(min=1, help="The most training rows that it may claim.")] = None,
-    labels: Annotated[int | None, typer.Option(min=1, help="The most labels that it may claim.")] = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the client's key instead.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The enrolment; created if missing.")],
+    client: Annotated[int | None, typer.Option(min=0, help="The client's number.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Its node's public key (ssh-keygen).")] = None,
+    name: Annotated[str, typer.Option(help="The client's name.")] = "",
+    samples: Annotated[int | None, typer.Option(min=1, help="Most training rows it may claim.")] = None,
+    labels: Annotated[int | None, typer.Option(min=1, help="Most labels it may claim.")] = None,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke the client's key.")] = False,
 ) -> None:
-    """Say whose key is which client on Flower, and what that client is known to have.
+    """Bind a node's key to a client, with limits on what it may claim.
 
-    `fedmerit flower --superlink ... --enrolled FILE.toml` then takes a node for the client that its key is enrolled
-    for, and for no other. The SuperLink must ask for keys (--enable-supernode-auth).
+    `fedmerit flower run --superlink ... --enrolled FILE.toml` then accepts a node only for the client that its key is
+    enrolled for. The SuperLink must require keys (--enable-supernode-auth). Without --client, list the enrolment.
     """
     with _needing_flower():
         from fedmerit.flower import admission
@@ -162,11 +153,27 @@ def enroll(
             new = admission.EnrolledClient(client=client, key=fingerprint, name=name, **limits)
             enrolment = enrolment.with_client(new)
         admission.write_enrolment(file, enrolment)
-    for one in enrolment.client:
-        state = "revoked" if one.revoked else "enrolled"
-        facts = "".join(f", {fact} <= {most:g}" for fact, most in one.limits.items())
-        line = f"client {one.client} {one.name}: {state}, key {one.key[:16]}{facts}"
+    for entry in enrolment.client:
+        state = "revoked" if entry.revoked else "enrolled"
+        facts = "".join(f", {fact} <= {most:g}" for fact, most in entry.limits.items())
+        line = f"client {entry.client} {entry.name}: {state}, key {entry.key[:16]}{facts}"
         out_console.print(line, markup=False, soft_wrap=True)
+
+
+@flower.command(epilog="Example:  fedmerit flower renew /etc/fedmerit --host 192.0.2.7")
+def renew(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with ca.crt and ca.key.", show_default=False)],
+    host: Annotated[str, typer.Option(help="The address that nodes connect to.")] = "127.0.0.1",
+) -> None:
+    """Renew the server's key and certificate.
+
+    The authority in DIR signs them, so nodes need no change. Restart the SuperLink to use them.
+    """
+    with _needing_flower():
+        from fedmerit.flower.keys import renew_certificates
+
+    until = renew_certificates(folder, host)
+    out_console.print(f"{folder / 'server.pem'} is valid until {until:%Y-%m-%d}; restart the SuperLink", markup=False)
 
 
 @contextmanager
@@ -174,4 +181,6 @@ def _needing_flower() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise ConfigError(f"this needs Flower ({error.name} is missing): pip install 'fedmerit[flower]'") from None
+        raise ConfigError(
+            f"this needs Flower ({error.name} is missing): install the extra `flower` (docs/install.md)"
+        ) from None

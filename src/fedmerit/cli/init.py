@@ -1,4 +1,4 @@
-"""The command that asks four questions and writes a configuration."""
+"""The command that asks questions and writes a configuration."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from fedmerit.cli.app import Force, app, out_console
 from fedmerit.errors import ConfigError, UnknownName
@@ -16,52 +18,63 @@ from fedmerit.errors import ConfigError, UnknownName
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE.toml]", help="The new file.")] = Path("fedmerit.toml"),
     data: Annotated[
-        str | None, typer.Option(help="A task of `fedmerit tasks`, or a CSV or Parquet file.", show_default=False)
+        str | None, typer.Option(help="A task of `fedmerit list tasks`, or a CSV or Parquet file.", show_default=False)
     ] = None,
     model: Annotated[str | None, typer.Option(help="A model of the task.", show_default=False)] = None,
     matters: Annotated[
         str | None,
         typer.Option(help="size, priority, honesty, validation, fairness, rounds or rewards.", show_default=False),
     ] = None,
+    priority: Annotated[
+        str | None, typer.Option(help='With priority: the criteria in order, e.g. "LD > DS".', show_default=False)
+    ] = None,
     where: Annotated[str | None, typer.Option(help="here, study, flower or nodes.", show_default=False)] = None,
     client: Annotated[
-        str | None, typer.Option(help="Of a table: the column that says whose a row is.", show_default=False)
+        str | None, typer.Option(help="Of a table: the column that names the client.", show_default=False)
     ] = None,
     label: Annotated[str | None, typer.Option(help="Of a table: the column to predict.", show_default=False)] = None,
     attribute: Annotated[
-        str | None, typer.Option(help="For fairness: the attribute whose groups count, e.g. sex.", show_default=False)
+        str | None, typer.Option(help="With fairness: the attribute that defines groups, e.g. sex.", show_default=False)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: defaults where no option says more.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; use defaults.")] = False,
     force: Force = False,
 ) -> None:
-    """Ask what to learn from, with which model, what matters and where it runs; write a commented configuration.
+    """Ask a few questions and write a commented configuration.
 
-    Options answer questions beforehand; the others are asked, and Enter takes the answer in brackets.
+    An option answers its question in advance. Enter accepts the answer in brackets.
     """
     from fedmerit.config.task import TABLE
     from fedmerit.store.files import check_new_file, write_new_file
     from fedmerit.tasks.registry import TASKS, find_task
-    from fedmerit.tasks.starter import MATTERS, PLACES, Starter, columns
+    from fedmerit.tasks.starter import MATTERS, PLACES, Starter, columns, criteria_to_choose, parse_priority
 
     check_new_file(file, "another FILE.toml", force=force)
     tasks = {name: find_task(name).about for name in TASKS}
-    chosen = data or _ask("What is to be learned from? A task, or a CSV or Parquet file", tasks, "digits", yes)
+    chosen = data or _ask("Which data? A task, or a CSV or Parquet file", tasks, "digits", yes)
     if chosen not in tasks and not chosen.startswith(TABLE):
         if not Path(chosen).suffix and not Path(chosen).expanduser().exists():
             raise UnknownName("task", chosen, [*tasks, "FILE.csv", "FILE.parquet"])
         chosen = f"{TABLE}{chosen}"
     if chosen.startswith(TABLE):
         names = columns(chosen)
-        label = label or _ask_column("Which column is predicted?", names, names[-1], yes)
-        client = client or _ask_column("Which column says whose a row is?", names, _guess(names, label), yes)
+        label = label or _ask_column("Which column is to be predicted?", names, names[-1], yes)
+        client = client or _ask_column(
+            "Which column names the client (for example the hospital)?", names, _guess(names, label), yes
+        )
     spec = find_task(chosen)
     model = model or _ask("Which model?", dict.fromkeys(spec.models, ""), spec.models[0], yes)
     matters = matters or _ask("What matters most?", MATTERS, "priority", yes)
     if matters == "fairness" and not attribute and not yes:
-        attribute = typer.prompt("Between the groups of which attribute?", default="sex")
+        attribute = typer.prompt("Which attribute defines the groups?", default="sex")
+    if matters == "priority" and not priority:
+        question = "Which criteria, most important first? Names or numbers, for example 2 > 1"
+        # Clients of a table mostly have every class: then the number of labels separates nobody, the balance does.
+        usual = "CB > DS" if chosen.startswith(TABLE) else "LD > DS"
+        priority = _ask(question, criteria_to_choose(), usual, yes)
     places = {name: about for name, about in PLACES.items() if name != "nodes" or chosen.startswith(TABLE)}
     where = where or _ask("Where does it run?", places, "here", yes)
-    starter = Starter(chosen, model, matters, where, client or "", label or "", attribute or "")
+    order = parse_priority(priority) if priority else ()
+    starter = Starter(chosen, model, matters, where, client or "", label or "", attribute or "", order)
     write_new_file(file, starter.text(), "another FILE.toml")
     out_console.print(f"written: {file}", markup=False)
     for command in starter.commands(file):
@@ -69,20 +82,23 @@ def init(
 
 
 def _ask(question: str, answers: Mapping[str, str], default: str, yes: bool) -> str:
-    """One of the answers, by name or number; a question about files takes any other word too.
+    """Ask for one of the answers, by name or number; other text is returned as typed.
 
-    Where nobody can type, an error says the way out.
+    Where standard input has ended, the error names the options to give.
     """
     if yes:
         return default
     out_console.print(f"\n[bold]{question}[/bold]")
-    width = max(map(len, answers))
+    listed = Table.grid(padding=(0, 2))
     for place, (name, about) in enumerate(answers.items(), 1):
-        out_console.print(f"{place:3}  {name:{width}}  {about}", markup=False)
+        listed.add_row(f"{place:3}", Text(name), Text(about.partition(";")[0]))
+    out_console.print(listed)
     try:
         answer = str(typer.prompt("Answer", default=default)).strip()
     except typer.Abort:
-        raise ConfigError("no answer was typed; give --data, --model, --matters and --where, or --yes") from None
+        raise ConfigError(
+            "this question needs an answer (got none); give --data, --model, --matters and --where, or --yes"
+        ) from None
     return list(answers)[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(answers) else answer
 
 
@@ -94,7 +110,7 @@ def _ask_column(question: str, names: Sequence[str], default: str, yes: bool) ->
 
 
 def _guess(names: Sequence[str], label: str) -> str:
-    """The column whose name speaks of an owner, else the first that is not predicted."""
+    """Guess the column of clients: by a word in its name, else the first column that is not predicted."""
     words = ("client", "hospital", "site", "centre", "center", "node", "institution", "writer", "user")
     likely = [name for name in names if name != label and any(word in name.lower() for word in words)]
     return (likely or [name for name in names if name != label] or list(names))[0]

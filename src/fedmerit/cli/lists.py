@@ -1,77 +1,110 @@
-"""Commands that list the parts: tasks, recipes, scores, criteria, objectives."""
+"""`fedmerit list`: the tasks, recipes, criteria, scores and objectives that a configuration can name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+import typer
 
 from fedmerit.cli.app import Json, app, show
 
+Table: TypeAlias = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""A title, a header and rows."""
 
-@app.command(epilog="Example:  fedmerit tasks --json")
-def tasks(as_json: Json = False) -> None:
-    """List the tasks: data, partitions, models."""
+
+class What(StrEnum):
+    """What can be listed."""
+
+    TASKS = "tasks"
+    RECIPES = "recipes"
+    CRITERIA = "criteria"
+    SCORES = "scores"
+    OBJECTIVES = "objectives"
+
+
+@app.command("list", epilog="Example:  fedmerit list criteria --all")
+def list_parts(
+    what: Annotated[What, typer.Argument(metavar="WHAT", help=", ".join(What) + ".", show_default=False)],
+    everything: Annotated[bool, typer.Option("--all", help="Also list rarely used criteria.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List tasks, recipes, criteria, scores or objectives."""
+    from fedmerit.report.screen import list_table
+
+    title, header, rows = LISTS[what](everything)
+    values = [dict(zip(header, row, strict=True)) for row in rows]
+    show(values, lambda: [list_table(title, header, rows)], as_json)
+    if what is What.CRITERIA and not everything and not as_json:
+        typer.echo("`fedmerit list criteria --all` shows every criterion.")
+
+
+def _tasks(everything: bool) -> Table:
     from fedmerit.tasks.registry import TASKS, find_task
 
-    rows = [
-        (k.name, k.about, ", ".join(k.partitions), ", ".join(k.models)) for k in map(find_task, [*TASKS, "table:FILE"])
+    kinds = map(find_task, [*TASKS, "table:FILE"])
+    rows = [(kind.name, kind.about, ", ".join(kind.partitions), ", ".join(kind.models)) for kind in kinds]
+    return "Tasks (task.data)", ("task", "about", "partitions", "models"), rows
+
+
+def _recipes(everything: bool) -> Table:
+    from fedmerit.core.recipes import RECIPES, SETTINGS_NOT_RECIPES
+
+    rows = [(name, recipe[1]) for name, recipe in RECIPES.items()]
+    rows += [
+        (f"({name})", f"a setting: {setting.partition(' with any')[0]}")
+        for name, setting in SETTINGS_NOT_RECIPES.items()
     ]
-    _list("Tasks (task.data)", ("task", "about", "partitions", "models"), rows, as_json)
+    return "Recipes (recipe.name)", ("recipe", "about"), rows
 
 
-@app.command(epilog="Example:  fedmerit recipes")
-def recipes(as_json: Json = False) -> None:
-    """List the recipes."""
-    from fedmerit.core.recipes import RECIPES
+def _criteria(everything: bool) -> Table:
+    from fedmerit.core.criteria.client_fact import ClientFact
+    from fedmerit.core.criteria.table import COMMON, CRITERIA, Attribute, display_name
 
-    _list("Recipes (recipe.name)", ("recipe", "about"), [(name, one[1]) for name, one in RECIPES.items()], as_json)
+    shown = [criterion for name, criterion in CRITERIA.items() if everything or name in COMMON]
+    rows = [
+        *((display_name(c.name), c.name, c.about.removeprefix(f"{display_name(c.name)}: ")) for c in shown),
+        *((c.name, "", c.about) for c in (ClientFact("NAME"), Attribute("NAME"))),
+        ("validated:OBJECTIVE", "", "an objective of `fedmerit list objectives`, measured by the server"),
+    ]
+    if everything:
+        rows += [
+            ("contribution:METHOD", "", "what an update adds to the model: shapley, banzhaf, cosine ..."),
+            ("reputation:CRITERION", "", "running mean of another criterion over the rounds"),
+        ]
+    return "Criteria (recipe.criteria)", ("criterion", "symbol", "about"), rows
 
 
-@app.command(epilog="Example:  fedmerit scores --json")
-def scores(as_json: Json = False) -> None:
-    """List the scores: how criteria become one number."""
+def _scores(everything: bool) -> Table:
     from fedmerit.config.recipe import SCORES
     from fedmerit.core.parts import settings
 
     rows = [(name, first_line(score), ", ".join(settings(score))) for name, score in SCORES.items()]
-    _list("Scores (recipe.score)", ("score", "about", "options"), rows, as_json)
+    return "Scores (recipe.score)", ("score", "about", "options"), rows
 
 
-@app.command(epilog="Example:  fedmerit criteria")
-def criteria(as_json: Json = False) -> None:
-    """List the criteria, their family and the facts they need."""
-    from fedmerit.core.criteria.client_fact import ClientFact
-    from fedmerit.core.criteria.table import CRITERIA, Attribute
-
-    known = [*CRITERIA.values(), Attribute("NAME"), ClientFact("NAME")]
-    rows = [
-        *((c.name, str(c.family), ", ".join(c.required_facts) or "(server)", c.about) for c in known),
-        ("validated:OBJECTIVE", "target", "(server)", "an objective of `fedmerit objectives` at the server"),
-        ("contribution:METHOD", "target", "(server)", "what an update adds: shapley, banzhaf, cosine ..."),
-        ("reputation:CRITERION", "trust", "(its own)", "running mean of any other criterion over the rounds"),
-    ]
-    _list("Criteria (recipe.criteria)", ("criterion", "family", "facts", "about"), rows, as_json)
-
-
-@app.command(epilog="Example:  fedmerit objectives --json")
-def objectives(as_json: Json = False) -> None:
-    """List the objectives: what the server measures of a model on its own rows."""
+def _objectives(everything: bool) -> Table:
     from fedmerit.core.objectives import GROUPED, OVERALL, Recall
 
     rows = [
-        *((name, first_line(made)) for name, made in OVERALL.items()),
+        *((name, first_line(make)) for name, make in OVERALL.items()),
         ("recall:CLASS", first_line(Recall)),
-        *((f"{name}:ATTRIBUTE", first_line(made)) for name, made in GROUPED.items()),
+        *((f"{name}:ATTRIBUTE", first_line(make)) for name, make in GROUPED.items()),
     ]
-    _list("Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), rows, as_json)
+    return "Objectives (validated:OBJECTIVE, run.audit)", ("objective", "about"), rows
 
 
-def first_line(made: Callable[..., object]) -> str:
-    """What a function's docstring says first."""
-    return (made.__doc__ or "").partition("\n")[0]
+LISTS: dict[What, Callable[[bool], Table]] = {
+    What.TASKS: _tasks,
+    What.RECIPES: _recipes,
+    What.CRITERIA: _criteria,
+    What.SCORES: _scores,
+    What.OBJECTIVES: _objectives,
+}
 
 
-def _list(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool) -> None:
-    from fedmerit.report.screen import list_table
-
-    values = [dict(zip(header, row, strict=True)) for row in rows]
-    show(values, lambda: [list_table(title, header, rows)], as_json)
+def first_line(make: Callable[..., object]) -> str:
+    """Return the first line of a docstring."""
+    return (make.__doc__ or "").partition("\n")[0]

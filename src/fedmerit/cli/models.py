@@ -1,4 +1,4 @@
-"""Commands that use what a run trained: predict, and take the model elsewhere."""
+"""`fedmerit predict`: predict rows with the model of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedmerit.cli.app import Force, Json, RunFolder, app, err_console, out_console
+from fedmerit.cli.app import Client, Force, Json, RunFolder, app, err_console, out_console
 from fedmerit.errors import ConfigError
 from fedmerit.store.strict_json import dump_json
 
@@ -18,25 +18,20 @@ from fedmerit.store.strict_json import dump_json
 @app.command(epilog="Example:  fedmerit predict runs/first patients.csv --out predicted.csv")
 def predict(
     folder: RunFolder,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Rows: CSV, Parquet or npz; - reads text from stdin.")],
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column that is no feature, repeatable.")
-    ] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, Parquet or npz; - for stdin.")],
+    drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A column that is not a feature.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
-    client: Annotated[
-        str | None, typer.Option(help="Whose model, where each client has a personal one.", show_default=False)
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this new file instead of the screen.")] = None,
+    client: Client = None,
+    out: Annotated[Path | None, typer.Option(help="A new file for the output.", show_default=False)] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Predict rows with the model that a run trained.
+    """Predict rows with the model of a run.
 
-    Where the run learned from a table, FILE has columns of the same names, in any order, with words and gaps as the
-    table had them; the column of clients says whose a row is, others are not read. Else FILE has the features as
-    numbers, in the order in which the model was trained; an npz file has them as its array x. The output is CSV: the
-    row's number from 1, the class by its word or number (of several labels a column of 0 and 1 each; where a number is
-    predicted, that), and with --proba a column per class or label.
+    If the run learned from a table, FILE has the same column names in any order, with words and gaps as in that table.
+    Otherwise FILE has the features as numbers in the order of training; an npz file has them in its array x. The
+    output is CSV: the row number from 1, the predicted class or number (with several labels a column of 0 and 1 for
+    each), and with --proba a column per class. --client chooses a client's own model, if clients have personal models.
     """
     from fedmerit.cli.rows_file import read_raw_table, read_rows
     from fedmerit.engine.finished import Run, read_encoder
@@ -50,7 +45,7 @@ def predict(
     if encoder is None:
         rows = read_rows(file, drop or [])
     elif drop:
-        raise ConfigError("--drop has no effect here: the run learned from a table, and finds its columns by name")
+        raise ConfigError("--drop has no effect: the run learned from a table and finds its columns by name")
     else:
         rows, notes = encoder(read_raw_table(file))
     for note in notes:
@@ -73,15 +68,15 @@ def predict(
 
 
 def _csv(predicted: Sequence[Any], chances: list[list[float]], words: Sequence[str] | None) -> str:
-    """A line per row: what is predicted, in a column or in one per label, then the probabilities."""
+    """Write a line per row: the prediction, in one column or one per label, then the probabilities."""
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     width = len(chances[0]) if chances else 0
-    said = [one if isinstance(one, list) else [one] for one in predicted]
-    columns = len(said[0]) if said else 1
+    cells = [value if isinstance(value, list) else [value] for value in predicted]
+    columns = len(cells[0]) if cells else 1
     names = ["predicted"] if columns == 1 else [words[at] if words else f"label {at}" for at in range(columns)]
     lines.writerow(["row", *names, *(f"p {words[label]}" if words else f"p{label}" for label in range(width))])
-    for place, values in enumerate(said):
+    for place, values in enumerate(cells):
         shown = [f"{value:.6g}" if isinstance(value, float) else value for value in values]
         lines.writerow([place + 1, *shown, *(f"{chance:.6g}" for chance in (chances[place] if width else ()))])
     return text.getvalue()

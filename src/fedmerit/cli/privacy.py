@@ -1,62 +1,39 @@
-"""`fedmerit privacy`: what a private run would cost, asked before it runs."""
+"""The privacy that a run would cost, computed before it runs, for `fedmerit doctor`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-
-from fedmerit.cli.app import Json, app, err_console, show
-from fedmerit.errors import ConfigError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fedmerit.config.schema import Config
     from fedmerit.core.server.private_sum import PrivateSum
 
 TARGETS = (1.0, 3.0, 8.0)
-"""Epsilons for which the command says how many clients they would take."""
+"""Epsilons for which `doctor` says how many clients they need."""
 
 
-@app.command(epilog="Example:  fedmerit privacy private.toml --set privacy.noise=1.5")
-def privacy(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="What would be run.", show_default=False)],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, e.g. run.rounds=50; repeatable."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Say what a private run would cost, before it runs: epsilon, or the noise for a target.
-
-    CONFIG.toml has a section privacy with clip, and noise or epsilon. Nothing is trained.
-    """
+def report_privacy(config: Config) -> tuple[dict[str, Any], PrivateSum] | None:
+    """Return what the private run of a configuration would cost, or None without a section [privacy]."""
     from fedmerit.config.privacy import recipe_of
     from fedmerit.config.run import make_selection
-    from fedmerit.config.schema import load_config
     from fedmerit.core.recipes import privacy_of
-    from fedmerit.core.server.private_sum import VOID, check_selection
+    from fedmerit.core.server.private_sum import check_selection
     from fedmerit.tasks.registry import make_task
 
-    settings = load_config(config, overrides or [])
-    privacy = privacy_of(recipe_of(settings))
+    privacy = privacy_of(recipe_of(config))
     if privacy is None:
-        raise ConfigError(
-            f"{config} has no section [privacy]; give it one, for example with clip = 1.0 and noise = 1.1"
-        )
-    clients = settings.task.clients or len(make_task(settings).federation.names)
-    check_selection(privacy, make_selection(settings.run), clients)
-    answer = account(privacy, settings.run.rounds, clients)
-    show(answer, lambda: _screen(answer, privacy), as_json)
-    if privacy.reproducible and not as_json:
-        err_console.print(VOID, style="yellow", markup=False)
+        return None
+    clients = config.task.clients or len(make_task(config).federation.names)
+    check_selection(privacy, make_selection(config.run), clients)
+    return account(privacy, config.run.rounds, clients), privacy
 
 
 def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
-    """What the rounds cost, on the way and at the end, and what other settings would."""
+    """Compute epsilon after some of the rounds and after all, and with other settings."""
     from fedmerit.config.privacy import epsilon_after, noise_for
     from fedmerit.core.server.private_sum import AdaptiveClip
 
@@ -88,8 +65,8 @@ def account(privacy: PrivateSum, rounds: int, clients: int) -> dict[str, Any]:
     }
 
 
-def _screen(answer: dict[str, Any], privacy: PrivateSum) -> Iterator[RenderableType]:
-    """The account for people: what it costs, with other settings, and with how many clients."""
+def privacy_tables(answer: dict[str, Any], privacy: PrivateSum) -> Iterator[RenderableType]:
+    """Yield epsilon as text, then tables for other settings and other numbers of clients."""
     from rich.text import Text
 
     from fedmerit.core.server.private_sum import AdaptiveClip
@@ -110,7 +87,7 @@ def _screen(answer: dict[str, Any], privacy: PrivateSum) -> Iterator[RenderableT
 
 
 def _curve(points: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Rounds down, fractions across."""
+    """Return a table with a row per number of rounds and a column per fraction."""
     fractions = list(dict.fromkeys(point["fraction"] for point in points))
     rounds = list(dict.fromkeys(point["rounds"] for point in points))
     of = {(point["rounds"], point["fraction"]): f"{point['epsilon']:.3g}" for point in points}

@@ -1,4 +1,4 @@
-"""Commands on several runs: reports, studies, exports."""
+"""`fedmerit report`, `compare`, `export` and `demo`: pages, studies and tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,27 @@ from typing import Annotated
 
 import typer
 
-from fedmerit.cli.app import Force, Json, Logs, app, out_console, stoppable
+from fedmerit.cli.app import (
+    Force,
+    Json,
+    Logs,
+    Overrides,
+    app,
+    complete_keys,
+    complete_values,
+    open_run,
+    out_console,
+    show,
+    stoppable,
+)
 from fedmerit.errors import ConfigError
+
+PROMETHEUS = "prometheus"
+EXPORTED = (
+    *("compared", "reached", "saved", "attacks", "tuning", "metrics", "curves", "events"),
+    *("rounds", "clients", "weights", "rewards", "audits", "candidates"),
+)
+"""Tables of a study and of a run."""
 
 
 @app.command(epilog="Example:  fedmerit report runs/a runs/b --out report.html")
@@ -18,28 +37,62 @@ def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Folders of runs or studies.", show_default=False)
     ],
-    out: Annotated[Path | None, typer.Option(help="The HTML file to write.", show_default=False)] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Show one folder in the browser while it goes on; writes no file.")
-    ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port of --live; 0: any that is free.")] = 8321,
-    host: Annotated[str, typer.Option(help="Where --live listens; past loopback the link has a token.")] = "127.0.0.1",
+    out: Annotated[Path | None, typer.Option(help="Write an HTML page to this file.", show_default=False)] = None,
+    live: Annotated[bool, typer.Option("--live", help="Serve the page while a run goes on.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print a summary instead.")] = False,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(help="With --text: target accuracy; default 0.7 0.8 0.9 0.95.", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --live: the port; 0: any.")] = 8321,
+    host: Annotated[str, typer.Option(help="With --live: the address.")] = "127.0.0.1",
     force: Force = False,
+    as_json: Json = False,
 ) -> None:
-    """Write one HTML file that opens offline: curves, weights, reasons; or show it live.
+    """Show runs or a study as an HTML page, live, or as text.
 
-    DIR... are one or several folders made by `fedmerit run` or `fedmerit compare`. Runs that differ in the seed alone
-    are drawn as one line with a band. With --live the page of one folder grows while its runs go on; Ctrl-C ends it.
+    The page is one file that opens offline: weights and reasons, verdicts, curves. Runs that differ only in their seed
+    are drawn as one line with a band. --live serves the page of one folder until Ctrl-C. --text prints accuracy,
+    percentiles over clients and rounds to target of a run, or the tables of a study; --json prints them as JSON.
     """
     from fedmerit.report.html import write_report
 
-    if live == (out is not None):
-        raise ConfigError("give --out FILE for a page in a file, or --live for one in the browser")
+    text = text or as_json
+    if live + (out is not None) + text != 1:
+        raise ConfigError("give one of --out FILE (a page), --live (a page that follows the run) and --text")
+    if target and not text:
+        raise ConfigError("--target needs --text")
     if live:
         _serve(folders, host, port)
     elif out is not None:
         write_report(folders, out, force=force)
         out_console.print(f"report: {out}", markup=False)
+    else:
+        for folder in folders:
+            _summarise(folder, target, as_json)
+
+
+def _summarise(folder: Path, targets: list[float] | None, as_json: bool) -> None:
+    """Print the summary of a run, or the tables of a study."""
+    from fedmerit.core.measures import TARGETS
+    from fedmerit.report.summary import summary, summary_tables
+    from fedmerit.study.output import as_json as study_json
+    from fedmerit.study.output import ending, is_study
+    from fedmerit.study.study import Study
+
+    if not is_study(folder):
+        with open_run(folder) as ledger:
+            values = summary(ledger, targets or TARGETS)
+        show(values, lambda: summary_tables(values), as_json)
+        return
+    if targets:
+        raise ConfigError(f"--target is for one run; the targets of the study {folder} are in its plan")
+    study = Study.load(folder)
+    if as_json:
+        typer.echo(study_json(study))
+        return
+    for part in ending(study):
+        out_console.print(part)
 
 
 def _serve(folders: list[Path], host: str, port: int) -> None:
@@ -50,8 +103,8 @@ def _serve(folders: list[Path], host: str, port: int) -> None:
 
     if len(folders) != 1:
         raise ConfigError(f"--live shows one run or study; got {len(folders)} folders")
-    is_study(folders[0])  # a folder that holds neither a run nor a study is refused here
-    read_plotly()  # says what is missing before anybody opens a link
+    is_study(folders[0])  # refuses a folder without a run or a study
+    read_plotly()  # fails here, not when somebody opens the link
     try:
         server = LiveServer(host, port, folders[0])
     except OSError as error:
@@ -65,36 +118,37 @@ def _serve(folders: list[Path], host: str, port: int) -> None:
 def compare(
     study: Annotated[
         Path,
-        typer.Argument(metavar="STUDY.toml", help="Rows and seeds; with --grid a configuration.", show_default=False),
+        typer.Argument(metavar="STUDY.toml", help="A study; with --grid a configuration.", show_default=False),
     ],
-    out: Annotated[
-        Path, typer.Option(help="The study's folder: new, or an earlier one to resume.", show_default=False)
-    ],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the base, e.g. train.lr=0.05."),
-    ] = None,
+    out: Annotated[Path, typer.Option(help="A new folder, or one to resume.", show_default=False)],
+    overrides: Overrides = None,
     grid: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=V,V,...", help="Choose a key of train or recipe from values; repeatable."),
+        typer.Option(
+            metavar="KEY=V,V,...",
+            help="Tune a key of train or recipe.",
+            autocompletion=complete_keys,
+            show_default=False,
+        ),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Parallel runs; default: one per core.", show_default=False)
+    ] = None,
     log: Logs = None,
     as_json: Json = False,
 ) -> None:
-    """Run rows x seeds, paired, and say which differences are real.
+    """Run recipes over paired seeds, and test the differences.
 
-    STUDY.toml has seeds, a base and rows (docs/study.md); a name module:attribute in it, or in --set, is a part of your
-    own, and runs that module's code. For each seed all rows share data, first model and draw of
-    clients. A row with a grid (tune) is tuned first, on seeds of its own. Ctrl-C stops; the same command resumes it,
-    also with more seeds or rows.
+    STUDY.toml has seeds, a base and rows (docs/compare.md). For each seed all rows share data, first model and selected
+    clients. A row with a grid is tuned first, on other seeds. Ctrl-C stops; the same command resumes, also with more
+    seeds or rows. A value such as module:attribute names your own Python part, and runs that module's code.
 
-    With --grid the file is a configuration, and the study has one row: every point of the grid runs on seeds 101..105,
-    the one with the best mean accuracy is run with run.seed, and best.toml in the folder is its configuration.
+    With --grid the file is a configuration: every point of the grid runs on seeds 101 to 105, and the point with the
+    best mean accuracy runs with run.seed. Its configuration is best.toml in the folder.
     """
     from fedmerit.fleet.pool import begin_preload
 
-    begin_preload(("fedmerit.study.workers", "fedmerit.learn.sgd"))  # takes as long as the imports below
+    begin_preload(("fedmerit.study.workers", "fedmerit.learn.sgd"))  # in parallel with the imports below
     from fedmerit.study.output import as_json as study_json
     from fedmerit.study.output import ending, progress, to_play
     from fedmerit.study.plan import grid_plan, load_plan
@@ -127,25 +181,43 @@ def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of `fedmerit run` or `compare`.", show_default=False)
     ],
-    out: Annotated[Path | None, typer.Option(help="Write a table to this new file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new file for the table.", show_default=False)] = None,
     form: Annotated[
-        str, typer.Option("--format", help="csv, parquet, latex or markdown; of a figure svg or pdf.")
+        str,
+        typer.Option(
+            "--format",
+            help="csv, parquet, latex, markdown, svg, pdf, prometheus.",
+            autocompletion=complete_values("csv", "parquet", "latex", "markdown", "svg", "pdf", PROMETHEUS),
+        ),
     ] = "csv",
     table: Annotated[
-        str | None, typer.Option(help="Which table; default: compared of a study, rounds of a run.")
+        str | None,
+        typer.Option(
+            help="The table; default: compared, or rounds.",
+            autocompletion=complete_values(*EXPORTED),
+            show_default=False,
+        ),
     ] = None,
     figure: Annotated[
-        str | None, typer.Option(help="A study's figure instead of a table: accuracy or differences.")
+        str | None,
+        typer.Option(
+            help="A study's figure: accuracy or differences.",
+            autocompletion=complete_values("accuracy", "differences"),
+            show_default=False,
+        ),
     ] = None,
-    card: Annotated[Path | None, typer.Option(help="Write a run's model card (Markdown) to this new file.")] = None,
-    onnx: Annotated[Path | None, typer.Option(help="Write a run's model as ONNX to this new file.")] = None,
+    card: Annotated[
+        Path | None, typer.Option(help="A new file for the model card (Markdown).", show_default=False)
+    ] = None,
+    onnx: Annotated[Path | None, typer.Option(help="A new file for the model as ONNX.", show_default=False)] = None,
     force: Force = False,
 ) -> None:
-    """Write a table or a figure of a study, a table of a run, or a run's model.
+    """Write tables, figures, metrics or the model to files.
 
-    Of a study: compared, reached, saved, attacks, tuning as latex or markdown; compared, reached, metrics,
-    curves, events, attacks, tuning as csv or parquet. Of a run, as csv or parquet: rounds, clients,
-    weights, rewards, audits, candidates, events. A study's figures, accuracy and differences, as svg or pdf.
+    Tables of a study: compared, reached, saved, attacks, tuning as latex or markdown; compared, reached, metrics,
+    curves, events, attacks, tuning as csv or parquet. Tables of a run, as csv or parquet: rounds, clients, weights,
+    rewards, audits, candidates, events. Figures of a study, as svg or pdf: accuracy, differences. `--format prometheus`
+    prints the metrics of a run, also of one that goes on, or writes them to --out.
     """
     from fedmerit.engine.finished import Run
     from fedmerit.report.card import write_card
@@ -153,11 +225,14 @@ def export(
     from fedmerit.store.run_folder import open_ledger
     from fedmerit.study.output import check_run, write_export
 
-    if sum(one is not None for one in (out, card, onnx)) != 1:
+    if form == PROMETHEUS:
+        _write_metrics(folder, out)
+        return
+    if sum(path is not None for path in (out, card, onnx)) != 1:
         raise ConfigError("give one of --out FILE with --format, --card FILE or --onnx FILE")
     if figure is not None:
         if out is None or table is not None:
-            raise ConfigError("--figure goes to --out FILE, and not with --table")
+            raise ConfigError("--figure needs --out FILE, and excludes --table")
         write_figure(folder, figure, form, out, force=force)
         out_console.print(f"{figure}: {out}", markup=False)
         return
@@ -175,13 +250,30 @@ def export(
             out_console.print(f"model card: {card}", markup=False)
 
 
+def _write_metrics(folder: Path, out: Path | None) -> None:
+    """Print a run's metrics for Prometheus, or replace the file that its text collector reads."""
+    from fedmerit.report.prometheus import prometheus_text
+    from fedmerit.store.files import write_new_file
+
+    with open_run(folder) as ledger:
+        text = prometheus_text(ledger)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_new_file(out, text, "another --out")  # whole or not at all: the collector reads at any moment
+
+
 @app.command(epilog="Example:  fedmerit demo --out demo --rounds 15")
 def demo(
-    out: Annotated[Path, typer.Option(help="A new folder for the study and the report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="A new folder.")] = Path("demo"),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of each run.")] = 25,
-    seed: Annotated[int, typer.Option(min=0, help="The first of the seven seeds that all rows share.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first of ten seeds.")] = 1,
 ) -> None:
-    """Flip the labels of 40 % of the clients: FedAvg against recipes that notice; tables and an HTML report."""
+    """Compare three recipes where 40 % of the clients lie.
+
+    Eight of 20 clients have flipped labels. FedAvg weighs them by size; the other two recipes find them. Prints tables
+    and writes an HTML report in about a minute.
+    """
     from fedmerit.cli.demo import run_demo
 
     run_demo(out_console, out, rounds, seed)

@@ -1,4 +1,4 @@
-"""The command that weighs a table of clients, without any training."""
+"""The command that turns a table of clients into weights, without training."""
 
 from __future__ import annotations
 
@@ -12,81 +12,95 @@ from fedmerit.errors import ConfigError, UserError, did_you_mean
 from fedmerit.store.strict_json import dump_json
 
 MANY = 50
-"""Clients above which the screen shows the ends alone, and reasons are told of one client when asked."""
+"""With more clients the screen shows only both ends of the table, and only --client gets a reason."""
 END = 25
-"""Of many clients, so many of the heaviest and of the lightest are shown."""
+"""Of many clients, the number of largest and of smallest weights that are shown."""
 
 
-@app.command(epilog="Example:  fedmerit weigh clients.csv --priority CB,DS --lower-is-better error")
+@app.command(epilog='Example:  fedmerit weigh clients.csv --priority "class balance > dataset size"')
 def weigh(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV or xlsx, a line per client: client,DS,CB,...; - for stdin.")
+        Path, typer.Argument(metavar="FILE", help="CSV or xlsx with a header and a line per client; - for stdin.")
     ],
-    priority: Annotated[str, typer.Option(help="Columns, most important first: DS,CB,IS.", show_default=False)],
+    priority: Annotated[
+        str, typer.Option(help='Columns, most important first: "class balance > dataset size".', show_default=False)
+    ],
     score: Annotated[
-        str, typer.Option(help="The operator: a name, or a table such as '{name=\"owa\", weights=[0.5, 0.3, 0.2]}'.")
+        str, typer.Option(help="A name (`fedmerit list scores`), or '{name=\"owa\", weights=[0.7, 0.3]}'.")
     ] = "prioritized",
-    normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (degrees in 0..1).")] = "max",
+    normalise: Annotated[str, typer.Option(help="max, sum, minmax, scale, or none (values in 0..1).")] = "max",
     scales: Annotated[
-        str | None, typer.Option(help="For scale: the largest value of a column that counts, '{DS=500}'; others: 1.")
+        str | None, typer.Option(help="For scale: a bound per column, '{DS=500}'; default: 1.", show_default=False)
     ] = None,
     lower: Annotated[
         list[str] | None,
-        typer.Option("--lower-is-better", metavar="COLUMN", help="A column in which less is better; repeatable."),
+        typer.Option("--lower-is-better", metavar="COLUMN", help="Lower is better in this column; repeatable."),
     ] = None,
     cap: Annotated[
         float | None, typer.Option(help="A client gets at most this many times the equal share.", show_default=False)
     ] = None,
-    client: Annotated[str | None, typer.Option(help="Say why of this client, in full.", show_default=False)] = None,
+    client: Annotated[str | None, typer.Option(help="Explain this client in full.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Write weights and reasons to this new HTML file.")] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Turn a table of criteria into weights, without any training: what if?
+    """Turn a table of clients into weights, with a reason for each.
 
-    FILE has a header and a line per client, for example client,DS,CB,IS, separated by commas, semicolons or tabs; of
-    an xlsx file (the extra `data` reads it) the first sheet counts.
-    0.5, 0,5 and 50 % are the same number. Where less is better, a value counts as largest + smallest - value.
+    FILE has a header and a line per client, for example client,DS,CB. Commas, semicolons or tabs separate cells; of an
+    xlsx file (the extra `data` reads it) the first sheet is used. 0.5, 0,5 and 50 % are the same number.
+    A column is a known criterion (DS or "dataset size") or any number. With --lower-is-better a value counts as
+    largest + smallest - value.
     """
+    from dataclasses import replace
+
     import numpy as np
 
     from fedmerit.cli.criteria_file import read_criteria
     from fedmerit.config.recipe import make_limit, make_normalise, make_score, split_names
     from fedmerit.config.schema import parse_value
-    from fedmerit.core.reasons import Rule, explain
+    from fedmerit.core.criteria.table import display_name, symbol_of
+    from fedmerit.core.reasons import LOWER, Rule, explain
     from fedmerit.core.weights.weigh import Scale, by_client, normalise_name
     from fedmerit.core.weights.weigh import weigh as weigh_table
 
-    names = tuple(split_names(priority))
     table = read_criteria(file)
-    if not names:
-        raise ConfigError(f"--priority names at least one column of {', '.join(table.names)}")
-    raw = table.columns(names, lower or [])
-    sizes = table.columns(["DS"])[:, 0] if "DS" in table.names else np.zeros(len(raw))
-    columns = parse_value(normalise)
+    columns = [table.column_name(name) for name in split_names(priority)]
+    if not columns:
+        raise ConfigError(f"--priority needs at least one column of {', '.join(table.names)}")
+    names = tuple(map(symbol_of, columns))  # "dataset size" and DS are one criterion
+    downward = tuple(symbol_of(table.column_name(name)) for name in lower or ())
+    if idle := [name for name in downward if name not in names]:
+        raise ConfigError(f"--lower-is-better {idle[0]} has no effect: add it to --priority {','.join(names)}")
+    raw = table.columns(columns)
+    size = [name for name in table.names if symbol_of(name) == "DS"]
+    sizes = table.columns(size)[:, 0] if size else np.zeros(len(raw))
+    scaling = parse_value(normalise)
     if scales is not None:
-        if columns != "scale":
+        if scaling != "scale":
             raise ConfigError(f"--scales has no effect with --normalise {normalise}; use --normalise scale")
-        columns = {"name": "scale", "bounds": parse_value(scales)}
+        scaling = {"name": "scale", "bounds": parse_value(scales)}
     operator = parse_value(score)
     rule = Rule(
         names,
         make_score(operator, names, "--score"),
-        make_normalise(columns, "--normalise"),
+        make_normalise(scaling, "--normalise"),
         tuple(sizes if sizes.any() else np.ones(len(raw))),
+        downward,
     )
     if isinstance(rule.normalise, Scale):
         rule.normalise.check(names, counts=())
     if client is not None and client not in table.clients:
         raise UserError(f"the file has no client {client!r}{did_you_mean(client, table.clients)}")
-    result = weigh_table(raw, names, rule.score, rule.normalise, np.array(rule.fallback))
+    result = weigh_table(rule.upward(raw), names, rule.score, rule.normalise, np.array(rule.fallback))
+    result = replace(result, raw=raw)  # people read the values of their file
     if cap is not None:
         result = make_limit({"name": "cap", "times": cap}, "--cap")(result, {})
     samples = sizes.tolist() if sizes.any() else None
     asked = [table.clients.index(client)] if client is not None else range(len(raw)) if len(raw) <= MANY else []
     reasons = {place: explain(raw, place, rule, kept=float(result.weights[place]), samples=samples) for place in asked}
     shown_score = operator.get("name", "prioritized") if isinstance(operator, dict) else operator
-    title = f"{' > '.join(rule.priority)}   score {shown_score}, normalise {normalise_name(rule.normalise)}"
+    shown_names = (display_name(name) + LOWER * (name in downward) for name in names)
+    title = f"{' > '.join(shown_names)}   score {shown_score}, normalise {normalise_name(rule.normalise)}"
     if html is not None:
         from fedmerit.report.weights_page import write_weights_page
 
@@ -103,7 +117,7 @@ def weigh(
     if len(shown) > MANY:
         order = np.argsort(-result.weights, kind="stable").tolist()
         shown = [*order[:END], *order[-END:]]
-        title += f"; the {END} heaviest and the {END} lightest of {len(raw):,}, --json and --html have all"
+        title += f"; the {END} largest and the {END} smallest of {len(raw):,} weights, --json and --html have all"
     rows = by_client(result.take(shown), rule.priority, shown, {})
     out_console.print(weights_table(title, rule.priority, rows, table.clients))
     for place, reason in reasons.items():

@@ -1,1 +1,1 @@
-"""Configuration: TOML and names in, frozen sections and the parts they make out; `schema` has all the public names."""
+"""Read and check configurations: TOML in, frozen sections and the parts they name out. Public names are in `schema`."""

@@ -1,4 +1,4 @@
-"""[task.attack]: clients that attack, which share of the federation they are, and how."""
+"""[task.attack]: simulated attackers, their share of the clients, and the kind of attack."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ STRONG: Mapping[str, Callable[[float], Attack]] = {
     "ipm": InnerProduct,
     "backdoor": Backdoor,
 }
-"""The kinds that take a strength."""
+"""The kinds that have a strength."""
 DEFAULT_STRENGTH: Mapping[str, float] = {
     name: attack.__dataclass_fields__["strength"].default  # type: ignore[attr-defined]
     for name, attack in STRONG.items()
 }
 OF_ROWS = ("label-flip", "backdoor")
-"""Kinds that change rows, once, when they are loaded; their strength is the share of the rows."""
+"""Kinds that change training rows once, when they are loaded; their strength is the share of rows."""
 CLAIMED = tuple(name for name, fact in FACTS.items() if fact.source == "client")
 
 
 class AttackConfig(Section):
-    """[task.attack]: clients that attack; [[task.attack]] several times: several coalitions, none in two."""
+    """[task.attack]: simulated attackers; repeat [[task.attack]] for several disjoint coalitions."""
 
-    kind: Kind = Field(description="what they do, see the kinds below")
+    kind: Kind = Field(description="the kind of attack, see the kinds below")
     share: Annotated[float, Field(gt=0, le=1, strict=True)] = Field(
-        0.2, description="share of the federation's clients that attack, drawn from the seed"
+        0.2, description="share of the clients that attack, drawn from the seed"
     )
-    strength: Positive | None = Field(None, description="how hard, see the kinds below")
+    strength: Positive | None = Field(None, description="strength of the attack, see the kinds below; default: by kind")
     facts: dict[str, Positive] = Field(
-        {}, description="what a liar claims: by which factor it multiplies each fact, `{ samples = 100 }`"
+        {}, description="facts that a liar exaggerates, each with a factor: `{ samples = 100 }`; default: none"
     )
     target: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="the label that a backdoor's trigger stands for"
+        0, description="the label that a backdoor assigns to rows with its trigger"
     )
-    from_round: Count = Field(1, description="the first round in which they attack; before it they are honest")
+    from_round: Count = Field(1, description="first round of the attack; the clients are honest before it")
 
     @field_validator("facts")
     @classmethod
@@ -75,7 +75,7 @@ class AttackConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """No key that the kind does not take."""
+        """Refuse keys that the kind does not use."""
         takers = {
             "strength": (self.strength is not None, tuple(STRONG)),
             "facts": (bool(self.facts), ("liar",)),
@@ -84,16 +84,18 @@ class AttackConfig(Section):
         }
         for key, (given, kinds) in takers.items():
             if given and self.kind not in kinds:
-                raise ValueError(f"kind {self.kind} does not take {key!r}; kinds that take it: {', '.join(kinds)}")
+                raise ValueError(f"kind {self.kind} does not use {key!r}; remove it, or use kind {', '.join(kinds)}")
         if self.kind == "liar" and not self.facts:
-            raise ValueError("a liar needs facts, what it claims: facts = { samples = 100 }")
+            raise ValueError("kind liar needs facts (got none), for example facts = { samples = 100 }")
         if self.kind in OF_ROWS and self.strength is not None and self.strength > 1:
-            raise ValueError(f"the strength of {self.kind} is a share of the attacker's rows, above 0 and up to 1")
+            raise ValueError(
+                f"strength of {self.kind} is a share of the attacker's rows, at most 1 (got {self.strength:g})"
+            )
         return self
 
 
 def _as_list(value: Any) -> Any:
-    """Accept one table where several coalitions are expected."""
+    """Accept one table in place of a list of tables."""
     return (value,) if isinstance(value, Mapping | AttackConfig) else value
 
 
@@ -101,7 +103,7 @@ Attacks: TypeAlias = Annotated[tuple[AttackConfig, ...], BeforeValidator(_as_lis
 
 
 def make_coalitions(attacks: Sequence[AttackConfig]) -> list[Coalition]:
-    """The coalitions that [task.attack] asks for.
+    """Make the coalitions of [task.attack].
 
     >>> make_coalitions([AttackConfig(kind="scale", share=0.4)])
     [Coalition(attack=ScaledUpdate(strength=10.0), share=0.4, from_round=1)]

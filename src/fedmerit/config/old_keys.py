@@ -1,9 +1,11 @@
-"""Keys and names that were renamed or removed: two tables, which feed the message."""
+"""Keys that people write and that are not ours: renamed, removed, or from another library. Three tables of messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from fedmerit.errors import did_you_mean
 
 OPTIMIZER = "recipe.server.optimizer"
 VALIDATED = 'recipe.criteria = [{name = "validated:accuracy", %s}]'
@@ -49,14 +51,14 @@ OLD_KEYS: Mapping[str, str] = {
     "run.wait.over": "run.wait.overselect",
     "run.delays.usual": "run.delays.base_seconds",
 }
-"""Old -> new; `key=value` for a value that was renamed. Places in a list are left out."""
+"""Old -> new; `key=value` for a value that was renamed. Keys have no list positions."""
 
-STEPS_ONLY = "a search tests orders of the criteria (backtracking) or server steps (steps)"
-ROUND_ONLY = "all clients test the orders, and the clients of the round the steps"
+STEPS_ONLY = "use the search backtracking for orders of the criteria, or steps for server steps"
+ROUND_ONLY = "all clients test orders, and the clients of the round test steps"
 REMOVED_KEYS: Mapping[str, str] = {
-    "recipe.least": "reputations weigh clients, and none is excluded",
-    "recipe.criteria.least": "reputations weigh clients, and none is excluded",
-    "recipe.criteria.power": "a reputation counts as it is",
+    "recipe.least": "a reputation lowers weights and excludes no client",
+    "recipe.criteria.least": "a reputation lowers weights and excludes no client",
+    "recipe.criteria.power": "a reputation is used as it is",
     "recipe.criteria.evidence": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
     "recipe.criteria=Consistency": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
     "recipe.criteria=Plausibility": "use NormInlier, RareCoordinateOverlap or SimilarityFilter",
@@ -64,22 +66,22 @@ REMOVED_KEYS: Mapping[str, str] = {
     "recipe.name=rffl": "use cgsv",
     "recipe.name=cfl": 'use ifca, or m2f with models = {grouping = {name = "cosine", over = "all"}}',
     "recipe.models.grouping=splits": "use the grouping cosine",
-    "recipe.models.reward.largest": "the entries of the largest magnitude are sent",
+    "recipe.models.reward.largest": "the entries with the largest magnitude are sent",
     "recipe.models.reward.exclude_own": 'use recipe.models.training = "reset"',
     "recipe.score.quantifier": "give recipe.score.weights, best value first",
     "recipe.score.importances": "use weighted-mean with weights",
     "recipe.score.capacity": "give recipe.score.shapley, and recipe.score.interaction of pairs",
     "recipe.search.among": STEPS_ONLY,
-    "recipe.search.exchange": "all orders that are left are tested in one exchange",
+    "recipe.search.exchange": "the remaining orders are tested in one exchange",
     "recipe.search.judges": ROUND_ONLY,
     "recipe.search.confidence": ROUND_ONLY,
-    "recipe.search.count": "a step's gain is the median over the clients of the round",
+    "recipe.search.count": "the gain of a step is the median over the clients of the round",
     "recipe.search.rungs": "give recipe.search.steps",
     "recipe.search.max_change": "give recipe.search.steps",
-    "recipe.search.majority": "recipe.search.accept says which gain is enough",
-    "task.smallest": "give task.size = [750, 1500], the least and the most",
-    "task.mix": "clients of label-draws hold labels of their own group",
-    "task.against": "task.kinds harm the group of task.attribute whose value is 0",
+    "recipe.search.majority": "set recipe.search.accept, the smallest gain that is accepted",
+    "task.smallest": "give task.size = [750, 1500], the smallest and the largest",
+    "task.mix": "clients of label-draws hold only labels of their group",
+    "task.against": "task.kinds harm group 0 of task.attribute",
     "privacy.search_share": "use the fixed search with [privacy]",
     "privacy.search_clip": "use the fixed search with [privacy]",
     "privacy.centre_noise": "use no task.centre with [privacy]",
@@ -87,12 +89,42 @@ REMOVED_KEYS: Mapping[str, str] = {
 }
 """Removed -> what to use instead."""
 
+SYNONYMS: Mapping[str, str] = {
+    "learning_rate": "train.lr",
+    "batch_size": "train.batch",
+    "local_epochs": "train.epochs",
+    "num_epochs": "train.epochs",
+    "mu": "train.prox",
+    "proximal_mu": "train.prox",
+    "num_rounds": "run.rounds",
+    "num_server_rounds": "run.rounds",
+    "fraction_fit": "run.fraction",
+    "random_state": "run.seed",
+    "num_clients": "task.clients",
+    "dataset": "task.data",
+}
+"""Names that other libraries use -> the key here. They are never keys themselves."""
+
+
+def suggest_key(key: str, valid: Iterable[str]) -> str:
+    """' (did you mean ...?)' for a key that is a synonym or a near miss of a valid one, else an empty string.
+
+    >>> suggest_key("train.learning_rate", ["lr", "batch"])
+    " (did you mean 'train.lr'?)"
+    """
+    section, _, last = key.rpartition(".")
+    meant = SYNONYMS.get(last)
+    if meant is None:
+        return did_you_mean(last, valid)
+    short = meant.rpartition(".")[2]
+    return f" (did you mean {f'{section}.{short}' if section and short in valid else meant!r}?)"
+
 
 def renamed(key: str, value: str | None = None) -> str | None:
-    """The message for a key, or for a value of a key, that was renamed or removed; None for others.
+    """The message for a key, or a value of a key, that was renamed or removed; None for other keys.
 
     >>> renamed("recipe.search.judges")
-    '`recipe.search.judges` was removed; all clients test the orders, and the clients of the round the steps'
+    '`recipe.search.judges` was removed; all clients test orders, and the clients of the round test steps'
     >>> renamed("run.wait.over")
     '`run.wait.over` is now `run.wait.overselect`'
     >>> renamed("recipe.criteria.1", "Usual")

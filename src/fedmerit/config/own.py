@@ -1,7 +1,7 @@
-"""Parts of a user's own: `module:attribute` in a configuration names what a module of theirs defines.
+"""User-defined parts: `module:attribute` in a configuration names an object of the user's module.
 
-Such a configuration runs the module's code, with the rights of whoever runs it. Nothing that a run left behind is
-imported: reports and `explain` read names, hashes and numbers.
+Such a configuration runs the module's code with the rights of the current user. Reports and `explain` import nothing:
+they read names, hashes and numbers from the run's folder.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from fedmerit.core.facts import ATTRIBUTE, CLIENT_FACT, CONTRIBUTION, VALIDATED
 from fedmerit.errors import ConfigError
 
 FAMILIES = (ATTRIBUTE, CLIENT_FACT, VALIDATED, CONTRIBUTION, REPUTATION)
-"""Names with a colon that are ours."""
+"""Prefixes of built-in names that contain a colon."""
 OWN_NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*")
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is that of a part of a user's own.
+    """Whether a name is that of a user-defined part.
 
     >>> is_own("parts:freshness"), is_own("attribute:Young"), is_own("DS")
     (True, False, False)
@@ -35,10 +35,10 @@ def is_own(name: str) -> bool:
 
 
 def import_own(kind: str, name: str, wanted: str) -> Any:
-    """What `module:attribute` names in a user's module; `wanted` says in an error what it should be."""
+    """Import `module:attribute`; `wanted` says in error messages what it should be."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise ConfigError(f"a {kind} of your own is written module:attribute; got {name!r}")
+        raise ConfigError(f"your own {kind} must be written as module:attribute (got {name!r})")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
@@ -50,17 +50,17 @@ def import_own(kind: str, name: str, wanted: str) -> Any:
 
 
 def own_part(kind: str, name: str, wanted: str, members: Sequence[str] = ()) -> Any:
-    """A part by `module:attribute`: a value, or a class that is called without arguments; it has these members."""
+    """Import a part: a value, or a class that is called without arguments. It must have these members."""
     found = import_own(kind, name, wanted)
     part = call_own(kind, name, found) if isinstance(found, type) else found
     missing = [member for member in members if not hasattr(part, member)]
     if missing:
-        raise ConfigError(f"{kind} {name!r} must be {wanted}; got {type(part).__name__} without {', '.join(missing)}")
+        raise ConfigError(f"{kind} {name!r} must be {wanted} (got {type(part).__name__} without {', '.join(missing)})")
     return part
 
 
 def call_own(kind: str, name: str, function: Callable[[], Any]) -> Any:
-    """What a function or a class of the user's makes; what it raises becomes one line."""
+    """Call a function or a class of the user; an exception becomes a message of one line."""
     try:
         return function()
     except Exception as error:  # a user's code may raise anything
@@ -68,7 +68,7 @@ def call_own(kind: str, name: str, function: Callable[[], Any]) -> Any:
 
 
 def own_names(value: Any) -> Iterator[str]:
-    """The names of users' own parts in plain settings, or in a recipe kept as JSON, wherever they stand."""
+    """The names of user-defined parts anywhere in plain settings or in a recipe as JSON."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -81,9 +81,9 @@ def own_names(value: Any) -> Iterator[str]:
 
 
 def own_sources(recipe: str, settings: Sequence[Any]) -> dict[str, str]:
-    """Name -> hash of its module's source, for each own part of a recipe (as JSON) and of the settings that named it.
+    """Name -> hash of its module's source, for each user-defined part of a recipe (as JSON) and of its settings.
 
-    The hash is over the module's file, not over what it imports in turn. What was typed in a notebook has none.
+    The hash covers the module's file, not the modules that it imports. Code from a notebook has no hash.
     """
     names = dict.fromkeys([*own_names(settings), *own_names(json.loads(recipe))])
     hashes = {name: _source_hash(name.partition(":")[0]) for name in sorted(names)}

@@ -1,6 +1,6 @@
-"""[privacy]: noise on the aggregate, what it costs by Google's dp-accounting, and the recipe of a whole configuration.
+"""[privacy]: client-level differential privacy, its epsilon by Google's dp-accounting, and `recipe_of` a configuration.
 
-A round is a Poisson-sampled Gaussian mechanism, and neighbours are federations with one client more or less.
+A round is a Poisson-sampled Gaussian mechanism; neighbouring federations differ in one client.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
 
 WIDEST = 1e6
-"""A target that needs a larger noise multiplier is out of reach."""
+"""Largest noise multiplier that is tried for a target epsilon."""
 PRECISION = 1e-3
 Rounds: TypeAlias = tuple[tuple[float, float, int], ...]
-"""(noise multiplier, fraction, how many rounds), one entry for each kind of round."""
+"""(noise multiplier, sampling fraction, number of rounds) for each kind of round."""
 
 
 class PrivacyConfig(Section):
-    """[privacy]: client-level differential privacy of the model, with noise at the server."""
+    """[privacy]: client-level differential privacy; the server adds the noise."""
 
     clip: Positive | Literal["adaptive"] = Field(
-        description="the largest norm of an update; `adaptive`: it follows a private quantile of the norms"
+        description="clip update norms to this; `adaptive`: to a private quantile of the norms"
     )
     clip_start: float = core_field(AdaptiveClip, "start")
     quantile: float = core_field(AdaptiveClip, "quantile")
     clip_rate: float = core_field(AdaptiveClip, "rate")
     noise: float | None = core_field(PrivateSum, "noise", default=None)
     epsilon: Positive | None = Field(
-        None, description="the target after run.rounds, for which the noise is found; or `noise`"
+        None, description="target epsilon after `run.rounds`, from which the noise is computed; default: from `noise`"
     )
     delta: float = core_field(PrivateSum, "delta")
     accountant: Accountant = core_field(PrivateSum, "accountant")
@@ -55,8 +55,8 @@ class PrivacyConfig(Section):
         if (self.noise is None) == (self.epsilon is None):
             got = "both" if self.noise is not None else "neither"
             raise ValueError(
-                f"[privacy] takes either noise = 1.1, a multiplier, or epsilon = 4.0, a target after all rounds; {got} "
-                "was given"
+                f"[privacy] needs either noise or epsilon (got {got}); set noise = 1.1, a multiplier, or "
+                "epsilon = 4.0, a target after all rounds"
             )
         if self.clip != "adaptive":
             refuse_idle(self, ("clip_start", "quantile", "clip_rate"), "with a fixed clip; set clip = 'adaptive'")
@@ -64,7 +64,7 @@ class PrivacyConfig(Section):
 
 
 def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
-    """The noisy sum of a run's rounds; a target epsilon becomes the noise that reaches it."""
+    """Make the noisy sum of a run; the noise is computed where a target epsilon is given."""
     noise, delta, accountant = section.noise, section.delta, section.accountant
     if noise is None:
         assert section.epsilon is not None  # one of the two is given
@@ -75,33 +75,33 @@ def make_privacy(section: PrivacyConfig, run: RunConfig) -> PrivateSum:
 
 
 def recipe_of(config: Config) -> Recipe:
-    """The recipe of a configuration, with its privacy."""
+    """Make the recipe of a configuration, with differential privacy where [privacy] asks for it."""
     recipe = make_recipe(config.recipe)
     if config.privacy is None:
         return recipe
     if config.recipe.values.get("when_zero", "keep") != "keep":
         raise ConfigError(
-            "recipe.when_zero has no effect with [privacy]: a score of 0 adds nothing to the noisy sum, also where all "
-            "are 0; remove it"
+            "recipe.when_zero has no effect with [privacy] (got "
+            f"{config.recipe.values['when_zero']!r}), where a score of 0 adds nothing to the noisy sum; remove it"
         )
     return private(recipe, make_privacy(config.privacy, config.run))
 
 
 def require_account() -> Any:
-    """dp-accounting, or an error that names the extra where it is missing: before a run, not within it."""
+    """Import dp-accounting, or say how to install it; called before a run starts."""
     try:
         import dp_accounting
     except ImportError:
         raise ConfigError(
-            "the account of [privacy] needs dp-accounting; install it with: pip install 'fedmerit[privacy]'"
+            "[privacy] needs dp-accounting (not installed); install it with: pip install dp-accounting"
         ) from None
-    logging.getLogger("absl").setLevel(logging.ERROR)  # it logs the orders that it leaves out: always the safe side
+    logging.getLogger("absl").setLevel(logging.ERROR)  # it warns of orders that it skips; the bound stays valid
     return dp_accounting
 
 
 @lru_cache(maxsize=512)
 def _epsilon(rounds: Rounds, delta: float, accountant: Accountant) -> float:
-    """Epsilon at delta of rounds together; neighbours differ in one client, added or removed."""
+    """Epsilon at delta of all rounds together; neighbours differ in one client, added or removed."""
     library = require_account()
     from dp_accounting import pld, rdp
 
@@ -129,7 +129,7 @@ def epsilon_after(
 
 @lru_cache(maxsize=64)
 def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accountant: Accountant = "rdp") -> float:
-    """The least noise multiplier, up to a thousandth, whose epsilon after all rounds is not above the target.
+    """The smallest noise multiplier, to a thousandth, whose epsilon after all rounds is within the target.
 
     >>> noise = noise_for(epsilon=2.0, delta=1e-5, fraction=0.1, rounds=20)
     >>> epsilon_after(noise, 0.1, 20) <= 2.0 < epsilon_after(noise - 0.002, 0.1, 20)
@@ -140,8 +140,8 @@ def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accoun
         low, high = high, 2 * high
         if high > WIDEST:
             raise ConfigError(
-                f"no noise up to {WIDEST:g} times the clip gives epsilon {epsilon:g} at delta {delta:g} after {rounds} "
-                "rounds; ask for a larger epsilon, fewer rounds or a smaller run.fraction"
+                f"no noise multiplier up to {WIDEST:g} reaches epsilon {epsilon:g} at delta {delta:g} after {rounds} "
+                "rounds; set a larger epsilon, fewer rounds or a smaller run.fraction"
             )
     while high - low > PRECISION:
         middle = (low + high) / 2
@@ -151,7 +151,7 @@ def noise_for(epsilon: float, delta: float, fraction: float, rounds: int, accoun
 
 
 def epsilon_of_releases(privacy: PrivateSum, releases: Sequence[Release]) -> float:
-    """Epsilon of everything that a run released, repeated rounds included.
+    """Epsilon of all releases of a run, repeated rounds included.
 
     >>> from fedmerit.core.server.private_sum import PrivateSum
     >>> release = Release(1, 1.1, 0.01)

@@ -1,4 +1,4 @@
-"""Files of users, read to their end under limits: a pipe, a device or an archive that never ends is refused at once."""
+"""Read users' files with size limits; refuse pipes, devices and archives that unpack without end."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 from fedmerit.errors import ConfigError, DataError, UserError
 
 MOST_TEXT_BYTES = 1 << 26
-"""Bytes of a configuration, a plan or a table that people write."""
+"""Largest configuration, plan or hand-written table, in bytes."""
 MOST_BYTES = 4 << 30
-"""Bytes of a file of data, also once it is unpacked."""
+"""Largest data file, also after unpacking, in bytes."""
 BLOCK = 1 << 20
 DAMAGED = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-"""What zipfile raises where an archive is damaged, locked, or packed in a way that it does not know."""
+"""Errors that zipfile raises for an archive that is damaged, encrypted or of an unknown format."""
 
 
 def check_file(path: Path, most: int = MOST_BYTES, error: type[UserError] = DataError) -> None:
-    """Refuse what is no ordinary file, or larger than `most` bytes; OSError where it is not there."""
+    """Refuse a path that is not an ordinary file of at most `most` bytes; OSError where it does not exist."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
         kind = "a folder" if stat.S_ISDIR(state.st_mode) else "a pipe, a device or a socket"
-        raise error(f"{path} is {kind}; give an ordinary file, or its content in one")
+        raise error(f"{path} is {kind}; give an ordinary file")
     if state.st_size > most:
-        raise error(f"{path} has {state.st_size:,} bytes; of such a file at most {most:,} are read")
+        raise error(f"{path} has {state.st_size:,} bytes, and at most {most:,} are read; split it")
 
 
 def read_file(path: Path, most: int = MOST_BYTES, error: type[UserError] = DataError) -> bytes:
@@ -36,19 +36,19 @@ def read_file(path: Path, most: int = MOST_BYTES, error: type[UserError] = DataE
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:  # it grew since
-        raise error(f"{path} has more than {most:,} bytes")
+        raise error(f"{path} has more than {most:,} bytes; split it")
     return content
 
 
 def read_text(path: Path) -> str:
-    """A text that people write, in UTF-8."""
+    """Read a small text file in UTF-8."""
     return read_file(path, MOST_TEXT_BYTES, ConfigError).decode("utf-8")
 
 
 def unpacked(content: bytes, source: Path, most: int = MOST_BYTES) -> bytes:
-    """What gzip packed, as long as it is not more than `most` bytes."""
+    """Unpack gzip data of at most `most` bytes."""
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise DataError(f"{source} holds more than {most:,} bytes once it is unpacked; that is refused")
+        raise DataError(f"{source} has more than {most:,} bytes once it is unpacked; split it")
     return data

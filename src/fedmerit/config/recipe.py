@@ -1,4 +1,4 @@
-"""[recipe]: a named recipe, and parts in place of its own; names, keys and ranges are those that parts declare.
+"""[recipe]: a named recipe, and parts that replace its parts; names, keys and ranges are those that parts declare.
 
     recipe = { name = "robust", limits = [{ name = "cap", times = 3.0 }], server = { optimizer = "momentum" } }
 
@@ -18,21 +18,21 @@ from typing import Any, NoReturn, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import ConfigDict, model_validator
 
-from fedmerit.config.old_keys import renamed
+from fedmerit.config.old_keys import renamed, suggest_key
 from fedmerit.config.own import call_own, import_own, is_own, own_part
 from fedmerit.config.sections import Section, foreign
 from fedmerit.core.criteria.criterion import Criterion, criterion
 from fedmerit.core.criteria.reputation import REPUTATION, Reputation
-from fedmerit.core.criteria.table import find_criterion
+from fedmerit.core.criteria.table import find_criterion, symbol_of
 from fedmerit.core.parts import ACCOUNTED, PARTS, Setting, Slot, load_parts, name_of, settings
 from fedmerit.core.recipe import PRIORITIZED, Recipe, WhenZero
-from fedmerit.core.recipes import RECIPES, shares_of
+from fedmerit.core.recipes import RECIPES, find_setting, shares_of
 from fedmerit.core.server.server import Server
 from fedmerit.core.stages.stages import Stage
 from fedmerit.core.types import Family
 from fedmerit.core.weights.scores import Ranked, Score, WeightedMean
 from fedmerit.core.weights.weigh import NORMALISATIONS, Normalise, Scale
-from fedmerit.errors import ConfigError, UnknownName, UserError, did_you_mean
+from fedmerit.errors import ConfigError, UnknownName, UserError
 
 load_parts()  # a configuration can name every part, not only those that are imported already
 SCORES: Mapping[str, type[Any]] = {name: kind for name, kind in PARTS["score"].items() if kind is not Ranked}
@@ -93,9 +93,9 @@ Own: TypeAlias = Callable[[Slot, str], Any]
 
 
 class RecipeConfig(Section):
-    """[recipe]: the name of a recipe and the parts in place of its own, as plain values.
+    """[recipe]: the name of a recipe and the parts that replace its parts, as plain values.
 
-    >>> RecipeConfig.model_validate({"name": "prioritized", "criteria": "LD > DS"}).values
+    >>> RecipeConfig.model_validate({"name": "prioritized", "criteria": "label diversity > DS"}).values
     {'name': 'prioritized', 'criteria': ['LD', 'DS']}
     """
 
@@ -112,6 +112,7 @@ class RecipeConfig(Section):
             if isinstance(values.get("criteria"), str):
                 values["criteria"] = split_names(values["criteria"])
             check_recipe(values)
+            values |= {"criteria": list(map(_with_symbol, values["criteria"]))} if "criteria" in values else {}
         except UserError as error:
             raise foreign(str(error)) from None
         return values
@@ -164,6 +165,11 @@ def split_names(text: str) -> list[str]:
     return [part.strip() for part in re.split(r"[>,]", text) if part.strip()]
 
 
+def _with_symbol(value: Any) -> Any:
+    """An entry of recipe.criteria with the criterion's symbol, so that equal recipes have equal values."""
+    return symbol_of(value) if isinstance(value, str) else {**value, "name": symbol_of(value["name"])}
+
+
 def part_names(slot: Slot) -> tuple[str, ...]:
     """The names of a slot that a configuration can use.
 
@@ -197,7 +203,7 @@ class _Maker:
         self._own = own
 
     def recipe(self, values: Mapping[str, Any]) -> Recipe:
-        """The named recipe with the given fields in place of its own."""
+        """Make the named recipe, with the given fields replaced."""
         name, given = _named(values, "recipe")
         base = self._named_recipe(str(name))
         _refuse_keys("recipe", str(name), given, FIELDS)
@@ -215,7 +221,8 @@ class _Maker:
         if is_own(name):
             return own_recipe(name)
         if name not in RECIPES:
-            raise ConfigError(renamed("recipe.name", name) or str(UnknownName("recipe", name, RECIPES)))
+            message = renamed("recipe.name", name) or find_setting(name)
+            raise ConfigError(message or str(UnknownName("recipe", name, RECIPES)))
         return RECIPES[name][0]()
 
     def _field(self, key: str, value: Any, base: Recipe) -> Any:
@@ -246,7 +253,7 @@ class _Maker:
         return made
 
     def criterion(self, value: Any, path: str) -> Criterion:
-        """A criterion by its name, with the settings of a table in place of its own."""
+        """Find a criterion by its name, and replace settings by those of a table."""
         name, given = _named(value, path, "criterion")
         base = self._find_criterion(name, path)
         made: Criterion = self._build("criterion", name, type(base), given, path, base)
@@ -348,6 +355,8 @@ class _Maker:
             return cast("Normalise", name)
         if name not in (None, *PARTS["normalise"]):
             raise ConfigError(str(UnknownName(path, name, [*NORMALISATIONS, *PARTS["normalise"]])))
+        if isinstance(given.get("bounds"), dict):
+            given["bounds"] = {symbol_of(key): bound for key, bound in given["bounds"].items()}
         made: Scale = self.part("normalise", {"name": "scale", "bounds": {}, **given}, path)
         return made
 
@@ -415,7 +424,7 @@ def _refuse_keys(
                 f"taken by: {', '.join(others)}"
             )
         valid = f"valid here: {', '.join(takes)}" if takes else f"{name} takes no settings"
-        raise ConfigError(message or f"unknown key '{path}.{key}'{did_you_mean(key, takes)}; {valid}")
+        raise ConfigError(message or f"unknown key '{path}.{key}'{suggest_key(f'{path}.{key}', takes)}; {valid}")
 
 
 def _named(value: Any, path: str, required: str | None = None) -> tuple[Any, dict[str, Any]]:

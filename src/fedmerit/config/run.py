@@ -1,4 +1,4 @@
-"""[run]: the number of rounds, which clients take part, how long they are waited for, and the seed."""
+"""[run]: number of rounds, selection of clients, timeouts, seed, device."""
 
 from __future__ import annotations
 
@@ -19,42 +19,40 @@ from fedmerit.core.recipes import privacy_of
 
 
 class ScheduleConfig(Section):
-    """[run.schedule]: each client takes part in its own share of the rounds, instead of run.fraction."""
+    """[run.schedule]: each client takes part in its own share of the rounds; replaces run.fraction."""
 
     rates: tuple[tuple[float, Count], ...] = Field(
-        ((1.0, 1),), description="pairs [rate, clients], dealt in client order and again until all have one"
+        ((1.0, 1),), description="pairs [participation rate, number of clients], assigned in client order and repeated"
     )
     epochs: Range | None = Field(
-        None, description="epochs of each client: one number, or [least, most] to draw from; default: train.epochs"
+        None, description="epochs of each client: a number, or [min, max] to draw from; default: `train.epochs`"
     )
 
 
 class WaitConfig(Section):
-    """[run.wait]: after this time a round continues with a share of the clients that were asked."""
+    """[run.wait]: the round's timeout, after which it continues without the missing clients."""
 
     min_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="share of the asked clients that must have answered"
+        0.8, description="share of the selected clients that must have answered"
     )
-    seconds: Positive = Field(60.0, description="how long a round waits for all of them")
+    seconds: Positive = Field(60.0, description="timeout of a round, in seconds")
     overselect: Annotated[float, Field(ge=1, le=10)] = Field(
-        1.0, description="ask this many times the clients that a round needs, and continue with the first answers"
+        1.0, description="select this many times the clients that a round needs and use the first answers"
     )
     late: LateAnswers = Field(
-        "drop", description="answers that come later: `drop`, or `use` them in the round in which they come"
+        "drop", description="late answers: `drop` them, or `use` them in the round in which they arrive"
     )
 
     def make(self) -> Wait:
-        """The rule of the core."""
+        """Make the rule that the core uses."""
         return Wait(self.min_fraction, self.seconds, self.overselect, self.late)
 
 
 class DelaysConfig(Section):
-    """[run.delays]: simulated clients that answer late, for studies on one machine."""
+    """[run.delays]: simulate clients that answer late."""
 
     share: float = core_field(Delayed, "delayed")
-    seconds: float = core_field(
-        Delayed, "seconds", description="the mean delay, drawn from an exponential distribution"
-    )
+    seconds: float = core_field(Delayed, "seconds", description="mean delay in seconds, of an exponential distribution")
     base_seconds: float = core_field(Delayed, "base_seconds")
 
 
@@ -67,59 +65,67 @@ class EarlyStopping:
     (False, True)
     """
 
-    patience: Annotated[
-        int, Interval(ge=1), Doc("rounds without a rise of the best accuracy, after which the run ends")
-    ] = 5
-    least: Annotated[float, Interval(ge=0, lt=1), Doc("a smaller rise does not count")] = 0.0
+    patience: Annotated[int, Interval(ge=1), Doc("stop after this many rounds without a better accuracy")] = 5
+    least: Annotated[float, Interval(ge=0, lt=1), Doc("smallest increase that counts as better")] = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def __call__(self, accuracies: Sequence[float]) -> bool:
-        """Whether the last rounds brought nothing over those before them."""
+        """Whether the last `patience` rounds brought no better accuracy."""
         if len(accuracies) <= self.patience:
             return False
         return max(accuracies[-self.patience :]) <= max(accuracies[: -self.patience]) + self.least
 
 
 class StopConfig(Section):
-    """[run.stop]: end the run early, by the accuracy on the clients' validation rows."""
+    """[run.stop]: early stopping by the accuracy on the clients' validation rows."""
 
     patience: int = core_field(EarlyStopping, "patience")
     least: float = core_field(EarlyStopping, "least")
 
     def make(self) -> EarlyStopping:
-        """The rule."""
+        """Make the rule."""
         return EarlyStopping(self.patience, self.least)
 
 
 class RunConfig(Section):
-    """[run]: how long, with how many clients, from which seed."""
+    """[run]: number of rounds, selection of clients, seed, device."""
 
-    rounds: Count = Field(20, description="rounds of training")
+    rounds: Count = Field(20, description="number of rounds")
     fraction: float = core_field(Uniform, "fraction")
     selection: Literal["uniform", "poisson"] = Field(
         "uniform",
-        description="`uniform`: that share, rounded; `poisson`: each client with that chance, as [privacy] needs it",
+        description="`uniform`: a fixed number of clients; `poisson`: each client with that probability, for [privacy]",
     )
-    schedule: ScheduleConfig | None = Field(None, description="who takes part when, see [run.schedule]")
-    wait: WaitConfig | None = Field(None, description="how long a round waits for its clients, see [run.wait]")
-    delays: DelaysConfig | None = Field(None, description="simulated clients that are late, see [run.delays]")
-    stop: StopConfig | None = Field(None, description="when to end before that, see [run.stop]; default: never")
-    seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="every random draw derives from it")
-    workers: Count | None = Field(None, description="worker processes; default: one per core, with an accelerator one")
+    schedule: ScheduleConfig | None = Field(
+        None, description="participation of each client, see [run.schedule]; default: none"
+    )
+    wait: WaitConfig | None = Field(
+        None, description="timeout of a round, see [run.wait]; default: wait for all clients"
+    )
+    delays: DelaysConfig | None = Field(None, description="simulated late clients, see [run.delays]; default: none")
+    stop: StopConfig | None = Field(None, description="early stopping, see [run.stop]; default: never")
+    seed: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="seed of every random draw")
+    workers: Count | None = Field(
+        None, description="worker processes; default: one per core, or one with an accelerator"
+    )
     device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = Field(
-        "cpu", description="where clients train: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto`: an accelerator or the CPU"
+        "cpu",
+        description="device for training: `cpu`, `cuda`, `cuda:1`, `mps`, or `auto` (an accelerator if there is one)",
     )
     memory: Positive | None = Field(
-        None, description="GiB for updates before they go to disk; default: a quarter of RAM"
+        None, description="GiB of updates kept in memory before they go to disk; default: a quarter of RAM"
     )
     deadline: Positive | None = Field(
-        None, description="seconds that a client may train before it is ended and left out; default: none"
+        None, description="seconds after which a client's training is stopped and the client dropped; default: no limit"
     )
-    evaluate_every: Count = Field(1, description="test the model on all clients every k rounds (always after the last)")
+    evaluate_every: Count = Field(
+        1, description="test the model on all clients every this many rounds, and after the last"
+    )
     audit: tuple[str, ...] = Field(
-        (), description="objectives to write down of the model: on the server's rows and on each client's test rows"
+        (),
+        description="objectives to record, on the server's rows and on each client's test rows; default: none",
     )
 
     @model_validator(mode="after")
@@ -128,26 +134,26 @@ class RunConfig(Section):
         overselect = self.wait.overselect if self.wait else 1.0
         if self.schedule is not None and self.selection != "uniform":
             raise ValueError(
-                "selection has no effect with a schedule, which says who takes part; leave one of them out"
+                "selection has no effect with a schedule, which selects the clients; remove one of the two"
             )
         if overselect > 1 and not uniform:
             raise ValueError(
-                "wait.overselect needs a fraction drawn uniformly; remove schedule and selection, or overselect"
+                "wait.overselect needs uniform selection; remove schedule and selection, or wait.overselect"
             )
         if overselect > 1 and overselect * self.fraction > 1:
             raise ValueError(
-                f"wait.overselect asks {overselect:g} times as many clients as a round needs, and there are not as "
-                f"many: set fraction to {1 / overselect:.2g} or less"
+                f"wait.overselect = {overselect:g} times fraction = {self.fraction:g} is more than all clients; set "
+                f"fraction to {1 / overselect:.2g} or less"
             )
         if self.delays is not None and self.wait is None:
-            raise ValueError("delays have no effect where everybody is waited for; set run.wait, too")
+            raise ValueError("delays have no effect without a timeout; set run.wait, too")
         if self.stop is not None and self.evaluate_every != 1:
-            raise ValueError("a run that may stop after any round tests every one; leave evaluate_every at 1")
+            raise ValueError("early stopping needs a test after every round; remove evaluate_every")
         return self
 
 
 def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
-    """Who takes part: [run.schedule], else `run.fraction` of the clients, drawn uniformly or independently.
+    """Make the selection of clients: [run.schedule], else `run.fraction` of them, uniform or Poisson.
 
     A `secret` Poisson sample does not derive from the seed.
     """
@@ -159,9 +165,9 @@ def make_selection(run: RunConfig, *, secret: bool = False) -> Selection:
 
 
 def make_collect(run: RunConfig, recipe: Recipe) -> Collect:
-    """How a round gets its answers: all in time, or from clients that are late in a simulation.
+    """Make the collector of answers: all in time, or with simulated late clients.
 
-    The sample of a private recipe stays secret.
+    The sample of a private recipe is secret.
     """
     privacy, delays = privacy_of(recipe), run.delays
     selection = make_selection(run, secret=privacy is not None and not privacy.reproducible)

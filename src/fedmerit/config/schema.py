@@ -1,4 +1,4 @@
-"""The configuration of a run: TOML in, frozen and validated values out."""
+"""The configuration of a run: read from TOML, validated, frozen."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ DEFAULT_RECIPE = RecipeConfig()
 
 
 class Config(Section):
-    """One run, completely: [task], [train], [recipe], [run], [privacy], [facts]; docs/configuration.md has every key.
+    """The complete configuration of a run: [task], [train], [recipe], [run], [privacy], [facts].
+
+    docs/configuration.md has every key.
 
     >>> Config().recipe.name, Config().run.rounds
     ('fedavg', 20)
@@ -64,24 +66,29 @@ class Config(Section):
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file, or begin with the defaults, and apply `key=value` overrides such as `train.lr=0.05`.
+    """Read a TOML file (None: the defaults) and apply overrides such as `train.lr=0.05`.
 
-    An override that makes another choice (`recipe.name=fedavg`) drops the keys of the file that do not go with it.
+    An override that chooses another part (`recipe.name=fedavg`) drops the keys of the file that the part does not use.
 
-    >>> load_config(None, ["recipe.name=prioritized", "recipe.criteria=LD > DS"]).recipe.values
+    >>> values = ["recipe.name=prioritized", "recipe.criteria=LD > DS"]
+    >>> load_config(None, values).recipe.values
     {'name': 'prioritized', 'criteria': ['LD', 'DS']}
     """
     values = {} if path is None else read_toml(Path(path))
+    if "row" in values:
+        raise ConfigError(
+            f"{path} is a study, not a configuration (it has [[row]]): use `fedmerit compare {path} --out DIR`"
+        )
     override(values, overrides)
     return make_config(values)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a TOML file, not yet checked."""
+    """Read the values of a TOML file, unchecked."""
     try:
         return tomllib.loads(read_text(path))
     except FileNotFoundError:
-        raise ConfigError(f"no configuration file {path}; start from one in examples/") from None
+        raise ConfigError(f"no configuration file {path}; write one with `fedmerit init`") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid TOML: {printable(str(error))}") from None
     except OSError as error:
@@ -89,12 +96,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """Validate nested settings; every mistake is named in one ConfigError."""
+    """Validate nested settings; one ConfigError names every mistake."""
     return validate(Config, values)
 
 
 def dump_config(config: Config) -> str:
-    """The whole configuration as TOML, defaults included; of the recipe what was given."""
+    """The configuration as TOML, with defaults; of the recipe only the given keys."""
     return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
 
 
@@ -102,22 +109,22 @@ CHOICES: Mapping[str, Mapping[str, Collection[str]]] = {
     "train.algorithm": {name: train_keys(name) for name in ALGORITHMS},
     "task.partition": {name: task_keys(name) for name in PARTITIONS},
 }
-"""Keys that choose which other keys their table takes: for each choice, the keys of the table.
+"""Keys whose value decides which other keys their table accepts: for each value, these keys.
 
-The `name` of a recipe and of its parts chooses, too: another name drops the whole table."""
+Another `name` of a recipe or of a part drops the whole table."""
 
 
 def override(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Apply overrides in their order.
+    """Apply overrides in order.
 
-    Where one makes another choice (`recipe.name`, `train.algorithm`, `task.partition`), keys of the file that do not
-    go with it are dropped. Keys that are overridden stay, to be refused if they do not belong.
+    Where one chooses another `recipe.name`, `train.algorithm` or `task.partition`, keys of the file that do not belong
+    to the choice are dropped. Overridden keys stay, and are refused if they do not belong.
     """
     set_values(values, [_parse(text) for text in overrides])
 
 
 def set_values(values: dict[str, Any], changes: Sequence[tuple[str, Any]]) -> None:
-    """Set keys such as `train.lr` in nested settings, in their order, with what `override` says of choices."""
+    """Set keys such as `train.lr` in nested settings, in order, by the rules of `override`."""
     for key, value in dict(changes).items():
         _choose(values, key, value)
     for key, value in changes:
@@ -126,7 +133,7 @@ def set_values(values: dict[str, Any], changes: Sequence[tuple[str, Any]]) -> No
 
 
 def flatten(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested settings by their full keys.
+    """Flatten nested settings to full keys.
 
     >>> flatten({"train": {"lr": 0.1, "batch": 8}})
     {'train.lr': 0.1, 'train.batch': 8}
@@ -138,7 +145,7 @@ def flatten(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A TOML value, or the text itself where it is none (so that names need no quotes)."""
+    """Parse a TOML value; other text is returned as it is, so that names need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -151,14 +158,14 @@ def _parse(text: str) -> tuple[str, Any]:
     whole = isinstance(value, dict) or key == "recipe"
     if not equals or ("." not in key and not whole):
         raise ConfigError(
-            "--set takes section.key=value, for example train.lr=0.05, or a whole section, recipe={name='fedavg'}; "
-            f"got {text!r}"
+            f"--set needs section.key=value (got {text!r}); for example train.lr=0.05, or a whole section, "
+            "recipe={name='fedavg'}"
         )
     return key, value
 
 
 def _choose(values: dict[str, Any], key: str, choice: Any) -> None:
-    """Drop from the file what does not go with a choice that the file did not make."""
+    """Drop the keys of the file that do not belong to a newly chosen value."""
     *path, tag = key.split(".")
     home, table = None, values  # the table that the key is in, and the one around it
     for part in path:
@@ -179,6 +186,6 @@ def _table(values: dict[str, Any], path: Sequence[str], key: str) -> dict[str, A
         if isinstance(below, str) and path[0] == "recipe":  # a bare name
             below = node[part] = {"name": below}
         if not isinstance(below, dict):
-            raise ConfigError(f"cannot set {key}: {part!r} is a value, not a section")
+            raise ConfigError(f"cannot set {key}: {part!r} is a value, not a section; set {part} itself")
         node = below
     return node

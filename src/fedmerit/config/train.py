@@ -1,4 +1,4 @@
-"""[train]: what a client does with the model it received."""
+"""[train]: how clients train the model."""
 
 from __future__ import annotations
 
@@ -13,42 +13,48 @@ ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 
 class TrainConfig(Section):
-    """[train]: what a client does with the model it received."""
+    """[train]: how clients train the model."""
 
-    lr: Positive = Field(0.1, description="learning rate of local training")
-    epochs: Count = Field(5, description="passes over the client's rows")
-    batch: Count | Literal["full"] = Field("full", description="rows per step, or `full`")
+    lr: Positive = Field(0.1, description="learning rate of the clients")
+    epochs: Count = Field(5, description="passes over the client's rows in each round")
+    batch: Count | Literal["full"] = Field(32, description="rows per gradient step, or `full`: all rows of the client")
     optimizer: Literal["sgd", "adam", "adamw"] = Field(
-        "sgd", description="`sgd`, `adam`, `adamw`: begun anew by each client in each round"
+        "sgd", description="the clients' optimizer: `sgd`, `adam` or `adamw`; its state is reset in each round"
     )
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of local SGD, reset each round")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="momentum of `sgd`, reset in each round")
     weight_decay: NotNegative = Field(
-        0.0, description="L2 penalty on the parameters; with adamw, decay beside the gradient"
+        0.0, description="L2 penalty on the parameters; with `adamw` decoupled weight decay"
     )
-    clip: Positive | None = Field(None, description="the longest gradient of a batch; default: as long as it is")
-    prox: NotNegative = Field(0.0, description="FedProx mu: pull towards the received model")
+    clip: Positive | None = Field(
+        None, description="clip the gradient norm of each batch to this; default: no clipping"
+    )
+    prox: NotNegative = Field(0.0, description="FedProx: mu, the weight of the pull towards the received model")
     schedule: Literal["constant", "cosine"] = Field(
-        "constant", description="the learning rate over the rounds: `constant`, or half a `cosine` over `run.rounds`"
+        "constant", description="learning rate over the rounds: `constant`, or `cosine` decay over `run.rounds`"
     )
-    algorithm: Algorithm = Field("sgd", description="what corrects a client's gradients: nothing, or control variates")
-    alpha: Positive = Field(0.01, description="FedDyn's alpha: pull towards the received model")
+    algorithm: Algorithm = Field(
+        "sgd", description="client algorithm: `sgd`, `scaffold` (control variates) or `feddyn`"
+    )
+    alpha: Positive = Field(0.01, description="FedDyn: alpha, the weight of the pull towards the received model")
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         if self.optimizer != "sgd":
-            refuse_idle(self, ("momentum",), f"with optimizer = {self.optimizer!r}, which has its own; leave it out")
+            refuse_idle(self, ("momentum",), f"with optimizer = {self.optimizer!r}, which has its own; remove it")
         if self.algorithm != "feddyn":
-            refuse_idle(self, ("alpha",), f"with algorithm = {self.algorithm!r}; it is feddyn's")
+            refuse_idle(
+                self, ("alpha",), f"with algorithm = {self.algorithm!r}; remove it, or set algorithm = 'feddyn'"
+            )
         if self.algorithm == "feddyn":
-            refuse_idle(self, ("prox",), "beside algorithm = 'feddyn', whose alpha is that pull; leave it out")
+            refuse_idle(self, ("prox",), "with algorithm = 'feddyn', whose alpha is that pull; remove it")
         if self.algorithm == "scaffold" and (self.optimizer != "sgd" or self.momentum or self.prox):
             raise ValueError(
-                "algorithm = 'scaffold' knows a client's mean gradient by where plain SGD ended: leave out optimizer, "
+                "algorithm = 'scaffold' computes the mean gradient from the end point of plain SGD; remove optimizer, "
                 "momentum and prox"
             )
         return self
 
 
 def train_keys(algorithm: str) -> tuple[str, ...]:
-    """The keys of [train] that go with this algorithm."""
+    """The keys of [train] that this algorithm uses."""
     return tuple(key for key in TrainConfig.model_fields if key != "alpha" or algorithm == "feddyn")
