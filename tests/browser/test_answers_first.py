@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from opened_report import Opened, check, go
 
 from fedmerit import Run, Study, compare
 from fedmerit.report.html import write_report
+from fedmerit.store.run_folder import open_ledger
 from fedmerit.study.plan import make_plan
+from fedmerit.study.suspects import planted_attackers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -29,7 +32,8 @@ ROWS = [
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     run = {"rounds": 2, "fraction": 0.75, "workers": 1, "audit": ["accuracy"]}
-    plan = make_plan({"seeds": 2, "base": {"task": TASK, "train": TRAIN, "run": run}, "row": ROWS})
+    task = TASK | {"attack": {"kind": "label-flip", "share": 0.25}}
+    plan = make_plan({"seeds": 2, "base": {"task": task, "train": TRAIN, "run": run}, "row": ROWS})
     return compare(plan, tmp_path_factory.mktemp("studies") / "study", jobs=1)
 
 
@@ -51,13 +55,44 @@ def answers(chromium: Browser, page: Path) -> Iterator[Opened]:
 def test_the_title_is_the_verdict_of_the_study(answers: Opened, study: Study) -> None:
     frame = study.compared
     (line,) = frame[(frame["measure"] == "accuracy") & (frame["row"] == "LD > DS")].to_dict("records")
-    low, high = (f"{100 * line[end]:+.2f}".replace("-", "−") for end in ("low", "high"))
+    difference, low, high = (f"{100 * line[key]:+.2f}".replace("-", "−") for key in ("difference", "low", "high"))
     title = answers.text("title")
-    assert "FedAvg" in title
-    assert f"points [{low}, {high}], 2 seeds" in title
-    assert "4 runs in 2 rows" in answers.text("lead")
+    assert f"differs from FedAvg by {difference} points of accuracy when 25 % of the clients have" in title
+    assert answers.text("lead").endswith("2 rows compared in 4 runs. The rows differ in the recipe.")
+    assert f"[{low}, {high}]" in answers.text("verdict-table")
     assert line["verdict"] in answers.text("verdict-table")
     assert answers.page.locator("#verdict-table svg.paired circle").count() == 2
+
+
+def sections(opened: Opened) -> list[str | None]:
+    return [one.get_attribute("id") for one in opened.page.locator("main > section:visible").all()]
+
+
+def test_the_map_opens_on_the_row_of_the_title_with_its_attackers(answers: Opened, study: Study) -> None:
+    assert sections(answers)[:2] == ["verdict", "weights"]
+    shown = answers.page.locator("#weights-run").evaluate("(select) => select.selectedOptions[0].text")
+    assert shown == "LD > DS, seed 1"
+    answers.drawn("weights-plot")
+    run = next(one.folder for one in study.runs if (one.row, one.seed) == ("LD > DS", 1))
+    with open_ledger(run) as ledger:
+        attackers = sorted(planted_attackers(ledger).members)
+    names = answers.page.locator("#weights-plot .ytick text").all_text_contents()
+    assert [name for name in names if name.startswith("▲")] == [f"▲ {client}" for client in attackers] == names[-2:]
+    assert answers.text("weights-says").startswith("2 of 8 clients are attackers. They hold ")
+
+
+def test_a_single_run_begins_with_who_got_what_and_why(browse: Browse, study: Study, tmp_path: Path) -> None:
+    write_report([study.runs[0].folder], tmp_path / "report.html")
+    opened = browse(tmp_path / "report.html")
+    assert re.fullmatch("Who got what weight in .*, and why", opened.text("title"))
+    assert sections(opened)[:2] == ["weights", "explain"]
+    assert " got " in opened.text("reason-says")
+
+
+def test_the_verdict_fits_on_a_phone(browse: Browse, page: Path) -> None:
+    table = browse(page, **(PHONE | {"viewport": {"width": 400, "height": 850}})).page.locator("#verdict-table")
+    assert table.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    assert "too few seeds" in table.inner_text()
 
 
 def test_criteria_are_spelt_out_in_the_glossary(answers: Opened) -> None:

@@ -204,8 +204,8 @@ def test_a_study_without_a_run_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give --out FILE for a page in a file, or --live"),
-        (("--live", "--out", "page.html"), "give --out FILE for a page in a file, or --live"),
+        ((), "give one of --out FILE"),
+        (("--live", "--out", "page.html"), "give one of --out FILE"),
         (("other", "--live"), "--live shows one run or study; got 2 folders"),
         (("--live",), "no run and no study in"),
     ],

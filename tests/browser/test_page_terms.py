@@ -30,7 +30,7 @@ from fedmerit.store.run_folder import LEDGER, environment, open_ledger
 
 PRIORITY = ("DS", "LD", "MW")
 SETTINGS: Mapping[str, tuple[dict[str, Any], ...]] = {
-    **dict.fromkeys(("prioritized-and", "prioritized-mean"), ({},)),
+    **dict.fromkeys(("prioritized-and", "prioritized-mean", "lexicographic"), ({},)),
     "prioritized": ({}, {"rank": "borda"}, {"rank": "squared"}, {"rank": "exponential"}, {"rank": "top", "top": 0.4}),
     "weighted-mean": ({}, {"weights": (0.5, 0.3, 0.2)}),
     "product": ({}, {"rank": "borda"}),

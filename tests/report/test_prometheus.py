@@ -27,7 +27,7 @@ def test_the_numbers_are_the_ledgers(cli: CommandLine, tmp_path: Path):
     run = run_config(
         make_config(config | {"run": {"rounds": 2, "fraction": 1.0, "workers": 1, **late}}), tmp_path / "a"
     )
-    answer = cli("metrics", tmp_path / "a")
+    answer = cli("export", tmp_path / "a", "--format", "prometheus")
     assert answer.code == 0
     told = samples(answer.out)
     assert told["fedmerit_rounds_total", ""] == 2

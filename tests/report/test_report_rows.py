@@ -67,13 +67,26 @@ def test_curves_of_a_row_are_mean_and_range_over_its_seeds(tmp_path: Path) -> No
         assert line == pytest.approx([over(values) for values in zip(*accuracies, strict=True)], rel=1e-5)
 
 
-def test_curves_end_where_the_first_seed_of_a_row_ends(tmp_path: Path) -> None:
-    runs = [make_run(tmp_path / "a-seed1", seed=1), make_run(tmp_path / "a-seed2", seed=2, rounds=3)]
-    page, _ = collected(*runs, make_run(tmp_path / "a-seed3", seed=3, rounds=0))
-    (row,) = page["rows"]
-    assert row["curve"]["round"] == [1, 2, 3]
-    assert (row["unfinished"], row["tested"]) == (2, 2)
-    assert row["costs"]["played"] == pytest.approx([7 / 3, 0, 4], rel=1e-5)
+def test_rows_are_compared_at_the_last_round_that_every_seed_has_finished(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a-seed1", seed=1), make_run(tmp_path / "b-seed1", seed=1, rounds=2)]
+    page, _ = collected(*runs, make_run(tmp_path / "a-seed2", seed=2, rounds=3))
+    longer, shorter = page["rows"]
+    assert (page["end"], longer["curve"]["round"], shorter["curve"]["round"]) == (2, [1, 2, 3], [1, 2])
+    assert max(longer["best"]["round"]) <= 2
+    assert all(cell[0] in (None, 1, 1.5, 2) for line in longer["reached"] for cell in line)
+    assert (longer["final"], len(shorter["final"])) == ([], 50)
+    assert longer["costs"]["played"] == pytest.approx([3.5, 3, 4], rel=1e-5)
+
+
+def test_seeds_that_a_row_has_not_finished_are_not_compared(tmp_path: Path) -> None:
+    done = [make_run(tmp_path / f"{row}-seed1", seed=1) for row in "ab"]
+    begun = [
+        make_run(tmp_path / f"a-seed{seed}", seed=seed, rounds=rounds) for seed, rounds in ((2, 4), (3, 1), (4, 0))
+    ]
+    page, _ = collected(*done, *begun)
+    row = page["rows"][0]
+    assert (page["end"], row["curve"]["round"]) == (None, [1, 2, 3, 4])
+    assert (row["unfinished"], row["tested"]) == (2, 1)
 
 
 def test_plain_folders_that_differ_in_the_seed_are_one_row(tmp_path: Path) -> None:
@@ -104,10 +117,9 @@ def test_rows_of_the_same_settings_and_other_names_stay_apart(tmp_path: Path) ->
 def test_the_budget_goes_to_the_first_seeds_first(tmp_path: Path) -> None:
     study = make_study(tmp_path / "study")
     page, details = collected(study, budget=1)
-    assert [*details] == [0]
-    assert [run["detail"] for run in page["runs"]] == [True, False, False, False, False, False]
+    assert [*details] == [page["rows"][page["verdict"]["best"]]["runs"][0]]
     runs = [make_run(tmp_path / f"{name}-seed{seed}", seed=seed) for name in "ab" for seed in (1, 2)]
-    assert [*collected(*runs)[1]] == [0, 2, 1, 3]
+    assert [*collected(*runs)[1]] == [2, 0, 3, 1]
 
 
 def test_versions_that_differ_inside_a_row_are_listed(tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def test_without_plotly_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
 
 
 def test_texts_are_short_and_tables_escape_what_they_show(run: Run) -> None:
-    recipe = prioritized(LD, DS, normalise="max")
-    assert repr(recipe) == "Recipe(criteria=(LD, DS), normalise='max')"
+    recipe = prioritized(LD, DS, normalise="sum")
+    assert repr(recipe) == "Recipe(criteria=(LD, DS), normalise='sum')"
     assert "<td>normalise</td>" in recipe._repr_html_()
     mine = reported("<b>mine</b>", Family.DATA, "samples", "about")
     shown = prioritized(mine, DS)._repr_html_()

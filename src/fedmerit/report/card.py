@@ -65,7 +65,7 @@ def _task(config: dict[str, Any]) -> Iterator[str]:
         lines = [f"{name} = {value}" if value else name for _, name, value in toml_lines(sections)]
         yield "## Task and training"
         yield "\n".join(["```toml", *lines, "```"])
-        yield f"All settings are in `{CONFIG}`, beside the model."
+        yield f"All settings are in `{CONFIG}`, next to the model."
 
 
 def _recipe(ledger: Ledger, last: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _clients(ledger: Ledger) -> TextTable:
 
 
 def _groups(ledger: Ledger, last: dict[str, Any]) -> Iterator[str]:
-    """The audits of the last evaluated round; groups of people are told apart by the objectives that were asked for."""
+    """The audits of the last evaluated round; groups are those of the audited objectives."""
     audits = {name: by_round[last["round"]] for name, by_round in audits_by_objective(ledger, last["round"]).items()}
     yield "## Audits: errors, and groups of people"
     if not audits:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedmerit.core.criteria.table import about_criterion, display_name
-from fedmerit.core.recipe_json import part_text
 from fedmerit.errors import FolderError, UserError
 from fedmerit.report.folders import Row, Selection, make_rows, select_runs
 from fedmerit.report.headline import find_baseline, headline
-from fedmerit.report.rows import RunResult, measure_run, row_data
+from fedmerit.report.rows import RunResult, measure_run, row_data, shared_end
 from fedmerit.report.run_detail import group_events, has_groups, run_detail
 from fedmerit.report.settings import SEED, Settings, differences, environment_of, settings_of, toml_lines
 from fedmerit.store.ledger import Ledger
@@ -31,7 +30,7 @@ TABLE = ("title", "header", "rows", "below")
 
 @dataclass(frozen=True, slots=True)
 class PageRun:
-    """One run of the page: its settings, the orders, scores and ways to normalise that it used, its result.
+    """One run of the page: its settings, the orders of criteria that it used, its result.
 
     `panels` names the panels that it has data for, beyond those of every run.
     """
@@ -40,8 +39,6 @@ class PageRun:
     config: Settings
     meta: Mapping[str, str]
     orders: Sequence[Sequence[str]]
-    scores: Sequence[str]
-    normalises: Sequence[str]
     result: RunResult
     panels: Sequence[str]
 
@@ -51,16 +48,20 @@ def collect(
 ) -> tuple[dict[str, Any], dict[int, str]]:
     """What the page shows of all runs, and the encoded detail of as many runs as the budget allows, by the run's place.
 
-    The first seeds of all rows come first, then the second ones; the first run is included whatever its size.
+    The first seeds of all rows come first, that of the best row before the others, then the second ones; the first run
+    is included whatever its size.
     """
     selection, rows, runs = read_runs(folders)
+    page = page_data(selection, rows, runs)
+    best = (page["verdict"] or {}).get("best")
+    by_row = [row.runs for row in sorted(rows, key=lambda row: rows.index(row) != best)]
     details: dict[int, str] = {}
-    for place in (place for nth in zip_longest(*(row.runs for row in rows)) for place in nth if place is not None):
+    for place in (place for nth in zip_longest(*by_row) for place in nth if place is not None):
         encoded = encode(read_detail(runs[place].folder))
         if details and sum(map(len, details.values())) + len(encoded) > budget:
             break
         details[place] = encoded
-    return page_data(selection, rows, runs, details), details
+    return page, details
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[Selection, list[Row], list[PageRun]]:
@@ -76,25 +77,44 @@ def read_detail(folder: Path) -> dict[str, Any]:
         return run_detail(ledger)
 
 
-def page_data(
-    selection: Selection, rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int]
-) -> dict[str, Any]:
-    """What the page shows of all runs; `details` are the places of those whose detail can be had."""
+def page_data(selection: Selection, rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
+    """What the page shows of all runs."""
     about: dict[str, Any] = {"waiting": selection.waiting, "targets": selection.targets, "shares": selection.shares}
     about |= {"tuned": [{key: getattr(table, key) for key in TABLE} for table in selection.tuned]}
-    page = _page(rows, runs, details)
-    verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline)
-    return about | page | {"verdict": verdict, "criteria": _criteria(runs)}
+    page = _page(rows, runs)
+    attack = _attack([run.config for run in runs])
+    verdict = _verdict(rows, runs, page["differs"]["config"], selection.baseline, attack)
+    return about | page | {"attack": attack, "verdict": verdict, "criteria": _criteria(runs)}
+
+
+def _attack(configs: Sequence[Settings]) -> str | None:
+    """What the attackers do, where it is the same in all runs.
+
+    >>> _attack([{"task": {"attack": [{"kind": "label-flip", "share": 0.4}]}}])
+    '40 % of the clients have flipped labels'
+    """
+    attacks = [(config.get("task") or {}).get("attack") or [] for config in configs]
+    if not attacks[0] or any(attack != attacks[0] for attack in attacks):
+        return None
+    return " and ".join(
+        f"{one['share']:.0%} of the clients ".replace("%", " %")
+        + ("have flipped labels" if one["kind"] == "label-flip" else f"attack ({one['kind']})")
+        for one in attacks[0]
+    )
 
 
 def _verdict(
-    rows: Sequence[Row], runs: Sequence[PageRun], differ: Sequence[Mapping[str, Any]], named: str | None
+    rows: Sequence[Row],
+    runs: Sequence[PageRun],
+    differ: Sequence[Mapping[str, Any]],
+    named: str | None,
+    attack: str | None,
 ) -> dict[str, Any] | None:
     """The rows against the baseline; None where they cannot be paired: other data, rounds or draws of clients."""
     paired = not any(one["key"].startswith(("task.", "run.")) and one["key"] not in UNPAIRED for one in differ)
     recipes = [(runs[row.runs[0]].config.get("recipe") or {}).get("name") for row in rows]
     baseline = find_baseline(rows, recipes, named)
-    return headline(rows, [run.result for run in runs], baseline) if paired else None
+    return headline(rows, [run.result for run in runs], baseline, attack) if paired else None
 
 
 def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
@@ -103,17 +123,20 @@ def _criteria(runs: Sequence[PageRun]) -> list[list[str]]:
     return [[name, display_name(name), about_criterion(name)] for name in names]
 
 
-def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int]) -> dict[str, Any]:
+def _page(rows: Sequence[Row], runs: Sequence[PageRun]) -> dict[str, Any]:
     config = [settings_of([toml_lines(runs[place].config) for place in row.runs]) for row in rows]
     environment = [environment_of([runs[place].meta for place in row.runs]) for row in rows]
     row_of = {place: number for number, row in enumerate(rows) for place in row.runs}
+    results = [[runs[place].result for place in row.runs] for row in rows]
+    seeds, end = shared_end(results)
     return {
+        "end": end,
         "rows": [
             {
                 "label": row.label,
                 "runs": row.runs,
                 **_recipe([runs[place] for place in row.runs]),
-                **row_data([runs[place].result for place in row.runs]),
+                **row_data(results[number], seeds, end),
                 "config": config[number],
                 "environment": environment[number],
             }
@@ -124,7 +147,6 @@ def _page(rows: Sequence[Row], runs: Sequence[PageRun], details: Container[int])
                 "row": row_of[place],
                 "folder": str(run.folder),
                 "played": run.result.costs["played"],
-                "detail": place in details,
                 "has": run.panels,
             }
             for place, run in enumerate(runs)
@@ -166,12 +188,9 @@ def _read_run(folder: Path, selection: Selection) -> PageRun:
             group_events(events),
         )
         orders = [list(order) for order in dict.fromkeys(tuple(row["priority"]) for row in rounds)]
-        scores, normalises = (
-            [*dict.fromkeys(row[key] for row in rounds if row[key])] for key in ("score", "normalise")
-        )
         searched = any(ledger.candidates(row["round"]) for row in rounds)
         panels = ["search"] * searched + ["groups"] * has_groups(rounds)  # groups may appear late
-        return PageRun(folder, config, meta, orders, scores, normalises, result, panels)
+        return PageRun(folder, config, meta, orders, result, panels)
 
 
 def config_of(meta: Mapping[str, str]) -> Settings:
@@ -190,17 +209,10 @@ def criteria_of(recipe: Settings) -> list[str]:
 
 
 def _recipe(runs: Sequence[PageRun]) -> dict[str, Any]:
-    """What was run; score and normalise are those that the rounds used, which a search may choose."""
+    """The name of the recipe and its orders of criteria; a search may use several."""
     recipe = runs[0].config.get("recipe") or {}
     orders = [list(order) for order in dict.fromkeys(tuple(order) for run in runs for order in run.orders)]
-    scores = dict.fromkeys(part_text(score) for run in runs for score in run.scores)
-    normalises = dict.fromkeys(normalise for run in runs for normalise in run.normalises)
-    return {
-        "recipe": recipe.get("name"),
-        "priorities": orders or [criteria_of(recipe)],
-        "normalise": " or ".join(normalises) or None,
-        "score": " or ".join(scores) or None,
-    }
+    return {"recipe": recipe.get("name"), "priorities": orders or [criteria_of(recipe)]}
 
 
 def _costs(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:

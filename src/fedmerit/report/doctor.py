@@ -175,7 +175,7 @@ def check_certificates(folder: Path) -> Iterator[Finding]:
         lambda: (
             Finding(key.name, "ok", f"the key of {files.server.name}")
             if is_key_of(key, files.server)
-            else Finding(key.name, "failed", f"{key} is not the key of {files.server}; fedmerit renew {folder}")
+            else Finding(key.name, "failed", f"{key} is not the key of {files.server}; fedmerit flower renew {folder}")
         ),
     )
 
@@ -184,8 +184,8 @@ def _ends(path: Path, until: datetime) -> Finding:
     days = (until - datetime.now(UTC)).days
     text = f"valid until {until:%Y-%m-%d}, {days} days"
     if days < 0:
-        return Finding(path.name, "failed", f"ended on {until:%Y-%m-%d}; fedmerit renew {path.parent}")
-    way_out = f"; fedmerit renew {path.parent}" if days < SOON else ""
+        return Finding(path.name, "failed", f"ended on {until:%Y-%m-%d}; fedmerit flower renew {path.parent}")
+    way_out = f"; fedmerit flower renew {path.parent}" if days < SOON else ""
     return Finding(path.name, "warning" if days < SOON else "ok", text + way_out)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.markup import escape
 
-from fedmerit.core.criteria.table import display_name
+from fedmerit.core.criteria.table import display_name, display_priority
 from fedmerit.core.objectives import worst_value
 from fedmerit.core.reasons import Reason
 from fedmerit.core.recipe_json import judged_by
@@ -19,17 +19,20 @@ from fedmerit.core.types import ClientId
 from fedmerit.core.weights.weigh import ClientWeight
 from fedmerit.report.screen import list_table, weights_table
 from fedmerit.store.ledger import Ledger, Rewarded, kept_recipe
-from fedmerit.store.reasons import client_lines, reason_of, round_row, share_of
+from fedmerit.store.reasons import client_lines, reason_of, round_note, round_row, share_of
 from fedmerit.study.metrics import audits_by_objective, known_of_clients
 from fedmerit.study.text_table import number_text
 
 OF_CLAIMS = ("claim-cut", "claim-changed")
-"""The kinds of events that are about what a client claimed."""
+"""The kinds of events about a client's claims."""
 
 
 def as_dict(ledger: Ledger, number: int | None, client: ClientId | None = None) -> dict[str, Any]:
-    """The round's priority and how its clients, or one of them, came to their weights; the last round if none."""
-    names, wanted, recipe = ledger.names(), round_row(ledger, number), kept_recipe(ledger)
+    """A round's priority, and how its clients, or one of them, came to their weights.
+
+    The default is the last round, or the last one in which the client took part.
+    """
+    names, wanted, recipe = ledger.names(), round_row(ledger, number, client), kept_recipe(ledger)
     number = int(wanted["round"])
     everybody = ledger.weights(number)
     rows = [row for row in everybody if client in (None, row.id)]
@@ -86,12 +89,12 @@ def _result_dict(result: CandidateResult) -> dict[str, Any]:
 
 
 def explain_round(ledger: Ledger, number: int | None) -> Iterator[RenderableType]:
-    """All clients of a round, heaviest first, then who was left out and what to know; the last round if none."""
+    """All clients of a round, the largest weight first, then left-out clients and notes; default: the last round."""
     row = round_row(ledger, number)
     number = int(row["round"])
     rows = sorted(ledger.weights(number), key=lambda row: -row.weight)
     for group in range(row["groups"]):
-        title = f"round {number}: {row['weighting']}" + (
+        title = f"round {number}: {_in_words(row['weighting'])}" + (
             f", group {group + 1} of {row['groups']}" * (row["groups"] > 1)
         )
         if members := [one for one in rows if one.group == group]:
@@ -105,8 +108,12 @@ def explain_round(ledger: Ledger, number: int | None) -> Iterator[RenderableType
 
 
 def explain_client(ledger: Ledger, number: int | None, client: ClientId) -> Iterator[RenderableType]:
-    """One client: the reason in words, its facts, each criterion with its rank in the round, what came of it."""
-    row = round_row(ledger, number)
+    """One client: the reason in words, its facts, each criterion with its rank in the round, audits and rewards.
+
+    The default is the last round in which the client took part.
+    """
+    row = round_row(ledger, number, client)
+    yield from (f"[yellow]{escape(note)}[/]" for note in round_note(ledger, row, number, client))
     number, priority = row["round"], row["priority"]
     first, *others = client_lines(ledger, row, client)
     yield f"[bold]{escape(first)}[/]"
@@ -161,9 +168,8 @@ def _reward_text(reward: Rewarded) -> str:
 def _criterion_line(criterion: str, mine: ClientWeight, rows: list[ClientWeight]) -> tuple[str, str, str, str]:
     rank = 1 + sum(row.criteria[criterion] > mine.criteria[criterion] for row in rows)
     value, normalised = mine.criteria[criterion], mine.normalised[criterion]
-    words = display_name(criterion)
     return (
-        criterion if words == criterion else f"{criterion} ({words})",
+        display_name(criterion),
         f"{value:.5g}",
         f"{normalised:.4f}",
         f"{rank} of {len(rows)}",
@@ -203,6 +209,12 @@ def _reason_dict(reason: Reason | None, name: str, of: str) -> dict[str, Any] | 
     }
 
 
+def _in_words(label: str | None) -> str:
+    """The label of a weighting, `LD > DS, lr 1, momentum 0`, with the full names of its criteria."""
+    order, comma, step = (label or "no weights").partition(", ")
+    return display_priority(order.split(" > ")) + comma + step
+
+
 def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
     """What the round's search tried, in the order of visiting."""
     tried = ledger.candidates(row["round"])
@@ -210,10 +222,10 @@ def _search(ledger: Ledger, row: dict[str, Any]) -> Iterator[RenderableType]:
         return
     lines = [
         (
-            one.weighting + (" *" if one.chosen else ""),
+            _in_words(one.weighting) + (" *" if one.chosen else ""),
             "not asked" if one.quality is None else f"{one.quality:.4f}",
             "" if one.exchange is None else str(one.exchange),
-            "; ".join(one.same),
+            "; ".join(map(_in_words, one.same)),
         )
         for one in tried
     ]

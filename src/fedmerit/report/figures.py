@@ -22,7 +22,7 @@ FIGURE_FORMATS = ("svg", "pdf")
 SIZE = (5.5, 3.4)
 """Inches: the width of a column of text."""
 DASHES = ("-", "--", "-.", ":")
-"""Rows are told apart without colours, too."""
+"""Line styles, so that rows differ without colours."""
 
 
 def run_figure(ledger: Ledger) -> Figure:

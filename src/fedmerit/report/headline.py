@@ -14,13 +14,13 @@ from fedmerit.study.verdicts import NOISE, SAME, TOO_FEW, judge
 
 DIGITS = 6
 WORDS = {
-    "better": "is better than",
-    "worse": "is worse than",
-    "leans better": "leans better than",
-    "leans worse": "leans worse than",
-    NOISE: "is inside the noise of",
-    SAME: "is the same as",
-    TOO_FEW: "has too few seeds for a verdict against",
+    "better": "{row} is better than {baseline} by {size} points of accuracy",
+    "worse": "{row} is worse than {baseline} by {size} points of accuracy",
+    "leans better": "{row} seems better than {baseline} by {size} points of accuracy",
+    "leans worse": "{row} seems worse than {baseline} by {size} points of accuracy",
+    NOISE: "{row} does not differ clearly from {baseline} ({points} points of accuracy)",
+    SAME: "{row} has the same accuracy as {baseline}",
+    TOO_FEW: "Too few seeds for a verdict: {row} differs from {baseline} by {points} points of accuracy",
 }
 MINUS = "\N{MINUS SIGN}"
 
@@ -33,10 +33,12 @@ def find_baseline(rows: Sequence[Row], recipes: Sequence[str | None], named: str
     return recipes.index("fedavg") if "fedavg" in recipes else 0
 
 
-def headline(rows: Sequence[Row], results: Sequence[RunResult], baseline: int) -> dict[str, Any] | None:
+def headline(
+    rows: Sequence[Row], results: Sequence[RunResult], baseline: int, attack: str | None
+) -> dict[str, Any] | None:
     """Each row against the baseline by final accuracy, over the seeds that both finished; None without two of them.
 
-    Differences are in points: hundredths of accuracy.
+    Differences are in points: hundredths of accuracy. `best` is the row that the text speaks of.
     """
     final = [_by_seed([results[place] for place in row.runs]) for row in rows]
     shared = {i: sorted(final[i].keys() & final[baseline].keys()) for i in range(len(rows)) if i != baseline}
@@ -48,9 +50,12 @@ def headline(rows: Sequence[Row], results: Sequence[RunResult], baseline: int) -
     for (i, test), p_holm in zip(tests.items(), holm([test.p for test in tests.values()]), strict=True):
         effect = {key: shorten(getattr(test, key), DIGITS) for key in ("difference", "low", "high")}
         about = {"row": i, "seeds": shared[i], "points": [shorten(value, DIGITS) for value in points[i]]}
-        line = about | effect | {"verdict": judge(test, float(p_holm), "higher")}
-        lines.append(line | {"text": _sentence(line, names, names[baseline])})
-    return {"baseline": baseline, "level": LEVEL, "rows": lines, "text": _headline(lines, names[baseline])}
+        lines.append(about | effect | {"verdict": judge(test, float(p_holm), "higher")})
+    best = max(lines, key=lambda line: float(line["difference"]))
+    text = _sentence(best, names, baseline) + (f" when {attack}" if attack else "")
+    if best["verdict"] not in ("better", "leans better", TOO_FEW) and len(lines) > 1:
+        text = f"No row is shown to be better than {names[baseline]}: {text}"
+    return {"baseline": baseline, "level": LEVEL, "rows": lines, "best": best["row"], "text": text}
 
 
 def _by_seed(runs: Sequence[RunResult]) -> dict[int, float]:
@@ -60,20 +65,7 @@ def _by_seed(runs: Sequence[RunResult]) -> dict[int, float]:
     return {seed: value for seed, value in last.items() if value is not None and not math.isnan(value)}
 
 
-def _headline(lines: Sequence[Mapping[str, Any]], baseline: str) -> str:
-    """The best row where one is better; else that none is, and the nearest."""
-    best = max(lines, key=lambda line: float(line["difference"]))
-    if best["verdict"] in ("better", "leans better") or len(lines) == 1:
-        return str(best["text"])
-    return f"No row is shown to be better than {baseline}. {best['text']}"
-
-
-def _sentence(line: Mapping[str, Any], names: Sequence[str], baseline: str) -> str:
-    words = WORDS.get(line["verdict"], f"({line['verdict']}) against")
-    low, high = _points(line["low"]), _points(line["high"])
-    seeds = f"{len(line['seeds'])} seeds"
-    return f"{names[line['row']]} {words} {baseline}: {_points(line['difference'])} points [{low}, {high}], {seeds}"
-
-
-def _points(value: float) -> str:
-    return f"{value + 0.0:+.2f}".replace("-", MINUS)
+def _sentence(line: Mapping[str, Any], names: Sequence[str], baseline: int) -> str:
+    words = WORDS.get(line["verdict"], f"{{row}} against {{baseline}}: {line['verdict']}")
+    points = f"{line['difference'] + 0.0:+.2f}".replace("-", MINUS)
+    return words.format(row=names[line["row"]], baseline=names[baseline], size=points[1:], points=points)

@@ -31,7 +31,7 @@ FILES = (LEDGER, f"{LEDGER}-wal", MODEL)
 SETTLED = 100_000_000
 """Nanoseconds after which a file that was written to has its own time of change: clocks of file systems are coarse."""
 REST = 5
-"""The page is built again at the earliest after so many times what building it took."""
+"""Least time between two builds of the page, as a multiple of the time of one build."""
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     "Cache-Control": "no-store",
@@ -67,7 +67,7 @@ class LivePage:
                         raise
                     return self._data
                 version = self._data.get("version", 0) + 1
-                self._data = page_data(selection, rows, self.runs, range(len(self.runs))) | {"version": version}
+                self._data = page_data(selection, rows, self.runs) | {"version": version}
                 newest = max((changed for _, changed, _ in stamp), default=0)
                 settled = abs(time.time_ns() - newest) > SETTLED  # else a later commit may look like none
                 self._stamp = stamp if settled else None

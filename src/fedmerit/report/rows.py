@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -116,9 +116,32 @@ def _audit_curves(ledger: Ledger) -> Iterator[tuple[Metric, ByRound]]:
                 yield Metric(objective, at), curve
 
 
-def row_data(runs: Sequence[RunResult]) -> dict[str, Any]:
-    """Costs, curves and targets over the seeds; a run without an evaluated round counts as unfinished and no more."""
-    tested = [run.metrics for run in runs if run.metrics.curves]
+def shared_end(rows: Sequence[Sequence[RunResult]]) -> tuple[set[int | None], int | None]:
+    """Seeds and round at which rows can be compared, also while some of their runs are unfinished.
+
+    These are the seeds that every row has finished, at their last round (None). Before there is such a seed, they are
+    all seeds, at the last round that every run with an evaluated round has evaluated.
+    """
+    tested = [[run for run in runs if run.metrics.curves] for runs in rows]
+    finished = [{run.seed for run in runs if not run.unfinished} for runs in tested if runs]
+    everybody = {run.seed for runs in tested for run in runs}
+    if not any(run.unfinished for runs in rows for run in runs) or not finished:
+        return everybody, None
+    if both := set.intersection(*finished):
+        return both, None
+    rounds = [{*run.metrics.curves[ACCURACY]} for runs in tested for run in runs]
+    return everybody, max(set.intersection(*rounds), default=None)
+
+
+def row_data(runs: Sequence[RunResult], seeds: Container[int | None], end: int | None) -> dict[str, Any]:
+    """Costs of all runs of a row; curves of the given seeds; their best round, targets and clients at the round `end`.
+
+    Before its own last round, the distribution of a run's clients is not known.
+    """
+    tested = [run.metrics for run in runs if run.metrics.curves and run.seed in seeds]
+    last = math.inf if end is None else end
+    at_end = [run for run in tested if max(run.curves[ACCURACY]) <= last]
+    final = zip(*(run.final for run in at_end), strict=True) if len(at_end) == len(tested) else ()
     return {
         "seeds": [run.seed for run in runs],
         "clients": max(run.clients for run in runs),
@@ -126,11 +149,14 @@ def row_data(runs: Sequence[RunResult]) -> dict[str, Any]:
         "unfinished": sum(run.unfinished for run in runs),
         "tested": len(tested),
         "costs": {name: band([run.costs[name] for run in runs]) for name in runs[0].costs},
-        "best": _best(tested),
+        "best": _best(tested, last),
         "curve": _mean_curves(tested),
-        "final": [shorten(fmean(values), DIGITS) for values in zip(*(run.final for run in tested), strict=True)],
+        "final": [shorten(fmean(values), DIGITS) for values in final],
         "reached": [
-            [median_round(cell) for cell in zip(*lines, strict=True)]
+            [
+                median_round([None if (index or 0) > last else index for index in cell])
+                for cell in zip(*lines, strict=True)
+            ]
             for lines in zip(*(run.reached for run in tested), strict=True)
         ],
         "events": _count_events(runs),
@@ -170,11 +196,12 @@ def _mean_curves(runs: Sequence[RunMetrics]) -> dict[str, Any]:
     }
 
 
-def _best(runs: Sequence[RunMetrics]) -> dict[str, Any] | None:
-    """The highest accuracy of each run, and the rounds in which it was first reached."""
+def _best(runs: Sequence[RunMetrics], last: float) -> dict[str, Any] | None:
+    """The highest accuracy of each run up to the last round, and the rounds in which it was first reached."""
     if not runs:
         return None
-    best = [max(run.curves[ACCURACY].items(), key=lambda item: item[1] or 0.0) for run in runs]
+    shown = [[item for item in run.curves[ACCURACY].items() if item[0] <= last] for run in runs]
+    best = [max(items, key=lambda item: item[1] or 0.0) for items in shown]
     return {"accuracy": band([value for _, value in best]), "round": band([index for index, _ in best])}
 
 

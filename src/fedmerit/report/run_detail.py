@@ -22,7 +22,7 @@ from fedmerit.study.fairness import fairness_of
 from fedmerit.study.suspects import suspects_dict
 
 LEVEL = 0.9
-"""The accuracy at which a client counts as converged, as in `fedmerit fairness`."""
+"""The accuracy at which a client counts as converged, as in `fedmerit explain --fairness`."""
 MOST_AUDITS = 200_000
 """Where there are more audits of single clients they are left out, and the page says so: they would fill it."""
 
@@ -48,7 +48,7 @@ def run_detail(ledger: Ledger) -> dict[str, Any]:
 
 
 def _worth(weights: Sequence[WeightColumns]) -> dict[str, Any] | None:
-    """Contributions as the page shows them beside the weights; None where the run measured none."""
+    """Contributions for the page, next to the weights; None if the run measured none."""
     accounts = contribution_accounts(weights)
     if not accounts:
         return None
@@ -63,7 +63,7 @@ def _rules(recipe: Recipe | None) -> dict[str, Any]:
 
 
 def _suspects(ledger: Ledger, weights: Mapping[int, WeightColumns]) -> dict[str, Any]:
-    """Suspects with what was seen in words; single sightings stay in `fedmerit suspects`."""
+    """Suspects with a summary of the evidence; `fedmerit explain --suspects` shows all of it."""
     found = suspects_dict(ledger, weights)
     short = [
         {key: one[key] for key in ("client", "since", "answered", "summary")}

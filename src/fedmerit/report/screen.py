@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedmerit.core.criteria.table import display_name
 from fedmerit.core.measures import percentiles
 from fedmerit.core.state import Record
 from fedmerit.core.types import Note
@@ -58,7 +59,8 @@ def weights_table(title: str, priority: Sequence[str], rows: Iterable[ClientWeig
     grid.add_column("client", no_wrap=longest <= LONGEST_NAME, overflow="fold")
     for name in priority:  # a value and what it was normalised to stay whole, one below the other where it is narrow
         whole = max((cell_len(f"{row.criteria[name]:.4g}") for row in rows), default=0)
-        grid.add_column(escape(name), justify="right", overflow="fold", min_width=max(whole, len("(0.000)")))
+        words = escape(display_name(name))
+        grid.add_column(words, justify="right", overflow="fold", min_width=max(whole, len("(0.000)")))
     grid.add_column("score", justify="right", no_wrap=True)
     if cut:
         grid.add_column("uncapped", justify="right", no_wrap=True)

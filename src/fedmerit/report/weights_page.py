@@ -37,7 +37,7 @@ def write_weights_page(
 ) -> None:
     """Write a new file with all weights, and with the reasons that are given."""
     check_new_file(out, "another --html", force=force)
-    header = ("client", *(_spelt(name) for name in priority), "score", "weight")
+    header = ("client", *map(display_name, priority), "score", "weight")
     rows = [
         (clients[place], *(f"{value:.5g}" for value in raw), f"{result.scores[place]:.5g}", percent(weight))
         for place, (raw, weight) in enumerate(zip(result.raw, result.weights.tolist(), strict=True))
@@ -47,11 +47,6 @@ def write_weights_page(
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Weights</title>{STYLE}'
     page = f'<!doctype html><html lang="en"><head>{head}</head><body><main>{body}</main></body></html>'
     write_new_file(out, page, "another --html")
-
-
-def _spelt(name: str) -> str:
-    words = display_name(name)
-    return name if words == name else f"{name}: {words}"
 
 
 def _reasons(clients: Sequence[str], reasons: Mapping[int, Reason]) -> Iterator[str]:

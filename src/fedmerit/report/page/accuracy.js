@@ -1,4 +1,4 @@
-// Accuracy: of the model on all test rows, and of the clients on their own.
+// Accuracy: of the model on all test rows, and of the clients on their own test rows.
 
 const mark = (name, short, title) => ({ name, at: "", short, title, axis: title, format: "%" });
 
@@ -10,14 +10,12 @@ const ACCURACY = [
 ];
 
 const EPSILON = { name: "epsilon", at: "", title: "privacy spent (epsilon)", axis: "epsilon", format: "" };
-const CLIP = { name: "clip", at: "", title: "length that updates were cut to (clip)", axis: "clip", format: "" };
-const VOID = "The noise of some runs came from their seed: their guarantee is void.";
-const PRIVATE = "Epsilon is of the model alone: this page holds clients' facts and is not for publication.";
+const CLIP = { name: "clip", at: "", title: "clipping norm of updates (clip)", axis: "clip", format: "" };
+const VOID = "Some runs drew the noise from their seed: they have no privacy guarantee.";
+const PRIVATE = "Epsilon covers the model only. This page shows facts of clients: do not publish it.";
 
-const OF_CLIENTS =
-  "Of a single run, the band holds the middle of its clients: a tenth of them has a lower local accuracy than its " +
-  "lower edge, a tenth a higher one than its upper edge.";
-const OF_SEEDS = "Of several seeds, the line is their mean, and the band reaches from the lowest to the highest.";
+const OF_CLIENTS = "With one seed, the band is the 10th to the 90th percentile of the clients' local accuracies.";
+const OF_SEEDS = "With several seeds, the line is their mean and the band their range.";
 
 function showAccuracy() {
   const [one, several] = [ROWS.some((row) => row.tested === 1), ROWS.some((row) => row.tested > 1)];

@@ -1,4 +1,4 @@
-// Bars: all weights of the chosen client's round, or group, heaviest first, against an equal share.
+// Bars: all weights of the selected client's round, or group, highest first, against an equal share.
 
 // Those that are compared: the chosen client's peers, or all where it has no weight.
 function barRows(run) {
@@ -34,7 +34,7 @@ function barAxes(run, rows) {
   const named = rows.length <= (narrow() ? 12 : 30);
   const names = { tickvals: rows.map((_, i) => i), ticktext: rows.map((row) => flat(run.names[row.id], 12)) };
   const whose = rows.length ? shareOf(run, state.round, rows[0].group) : "";
-  const title = titled(`clients of ${whose}, heaviest first`);
+  const title = titled(`clients of ${whose}, highest weight first`);
   const common = { fixedrange: true, automargin: true };
   return {
     xaxis: axis({ ...common, title, showgrid: false, ...(named ? names : { showticklabels: false }) }),

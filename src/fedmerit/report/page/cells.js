@@ -2,7 +2,7 @@
 
 const OUT = -1; // stands in the grid for the weight of a client that was left out
 
-// weight[client][round place] is null where the client was not drawn; marks are [client, round] of those left out.
+// weight[client][round place] is null where the client was not selected; marks are [client, round] of those left out.
 function cellsOf(run) {
   const weight = run.names.map(() => new Array(numbersOf(run).length).fill(null));
   const grid = { weight, marks: [], sized: numbersOf(run).length };
@@ -21,7 +21,7 @@ function fillColumn(run, { weight, marks }, place) {
   return column;
 }
 
-// The mean weight of each client over the rounds that it was weighed in.
+// The mean weight of each client over the rounds in which it had one; -1 where it never had.
 const meanWeights = (run) =>
   (run.means ??= cells(run).weight.map((row) => average(row.filter((value) => value !== null && value !== OUT))));
 
@@ -43,7 +43,7 @@ const inOrder = (run, value) => {
   return value ? ids.sort((a, b) => value[b] - value[a] || a - b) : ids;
 };
 
-// Large enough cells bear lines between them, and a cross where a client was left out.
+// Large enough cells have lines between them, and a cross where a client was left out.
 const roomy = (run) => run.names.length <= 60 && numbersOf(run).length <= 100;
 
 const mapHeight = (run) => Math.round(Math.max(120, Math.min(run.names.length * 20, narrow() ? 420 : 760)));
@@ -53,8 +53,12 @@ function clientTicks(run, order, from, to) {
   const [low, high] = [Math.max(0, Math.ceil(from)), Math.min(order.length - 1, Math.floor(to))];
   const step = Math.max(1, Math.ceil((high - low + 1) / (mapHeight(run) / 17)));
   const rows = order.map((_, row) => row).filter((row) => row >= low && row <= high && (row - low) % step === 0);
-  return { tickvals: rows, ticktext: rows.map((row) => flat(run.names[order[row]], narrow() ? 8 : 18)) };
+  const attackers = attackersOf(run);
+  const name = (id) => flat(run.names[id], narrow() ? 8 : 18);
+  const named = (id) => (attackers.has(id) ? `${ATTACKER} ${name(id)}` : name(id));
+  return { tickvals: rows, ticktext: rows.map((row) => named(order[row])) };
 }
+const ATTACKER = "▲"; // before the name of a client that attacks
 
 const mapAxis = (extra) => axis({ showgrid: false, automargin: true, ...extra });
 

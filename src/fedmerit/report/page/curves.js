@@ -10,7 +10,7 @@ function bandOf(row, measure) {
   if (lines.length > 1) return { low: lines[1], high: lines[2], of: `range over ${row.tested} seeds` };
   if (measure.name !== "accuracy" || measure.at) return null;
   const mark = (name) => linesOf(row, { name, at: "" })[0];
-  return { low: mark("p10"), high: mark("p90"), of: "10–90 % of clients" };
+  return { low: mark("p10"), high: mark("p90"), of: "10th to 90th percentile of clients" };
 }
 
 const CURVES = new Map(); // panel -> what shows it again
@@ -53,12 +53,14 @@ function curvesPanel(id, measures) {
 
   function drawing() {
     const { axis: side, format } = chosen();
-    draw($(`${id}-plot`), [...rows().flatMap(bandTraces), ...rows().map(lineTrace)], {
+    const traces = [...rows().flatMap(bandTraces), ...rows().map(lineTrace)];
+    const values = traces.filter(({ visible }) => visible).flatMap(({ y }) => y);
+    draw($(`${id}-plot`), traces, {
       height: narrow() ? 300 : 400,
       margin: { l: narrow() ? 52 : 62, r: 12, t: 8, b: 46 }, // known beforehand: finding it out would draw twice
       hovermode: "x unified",
       xaxis: axis({ title: titled("round"), tickformat: "d", unifiedhovertitle: { text: "round %{x}" } }),
-      yaxis: axis({ title: titled(side), tickformat: format === "%" ? ".0%" : "~g" }),
+      yaxis: axis({ title: titled(side), ...(format === "%" ? percentAxis(values) : { tickformat: "~g" }) }),
     });
   }
 

@@ -4,7 +4,7 @@ const LIVE = document.documentElement.dataset.live === "yes"; // from a server, 
 const DATA = JSON.parse(await inflated("data"));
 const ROWS = DATA.rows.map((row, index) => ({ ...row, index }));
 const RUNS = DATA.runs.map((run, index) => ({ ...run, index, ...called(run, index) }));
-const SHOWN = RUNS.filter((run) => run.detail);
+const SHOWN = RUNS.filter(({ index }) => LIVE || $(`run-${index}`)); // the others did not fit into the file
 
 // What a run is called, in a row of several by its seed.
 function called(run, index) {
@@ -135,5 +135,5 @@ function fateText(run, round, id, most) {
   const row = rowsOf(run, round).find((each) => each.id === id);
   if (row) return `${name}: ${weightText(row.weight)} of ${shareOf(run, round, row.group)}`;
   const why = leftOut(run, round).find((event) => event.client === id);
-  return `${name}, round ${round}: ${why ? `left out: ${shorten(why.text, 90)}` : "not drawn"}`;
+  return `${name}, round ${round}: ${why ? `left out: ${shorten(why.text, 90)}` : "not selected"}`;
 }

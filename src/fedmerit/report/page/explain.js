@@ -1,4 +1,4 @@
-// Explain: why one client of one round got the weight it got; says the same as `fedmerit explain`.
+// Explain: why a client got its weight in a round; gives the same text as `fedmerit explain`.
 
 // The reason of what is chosen, line by line; the first as parts, with the client's name in bold.
 function whyTexts() {
@@ -9,7 +9,8 @@ function whyTexts() {
   if (!mine) return [[name, ` has no weight in round ${state.round}: it ${absence(run)}`]];
   const of = shareOf(run, state.round, mine.group);
   const reason = reasonOf(run, run.places.get(state.round), peersOf(rows, mine), mine);
-  if (reason) return [[name, ` ${reasonSentence(reason, of)}`], ...reasonLines(reason)];
+  const called = shorten(nameOf(run, state.client));
+  if (reason) return [[name, ` ${reasonSentence(reason, of)}`], ...reasonLines(reason, called)];
   return [[name, ` got ${percentText(mine.weight)} of ${of} by its score of ${numberText(mine.score)}.`]];
 }
 
@@ -18,7 +19,7 @@ function absence(run) {
   return why ? `was left out: ${clean(why.text)}` : "was not drawn.";
 }
 
-// Every client's value as a tick on one line from 0 to the highest, this client's in colour.
+// Every client's value as a tick on a line from 0 to the maximum, this client's in colour.
 function strip(rows, value, mine) {
   const make = (tag, attributes) => el(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes);
   const top = Math.max(...rows.map(value)) || 1;
@@ -39,7 +40,7 @@ function criteriaTable(priority, rows, mine) {
     `${rank(rows, (row) => row.raw[i], mine.raw[i])} of ${rows.length}`,
     strip(rows, (row) => row.raw[i], mine),
   ]);
-  const header = ["criterion", "value", "normalised", "rank", "0 to the highest of all"];
+  const header = ["criterion", "value", "normalised", "rank", "0 to the maximum"];
   const shown = table("Criteria, most important first", header, lines, (i) => i > 0 && i < 4);
   return scrollBox("Criteria", shown);
 }

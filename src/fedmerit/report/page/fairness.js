@@ -1,4 +1,4 @@
-// Fairness: how far apart the clients are, how the worst of them fare, and the audits of the model.
+// Fairness: the accuracy of the worst clients, the spread over clients, and the audits of the model.
 
 const SPREAD = [
   { ...mark("worst", "worst tenth", "worst tenth of the clients"), axis: "mean accuracy of the worst tenth" },
@@ -21,14 +21,12 @@ function auditMeasures() {
   return [...found.values()];
 }
 
-const APART = "How the clients that fare worst do, and how far apart the clients are";
-const AUDITED = "; and the audits of the model, in which 1 is the best that there is (of mae, an error, 0).";
-const NO_AUDIT = ". No run was audited: run.audit names objectives such as parity:sex, for data with attributes.";
+const AUDITED = "Audits measure the model: 1 is best, except for the error mae, where 0 is best.";
 
 function showFairness() {
   const audits = auditMeasures();
-  $("fairness-how").textContent = APART + (audits.length ? AUDITED : NO_AUDIT);
-  curvesPanel("fairness", [...audits, ...SPREAD]); // who audited wants to see that first
+  $("fairness-how").textContent = audits.length ? AUDITED : "";
+  curvesPanel("fairness", [...audits, ...SPREAD]); // audits were asked for: they come first
   showFinal();
 }
 
@@ -42,7 +40,7 @@ function showFinal() {
   $("fairness-tables").replaceChildren(...(some.length ? tables : []).map(([name, found]) => scrollBox(name, found)));
 }
 
-// The clients' accuracies from the lowest to the highest: the flatter the line, the more alike they fare.
+// The clients' accuracies from the lowest to the highest: the flatter the line, the fairer.
 function drawFinal(rows) {
   const line = (row) => ({
     x: [...row.final, 0].map((_, i) => i / row.final.length), // from edge to edge of each step
@@ -53,29 +51,30 @@ function drawFinal(rows) {
     hovertemplate: "%{y:.2%}",
   });
   const places = { range: [0, 1], tickvals: [0, 0.2, 0.4, 0.6, 0.8, 1], tickformat: ".0%" };
-  const share = { ...places, title: titled("share of the clients, from the worst on") };
+  const share = { ...places, title: titled("share of the clients, sorted by accuracy") };
   const hover = { unifiedhovertitle: { text: "%{x:.0%} of the clients are at or below" } };
+  const height = percentAxis(rows.flatMap((row) => row.final));
   draw($("final-plot"), rows.map(line), {
     height: 300,
     margin: { l: 8, r: 24, t: 8, b: 8 }, // room for half of the last tick's text
     hovermode: "x unified",
     xaxis: axis({ ...share, ...hover, automargin: true }),
-    yaxis: axis({ tickformat: ".0%", title: titled("local accuracy"), automargin: true }),
+    yaxis: axis({ ...height, title: titled("local accuracy"), automargin: true }),
   });
 }
 
 function spreadTable(rows) {
-  const value = (row, measure) => known(linesOf(row, measure), (lines) => rangeCell(endOf(lines), measure.format));
+  const value = (row, measure) => known(linesOf(row, measure), (lines) => rangeCell(endOf(row, lines), measure.format));
   const shown = [...SPREAD, ...ACCURACY.slice(1)];
   const lines = rows.map((row) => [[swatch(row), brief(row.label)], ...shown.map((measure) => value(row, measure))]);
-  const caption = "Clients after the last evaluated round";
+  const caption = "Local accuracy of the clients";
   return [caption, table(caption, ["row", ...shown.map(({ short }) => short)], lines, (i) => i > 0)];
 }
 
 // A line per row and objective: at the server, at the median and at the worst client.
 function auditTable(rows, audits) {
   const names = [...new Set(audits.map(({ name }) => name))];
-  const value = (row, name, at) => known(linesOf(row, { name, at }), (lines) => rangeCell(endOf(lines), ""));
+  const value = (row, name, at) => known(linesOf(row, { name, at }), (lines) => rangeCell(endOf(row, lines), ""));
   const line = (row, name) => [
     [swatch(row), brief(row.label)],
     brief(name, 32),
@@ -83,6 +82,6 @@ function auditTable(rows, audits) {
   ];
   const told = (row, name) => [...WHERE.keys()].some((at) => linesOf(row, { name, at }));
   const lines = rows.flatMap((row) => names.filter((name) => told(row, name)).map((name) => line(row, name)));
-  const caption = "Audits after the last evaluated round";
+  const caption = "Audits";
   return [caption, table(caption, ["row", "objective", ...WHERE.values()], lines, (i) => i > 1)];
 }

@@ -1,4 +1,4 @@
-// Groups: who was aggregated together with whom, round by round, how many groups there were and where they were cut.
+// Groups: which clients were aggregated together in each round, the number of groups and the distance threshold.
 
 const COLOURS = 7; // groups beyond so many at once share a grey
 
@@ -15,7 +15,7 @@ function groupCells(run) {
   return run.grouped;
 }
 
-// The lineage that a client was in most often; -1 for who never took part.
+// The lineage that a client was in most often; -1 for a client that never took part.
 function commonest(row) {
   const counts = new Map();
   for (const value of row) if (value !== null) counts.set(value, (counts.get(value) ?? 0) + 1);
@@ -23,7 +23,7 @@ function commonest(row) {
   return best ? best[0] : -1;
 }
 
-// By group: the lowest lineage first, who never took part last.
+// By group: the lowest lineage first, clients that never took part last.
 const byHome = (run) => groupCells(run).home.map((home) => (home < 0 ? -COLOURS - 1 : -home));
 const groupOrder = (run) => inOrder(run, $("groups-order").value === "group" ? byHome(run) : null);
 
@@ -90,7 +90,7 @@ function groupText(run, round, id) {
   const mine = rows.find((row) => row.id === id);
   if (!mine) return fateText(run, round, id);
   const [name, peers] = [shorten(nameOf(run, id)), peersOf(rows, mine).length];
-  if (peers === rows.length) return `${name}: all ${plural(peers, "client")} of round ${round} were one group`;
+  if (peers === rows.length) return `${name}: all ${plural(peers, "client")} of round ${round} are one group`;
   return `${name}: ${shareOf(run, round, mine.group)}, with ${plural(peers - 1, "other")}`;
 }
 
@@ -116,15 +116,15 @@ function showGroupKeys(run) {
     if (number < COLOURS) return keyed(`fill run-${number + 1}`, `${count} most of the time`);
     return keyed("fill rest", `further groups: ${count} most of the time`);
   };
-  $("groups-keys").replaceChildren(...numbers.map(key), keyed("blank", "not drawn"));
+  $("groups-keys").replaceChildren(...numbers.map(key), keyed("blank", "not selected"));
 }
 
-// In words, for who cannot point: the chosen cell, and the way to its weight.
+// In words, for screen readers: the selected cell, and a link to its weight.
 function sayGroup() {
   const run = RUNS[state.run];
   if (!run.lineages) return;
   const cut = run.rounds.cut[run.places.get(state.round)];
-  const apart = cut === null ? "" : ` Whoever was farther than ${numberText(cut, 3)} from each other was kept apart.`;
+  const apart = cut === null ? "" : ` Groups are at least ${numberText(cut, 3)} apart.`;
   const why = button("Why this weight?", () => reveal($("explain")));
   $("groups-says").replaceChildren(`${clean(groupText(run, state.round, state.client))}.${apart} `, why);
 }

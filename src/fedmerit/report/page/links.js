@@ -8,7 +8,7 @@ function addressed() {
   const found = ADDRESS.exec(window.location.hash);
   if (!found) return null;
   const [run, round, client] = found.slice(1).map(Number);
-  return RUNS[run]?.detail ? { run, round, client } : null;
+  return SHOWN.includes(RUNS[run]) ? { run, round, client } : null;
 }
 
 function keepAddress() {

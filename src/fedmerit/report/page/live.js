@@ -72,7 +72,7 @@ async function keepAsking() {
   try {
     if (!paused) await ask();
   } catch (error) {
-    sayLink(`No answer, trying again: ${error.message}`);
+    sayLink(`No answer from the server, trying again: ${error.message}`);
   }
   window.setTimeout(keepAsking, EVERY);
 }
@@ -83,8 +83,8 @@ function sayLink(text) {
 
 function pause() {
   paused = !paused;
-  $("now-pause").textContent = paused ? "Go on" : "Pause";
-  $("now-link").textContent = paused ? "Paused: the page stays as it is, the run goes on." : "";
+  $("now-pause").textContent = paused ? "Resume" : "Pause";
+  $("now-link").textContent = paused ? "The page is paused; the run continues." : "";
 }
 
 if (LIVE) {

@@ -1,28 +1,33 @@
-// Notes: who was left out and why, and what to know of the weights, in the words of the ledger.
+// Notes: clients that were left out and why, and messages about the weights, as in the ledger.
 
 const KINDS = new Map([
   ["left-out", "clients left out of a round"],
   ["refused", "rewards that a client could not take"],
-  ["nobody", "rounds in which nobody could be weighed"],
-  ["data", "what was done to the data"],
+  ["nobody", "rounds without any accepted update"],
+  ["data", "preparation of the data"],
   ["initial", "how the first model was made"],
-  ["stopped", "why the run ended early"],
-  ["empty-criterion", "a criterion that is 0 for everybody"],
-  ["flat-criterion", "a criterion that does not tell clients apart"],
-  ["idle-priority", "a priority that does nothing"],
-  ["no-search", "a search without a choice"],
-  ["undefined-objective", "an objective that the server's rows cannot tell"],
+  ["stopped", "why the run stopped early"],
+  ["empty-criterion", "a criterion that is 0 for all clients"],
+  ["flat-criterion", "a criterion that is the same for all clients"],
+  ["idle-priority", "a priority without effect"],
+  ["no-search", "a search with a single candidate"],
+  ["undefined-objective", "an objective that the server's rows cannot measure"],
   ["zero-scores", "every score was 0"],
   ["zero-weights", "updates with weight 0"],
+  ["excluded", "outliers that got weight 0"],
+  ["sampled", "contributions that were estimated by sampling"],
+  ["cap", "weights above the cap"],
+  ["claim-cut", "reported facts that were reduced"],
+  ["claim-changed", "reported facts that changed"],
   ["scaled", "values above the public scale of their criterion"],
-  ["clipped", "updates that were shortened for privacy"],
+  ["clipped", "updates that were clipped"],
   ["privacy-void", "noise from the run's seed: no privacy"],
-  ["stranger", "nodes that are none of the names"],
-  ["stale", "answers that came after their round"],
+  ["stranger", "nodes with an unknown name"],
+  ["stale", "replies that came after their round"],
 ]);
 const FEW = 8; // of many, as many are shown at once
 
-// How often each kind was noted, row by row; the words themselves are those of the chosen run.
+// Number of messages of each kind by row; the messages themselves are those of the selected run.
 function showCounts() {
   const kinds = [...new Set(ROWS.flatMap((row) => row.events.map(({ kind }) => kind)))];
   $("notes-counts").hidden = RUNS.length === 1 || !kinds.length;
@@ -31,13 +36,13 @@ function showCounts() {
     [swatch(row), brief(row.label)],
     ...kinds.map((kind) => times(row, kind).toLocaleString("en")),
   ]);
-  const header = ["times noted", ...kinds.map((kind) => el("code", shorten(kind)))];
+  const header = ["messages", ...kinds.map((kind) => el("code", shorten(kind)))];
   $("notes-counts").replaceChildren(table(null, header, lines, (i) => i > 0));
 }
 
 function showNotes() {
   const run = RUNS[state.run];
-  const silence = run.events.length ? [] : [el("p", `Nothing to note of ${shorten(run.label)}.`)];
+  const silence = run.events.length ? [] : [el("p", `${shorten(run.label)} logged no message.`)];
   const kinds = run.events.map((group) => kindOf(run, group));
   $("notes-list").replaceChildren(el("article", { class: "notes" }, kinds), ...silence);
 }
@@ -48,7 +53,7 @@ function kindOf(run, group) {
     "ul",
     first.map((said) => textOf(run, said)),
   );
-  const more = button(`show ${plural(rest.length, "more wording")}`, () => {
+  const more = button(`show ${plural(rest.length, "more message")}`, () => {
     list.append(...rest.map((said) => textOf(run, said)));
     more.remove();
   });
@@ -67,7 +72,7 @@ function kindSummary({ kind, count, clients, first, last }) {
 
 function textOf(run, { text, at }) {
   const link = (round, client) => button(`round ${round}`, () => goTo(round, client));
-  const go = ([round, client]) => (run.places.has(round) ? link(round, client) : "the beginning");
+  const go = ([round, client]) => (run.places.has(round) ? link(round, client) : "the start");
   const times = [`; ${plural(at.length, "time")}, first in `, go(at[0]), ", last in ", go(lastOf(at))];
   const where = at.length === 1 ? [" in ", go(at[0])] : times;
   return el("li", el("q", clean(text)), el("span", { class: "where" }, whomText(run, at), where));

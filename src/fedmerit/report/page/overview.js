@@ -1,53 +1,89 @@
-// Overview: what is compared, and the key figures of each row.
+// Overview: the title, what is compared, and the results of each row.
 
-const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "score", "sent", "time"];
-const WORDS = new Set(["recipe", "score"]); // all other columns are numbers
-const NOISE = "One seed is a single run: a difference between two can be noise until it holds over several seeds.";
+const FIGURES = ["accuracy", "best", "10th percentile", "rounds", "clients", "seed", "recipe", "sent", "time"];
+const NOISE = "A difference between single runs can be noise: use several seeds.";
 
 function swatch(row) {
   return el("span", { class: `swatch run-${1 + (row.index % 7)} ${rowDash(row.index)}`, "aria-hidden": "true" });
 }
 
 function showHeader() {
-  const taskOf = (row) => row.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
-  const tasks = [...new Set(ROWS.map(taskOf).filter(Boolean))].map(clean);
-  const one = `Run ${shorten(ROWS[0].label, 40)}`;
-  const many = `${plural(RUNS.length, "run")} compared`;
-  const what = RUNS.length === 1 ? one : ROWS.length === RUNS.length ? many : studyTitle();
-  $("title").textContent = DATA.verdict ? clean(DATA.verdict.text) : what;
+  const single = RUNS.length === 1;
+  const one = `Who got what weight in ${shorten(ROWS[0].label, 40)}, and why`;
+  $("title").textContent = single ? one : clean(DATA.verdict?.text ?? comparedText());
   document.title = `${ROWS.map((row) => shorten(row.label, 24)).slice(0, 6).join(", ")} – fedmerit report`;
-  const counted = DATA.verdict ? `${what}.` : "";
-  const task = tasks.length ? `Task ${listText(tasks)}.` : "";
-  const about = [counted, task, ROWS.length > 1 ? differText() : "", versionText()];
-  $("lead").textContent = about.join(" ");
+  const attack = DATA.attack && !DATA.verdict ? `${clean(DATA.attack)}.` : "";
+  const compared = single || !DATA.verdict ? "" : `${comparedText()}.`;
+  $("lead").textContent = [taskText(), attack, compared, ROWS.length > 1 ? differText() : "", versionText()].join(" ");
 }
 
-const studyTitle = () => `${plural(RUNS.length, "run")} in ${plural(ROWS.length, "row")}`;
+const comparedText = () => `${plural(ROWS.length, "row")} compared in ${plural(RUNS.length, "run")}`;
+
+// "digits, 20 clients, 25 rounds." as far as it is the same in all rows.
+function taskText() {
+  const taskOf = (row) => row.config.find(([key]) => key === "task.data")?.[2].replaceAll('"', "");
+  const same = (value, show) => {
+    const values = [...new Set(ROWS.map(value))];
+    return values.length === 1 && values[0] ? [show(values[0])] : [];
+  };
+  const parts = [
+    ...same(taskOf, (task) => `Data: ${clean(task)}`),
+    ...same(({ clients }) => clients, (count) => plural(count, "client")),
+    ...same(({ planned }) => planned, (count) => plural(count, "round")),
+  ];
+  return parts.length ? `${parts.join(", ")}.` : "";
+}
+
+// Settings in words: by key, else by the table that they are in.
+const SETTING_WORDS = new Map([
+  ["train.lr", "the learning rate"],
+  ["train.epochs", "the number of local epochs"],
+  ["train.batch", "the batch size"],
+  ["run.rounds", "the number of rounds"],
+  ["run.seed", "the seed"],
+  ["run.fraction", "the share of clients per round"],
+  ["task.attack", "the attack"],
+  ["task.model", "the model"],
+  ["recipe", "the recipe"],
+  ["train", "the local training"],
+  ["task", "the data"],
+  ["run", "the schedule"],
+]);
 
 function differText() {
-  const keys = DATA.differs.config.map((row) => clean(row.key));
-  return keys.length ? `They differ in ${listText(keys)}.` : "Their settings are the same.";
+  const table = (key) => key.split(".")[0];
+  const word = ({ key }) => SETTING_WORDS.get(key) ?? SETTING_WORDS.get(table(key)) ?? clean(table(key));
+  const differ = DATA.differs.config.filter(({ key }) => key !== "run.seed");
+  const words = [...new Set((differ.length ? differ : DATA.differs.config).map(word))];
+  return words.length ? `The rows differ in ${listText(words)}.` : "The settings of the rows are the same.";
 }
 
 function versionText() {
   const named = DATA.differs.environment.filter((key) => key !== "recipe");
-  return named.length ? `They were made under different ${listText(named.map(clean))}, see the environment below.` : "";
+  return named.length ? `The environments of the runs differ (${listText(named.map(clean))}).` : "";
 }
 
 function showRuns() {
   const first = RUNS.length > ROWS.length ? "row" : "run";
-  const numeric = (i) => i > 0 && !WORDS.has(FIGURES[i - 1]);
+  const numeric = (i) => i > 0 && FIGURES[i - 1] !== "recipe";
   $("runs-table").replaceChildren(table(null, [first, ...FIGURES], ROWS.map(figureCells), numeric));
   const waiting = ROWS.filter((row) => !row.tested).map((row) => `${shorten(row.label)} has no evaluated round yet.`);
-  if (DATA.waiting) waiting.push(`${plural(DATA.waiting, "run")} that the study asks for have not begun yet.`);
-  const last = "Accuracy and 10th percentile are those of the last evaluated round";
-  const seeds = RUNS.length > ROWS.length ? `${SEEDS} ` : "";
-  const which = seeds ? ", in a row of the last that all its seeds have." : ".";
+  if (DATA.waiting) waiting.push(`${plural(DATA.waiting, "run")} of the study have not started yet.`);
+  const seeds = RUNS.length > ROWS.length ? SEEDS : "";
   const single = ROWS.length > 1 && ROWS.some((row) => row.runs.length === 1) ? NOISE : "";
-  $("runs-foot").textContent = `${waiting.join(" ")} ${seeds}${last}${which} ${single}`;
+  $("runs-foot").textContent = [...waiting, endText(), seeds, single].join(" ");
 }
 
-const SEEDS = "A row is one setting under several seeds; figures are means over them, with the lowest and the highest.";
+// At which round rows are compared, also while some of their runs go on.
+function endText() {
+  const unfinished = ROWS.some((row) => row.unfinished);
+  if (RUNS.length === 1 || !unfinished) return "Values are from the last round.";
+  if (DATA.end) return `Values are from round ${DATA.end}, the last round that every seed has finished.`;
+  const seeds = plural(Math.max(...ROWS.map((row) => row.tested)), "seed");
+  return `Values are from the last round of the ${seeds} that every row has finished.`;
+}
+
+const SEEDS = "Each row is one setting with several seeds: mean over the seeds, lowest and highest below it.";
 
 // [mean, low, high] over seeds, or [value] of one run.
 function rangeCell([mean, low, high], format) {
@@ -56,10 +92,14 @@ function rangeCell([mean, low, high], format) {
   return low === undefined || low === high ? show(mean) : [show(mean), el("small", span)];
 }
 
-const endOf = (lines) => lines.map(lastOf);
+// The value of each line at the round at which rows are compared.
+function endOf(row, lines) {
+  const last = row.curve.round.findLastIndex((round) => round <= (DATA.end ?? Infinity));
+  return lines.map((line) => line[last]);
+}
 
 function figureCells(row) {
-  const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(lines), "%"));
+  const end = (name) => known(linesOf(row, { name, at: "" }), (lines) => rangeCell(endOf(row, lines), "%"));
   return [
     [swatch(row), brief(row.label, 26)],
     el("strong", end("accuracy")),
@@ -69,13 +109,10 @@ function figureCells(row) {
     String(row.clients),
     seedsText(row.seeds),
     [known(row.recipe, shorten), el("small", priorityText(row))],
-    [known(row.score, scoreName), el("small", `normalise ${known(row.normalise, shorten)}`)],
     [`${bytesText(row.costs.bytes_down[0])} down`, el("small", `${bytesText(row.costs.bytes_up[0])} up`)],
     secondsText(row.costs.seconds[0]),
   ];
 }
-
-const scoreName = (score) => brief(score.replace("()", ""), 26);
 
 function bestCell({ accuracy, round: [mean, first, last] }) {
   const when = first === undefined || first === last ? `round ${mean}` : `rounds ${first} – ${last}`;
@@ -90,7 +127,7 @@ function seedsText(seeds) {
 }
 
 function priorityText(row) {
-  const order = (names) => shorten(names.map((name) => shorten(name, 24)).join(" > "), 44);
+  const order = (names) => shorten(names.map((name) => shorten(spelt(name), 28)).join(" > "), 60);
   const [first, ...more] = row.priorities.map(order);
   return more.length ? `${first} and ${plural(more.length, "other order")}` : first || "–";
 }

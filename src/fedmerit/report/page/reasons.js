@@ -1,8 +1,11 @@
-// Reasons: why a client has its weight, what decided and what would change it; says the same as core/reasons.py.
+// Reasons: why a client has its weight, which criterion mattered most and what would change the weight; the same
+// sentences as core/reasons.py.
 
-const ALIKE = 1e-9; // weights nearer than this are the same
-const KEPT_DIGITS = 6e-4; // weights are kept with four digits: what differs by more was changed after the score
-const ORDERED = new Set(["Prioritized", "PrioritizedAnd", "PrioritizedMean"]);
+const ALIKE = 1e-9; // weights that differ by less are equal
+const KEPT_DIGITS = 6e-4; // weights are kept with four digits: a larger difference comes from a cap
+const FAR = 2; // a value is far from the best one where they differ by more than this factor
+const ORDERED = new Set(["Prioritized", "PrioritizedAnd", "PrioritizedMean", "Lexicographic"]);
+const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth".split(" ");
 const CRITERIA = new Map();
 function takeCriteria() {
   for (const [name, words, about] of DATA.criteria) CRITERIA.set(name, { words, about });
@@ -47,17 +50,24 @@ function percentText(weight) {
   const [digits, power] = value.toExponential(1).split("e-");
   return `${Number(digits)}e-${power.padStart(2, "0")}%`;
 }
-const plainNumber = (value) =>
-  Number.isInteger(value) ? String(value) : value >= 1e5 ? value.toFixed(0) : String(Number(value.toPrecision(5)));
-
-function standingOf(values, mine) {
-  if (values.every((value) => value === mine)) return "same";
-  const among = values.filter((value) => value === mine).length > 1 ? "among the " : "the ";
-  if (mine === Math.max(...values)) return `${among}highest`;
-  return mine === Math.min(...values) ? `${among}lowest` : null;
+const thousands = (digits) => digits.replace(/\B(?=(?:\d{3})+$)/g, ",");
+function plainNumber(value) {
+  const whole = Number.isInteger(value) || value >= 1e5;
+  const [digits, ...rest] = (whole ? value.toFixed(0) : String(Number(value.toPrecision(5)))).split(".");
+  return [thousands(digits), ...rest].join(".");
 }
 
-// { weight, kept, equal, clients, parts, decided, changes, zero, ordered }; null where the score is not one of ours, or
+// Where a value ranks: compared with the worse ones where it raised the weight, with the best one where it lowered it.
+function rankWord({ name, value, rank, tied, best, worst, alike }, { weight, clients }) {
+  const [most, least] = name === "DS" ? ["largest", "smallest"] : ["highest", "lowest"];
+  const extreme = value === best ? most : least;
+  if (value === best || value === worst) return `${tied ? "among " : ""}the ${extreme} of ${clients}`;
+  if (weight < alike - ALIKE) return `${best > FAR * value ? "far " : ""}below the ${most} (${plainNumber(best)})`;
+  if (weight > alike + ALIKE && rank > (clients + 1) / 2) return `above the ${least} (${plainNumber(worst)})`;
+  return `${tied ? "tied for " : ""}${ORDINALS[rank - 1] ?? `number ${rank}`} of ${clients}`;
+}
+
+// { weight, kept, equal, clients, parts, decided, changes, zero, ordered, place }; null for a user-defined score, or
 // where the page's digits do not give the weight again.
 function reasonOf(run, place, peers, mine) {
   const score = run.rounds.scores[run.rounds.scored[place]];
@@ -69,7 +79,8 @@ function reasonOf(run, place, peers, mine) {
   const [raw, me] = [peers.map((row) => row.raw), peers.indexOf(mine)];
   const scores = scoresOf(score, normalisedTable(raw, rule.normalise));
   if (scores.some((value) => !Number.isFinite(value))) return null;
-  const weight = weightsBy(rule, raw)[me];
+  const weights = weightsBy(rule, raw);
+  const weight = weights[me];
   if (Math.abs(weight - mine.earned) > KEPT_DIGITS * weight + ALIKE) return null; // the page has too few digits
   const kept = run.rounds.uncapped[place] === null ? weight : mine.weight;
   const equal = 1 / peers.length;
@@ -79,7 +90,8 @@ function reasonOf(run, place, peers, mine) {
   const decided = zero ? null : decider(parts, weight, pull);
   const found = { weight, kept, equal, clients: peers.length, parts, pull, decided, zero };
   const changes = peers.length > 1 ? changesOf(rule, raw, me, decided, samples, parts, weight) : [];
-  return { ...found, changes, ordered: isOrdered(rule) };
+  const rank = 1 + weights.filter((other) => other > weight + ALIKE).length;
+  return { ...found, changes, ordered: isOrdered(rule), place: score.is === "Lexicographic" ? rank : null };
 }
 
 const isOrdered = ({ score, priority }) => ORDERED.has(score.is) && priority.length > 1;
@@ -88,8 +100,9 @@ function partOf(run, rule, raw, me, i, name, mine) {
   const values = raw.map((row) => row[i]);
   const alike = weightsBy(rule, withColumn(raw, i, values[me]))[me];
   const rank = 1 + values.filter((value) => value > values[me]).length;
-  const [standing, gate] = [standingOf(values, values[me]), gateOf(run, name, mine)];
-  return { name, value: values[me], alike, rank, standing, gate };
+  const tied = values.filter((value) => value === values[me]).length > 1;
+  const [best, worst, gate] = [Math.max(...values), Math.min(...values), gateOf(run, name, mine)];
+  return { name, value: values[me], alike, rank, tied, best, worst, gate };
 }
 
 // What the server measured of a client that its gate shut out.
@@ -109,8 +122,8 @@ function decider(parts, weight, pull) {
 }
 
 function zeroText({ when_zero: rule }) {
-  if (rule === "keep") return "the model was kept as it was";
-  return rule === "uniform" ? "all weigh the same" : "weights follow the numbers of samples";
+  if (rule === "keep") return "the model did not change";
+  return rule === "uniform" ? "all clients get the same weight" : "weights are proportional to dataset size";
 }
 
 function changesOf(rule, raw, me, decided, samples, parts, weight) {
@@ -128,10 +141,10 @@ function changesOf(rule, raw, me, decided, samples, parts, weight) {
   return changes.filter(([, changed]) => Math.abs(changed - weight) > ALIKE);
 }
 
-// A word that a client's own fact is or is not, as a statement: "job is nurse", "job were not nurse".
+// A criterion that compares a client's fact with a word, as a statement: "job is nurse", "job were not nurse".
 const isWord = (name) => name.startsWith("fact:") && name.includes(" is ");
 
-function worded(name, value, verb) {
+function asStatement(name, value, verb) {
   const [of, ...word] = name.slice("fact:".length).split(" is ");
   return clean(`${of} ${verb} ${value ? "" : "not "}${word.join(" is ")}`);
 }
@@ -142,11 +155,10 @@ function valueChanges(rule, raw, me, { name, value }) {
   const middle = others[Math.floor((others.length - 1) / 2)];
   if (middle === value) return [];
   const changed = weightsBy(rule, withCell(raw, me, column, middle))[me];
-  if (isWord(name)) return [[`if its ${worded(name, middle, "were")}`, changed]];
-  const more = `${plainNumber(Math.abs(middle - value))} ${middle > value ? "more" : "fewer"} samples`;
-  const other = `with its ${spelt(name)} at ${plainNumber(middle)}, the median of the others`;
-  const words = name === "DS" ? `with ${more}, as the median of the others` : other;
-  return [[words, changed]];
+  if (isWord(name)) return [[`if its ${asStatement(name, middle, "were")}`, changed]];
+  const median = plainNumber(middle);
+  const has = name === "DS" ? `${median} rows` : `its ${spelt(name)} at ${median}`;
+  return [[`with ${has}, the median of the other clients`, changed]];
 }
 
 function orderChange(rule, raw, me, decided) {
@@ -159,23 +171,29 @@ function orderChange(rule, raw, me, decided) {
 function clauseOf(reason, part) {
   const first = reason.ordered && part === reason.parts[0] ? ", which counts first," : "";
   const [words, value] = [spelt(part.name), plainNumber(part.value)];
-  if (isWord(part.name)) return `its ${worded(part.name, part.value, "is")}${first.replace(/,$/, "")}`;
+  if (isWord(part.name)) return `its ${asStatement(part.name, part.value, "is")}${first.replace(/,$/, "")}`;
   if (part.gate) {
     const { measured, accuracy, least } = part.gate;
     return (
-      `its ${words}${first} counts 0 instead of ${plainNumber(measured)}, since its accuracy at the server, ` +
+      `its ${words}${first} counts as 0 instead of ${plainNumber(measured)}, because its accuracy at the server, ` +
       `${plainNumber(accuracy)}, is below the gate of ${plainNumber(least)}`
     );
   }
-  if (part.standing === "same") return `${words}${first} is the same for all (${value})`;
-  const where = part.standing ?? `number ${part.rank}`;
-  return `its ${words}, ${value}${first || ","} is ${where} of ${reason.clients}`;
+  if (part.best === part.worst) return `${words}${first} is the same for all clients (${value})`;
+  return `its ${words}, ${value}${first || ","} is ${rankWord(part, reason)}`;
 }
 
-// A value at the end that its pull is not from, as the lowest of all that raised the weight: it would puzzle a reader.
+// A value at the wrong end for its effect, as the lowest of all that raised the weight: it would puzzle a reader.
 function isOdd(reason, part) {
-  if (part.gate || part === reason.decided) return false;
-  return (part.standing ?? "").endsWith(reason.weight > part.alike ? "lowest" : "highest");
+  if (part.gate || part === reason.decided || part.best === part.worst) return false;
+  return part.value === (reason.weight > part.alike ? part.worst : part.best);
+}
+
+// Of a lexicographic score, the order and the rank that it gives.
+function orderText({ place, parts, clients }) {
+  const words = parts.map(({ name }) => spelt(name));
+  const order = words.length > 1 ? `first ${words.join(", then ")}` : `by ${words[0]}`;
+  return place === null ? "" : `${order}: rank ${place} of ${clients}`;
 }
 
 // What follows the client's name: "got 4.00% of round 3, ...".
@@ -186,33 +204,38 @@ function reasonSentence(reason, of) {
   const near = reason.kept === reason.weight ? ALIKE : KEPT_DIGITS * reason.equal;
   const than = Math.abs(above) < near ? "the same as" : above > 0 ? "more than" : "less than";
   const compared = `${got}, ${than} an equal share (${percentText(reason.equal)})`;
-  if (reason.zero) return `${compared}: every score was 0, so ${reason.zero}.`;
+  if (reason.zero) return `${compared}: every score is 0, so ${reason.zero}.`;
   const by = (sign) => reason.parts.filter((part) => sign * reason.pull(part) > ALIKE && !isOdd(reason, part));
   const [supports, opposes] = [1, -1].map((sign) => by(sign).sort((a, b) => sign * (reason.pull(b) - reason.pull(a))));
-  const rest = reason.parts.filter((part) => !supports.includes(part) && !opposes.includes(part));
+  // Of a lexicographic score, a later criterion without an effect broke no tie.
+  const counts = (part, i) => reason.place === null || !i || Math.abs(reason.weight - part.alike) > ALIKE;
+  const rest = reason.parts.filter((part, i) => ![...supports, ...opposes].includes(part) && counts(part, i));
   const clauses = (parts, join) => parts.map((part) => clauseOf(reason, part)).join(join);
-  const [because, although, others] = [clauses(supports, ", and "), clauses(opposes, ", and "), clauses(rest, "; ")];
-  if (!supports.length) return `${compared}: ${[although, others].filter(Boolean).join("; ")}.`;
-  const told = `because ${because}${although ? `, although ${although}` : ""}`;
-  return `${compared}, ${[told, others].filter(Boolean).join("; ")}.`;
+  const [because, but, others] = [clauses(supports, ", and "), clauses(opposes, ", and "), clauses(rest, "; ")];
+  const causes = because ? `because ${because}${but ? `, but ${but}` : ""}` : but;
+  return `${compared}${because ? "," : ":"} ${[causes, others, orderText(reason)].filter(Boolean).join("; ")}.`;
 }
 
-const FROM_OTHERS = "with its part of what the cap cut from others";
+const FROM_OTHERS = "its share of the weight that the cap took from other clients raised it to";
 
-// What decided, and what would change it.
-function reasonLines(reason) {
+// The criterion that mattered most, and what would change the weight.
+function reasonLines(reason, name) {
   const capital = (text) => text.slice(0, 1).toUpperCase() + text.slice(1);
   const lines = [];
   const capped = Math.abs(reason.kept - reason.weight) > KEPT_DIGITS * reason.weight + ALIKE;
   const before = capped ? " before the cap" : "";
   if (reason.decided) {
-    const alike = `${percentText(reason.decided.alike)}${before}`;
-    lines.push(`${capital(spelt(reason.decided.name))} decided: if all had its value, it would be ${alike}.`);
+    const { name: most, value, alike } = reason.decided;
+    const rows = most === "DS" ? " rows" : "";
+    const [subject, had] = isWord(most)
+      ? [`whether ${asStatement(most, 1, "is")}`, `every client's ${asStatement(most, value, "were")}`]
+      : [spelt(most), `every client had ${plainNumber(value)}${rows}`];
+    lines.push(`${capital(subject)} mattered most: if ${had}, ${name} would get ${percentText(alike)}${before}.`);
   }
   if (capped) {
     const [score, kept] = [percentText(reason.weight), percentText(reason.kept)];
-    const made = reason.kept < reason.weight ? `was cut by the cap to ${kept}` : `grew to ${kept} ${FROM_OTHERS}`;
-    lines.push(`Its score earned ${score}, which ${made}.`);
+    const made = reason.kept < reason.weight ? "the cap reduced it to" : FROM_OTHERS;
+    lines.push(`Its score gives ${score}; ${made} ${kept}.`);
   }
   const changes = reason.changes.map(([words, weight]) => `${percentText(weight)} ${words}`);
   if (changes.length) lines.push(`It would get ${changes.join("; ")}${before}.`);

@@ -67,8 +67,8 @@ function fillRunSelects() {
   const missing = RUNS.length - SHOWN.length;
   $("detail-note").hidden = !missing;
   $("detail-note").textContent =
-    `From here on, single runs: this file has room for the details of ${SHOWN.length} of ${RUNS.length}, ` +
-    "the first seeds of each row before the others. `fedmerit report` with the folder of one run shows any other's.";
+    `This file holds the weights of ${SHOWN.length} of ${RUNS.length} runs. ` +
+    "`fedmerit report` with the folder of one run shows any other.";
 }
 
 function clientGroups(run) {
@@ -77,9 +77,9 @@ function clientGroups(run) {
   const rest = run.names.map((_, id) => id).filter((id) => !seen.has(id));
   const client = (id, more = "") => option(id, shorten(run.names[id], 28) + more, state.client);
   const groups = [
-    ["weighed, heaviest first", rows.map(({ id, weight }) => client(id, `: ${weightText(weight)}`))],
+    ["weighted, highest first", rows.map(({ id, weight }) => client(id, `: ${weightText(weight)}`))],
     ["left out", out.map((id) => client(id))],
-    ["not drawn", rest.map((id) => client(id))],
+    ["not selected", rest.map((id) => client(id))],
   ];
   return groups.filter(([, options]) => options.length).map(([label, options]) => el("optgroup", { label }, options));
 }
@@ -120,6 +120,12 @@ chart("search-plot", drawSearch, listenToSearch, unfolded);
 chart("groups-plot", drawGroups, listenToGroups, unfolded);
 chart("rewards-plot", drawRewards, listenToRewards, unfolded);
 
+// The first run of the row that the title speaks of; without a verdict, the first that has a round.
+function firstRun() {
+  const begun = SHOWN.filter((run) => run.played);
+  return begun.find(({ row }) => row === DATA.verdict?.best) ?? begun[0] ?? SHOWN[0];
+}
+
 // First what all runs have in common and the charts in sight; then the details of the first run, which may be large.
 async function start() {
   const tables = [showVerdict, showRuns, showTargets, showCounts, showTuning, showSettings, showEnvironment];
@@ -130,13 +136,14 @@ async function start() {
   const reached = (stage) => (document.documentElement.dataset[stage] = Math.round(performance.now())); // in ms
   reached("shown");
   const wanted = addressed();
-  const first = wanted ? RUNS[wanted.run] : (SHOWN.find((run) => run.played) ?? SHOWN[0]);
+  const first = wanted ? RUNS[wanted.run] : firstRun();
   state.run = first.index;
   await startCharts();
   reached("drawn");
   await unfold(first);
   state.round = first.places.has(wanted?.round) ? wanted.round : lastWeighed(first);
   state.client = first.names[wanted?.client] === undefined ? (rowsOf(first, state.round)[0]?.id ?? 0) : wanted.client;
+  if (attackersOf(first).size) $("weights-order").value = "attack";
   fillRunSelects();
   showRun();
   listen();

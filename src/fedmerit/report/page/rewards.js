@@ -1,4 +1,4 @@
-// Rewards: what each client put in, against what came of it.
+// Rewards: the contribution of each client against its reward.
 
 // A client's reward in a round: { entries, taken, before, after, reason }; null where there is none.
 function rewardOf(run, round, client) {
@@ -14,16 +14,16 @@ function rewardOf(run, round, client) {
 function rewardText({ entries, taken, before, after, reason }) {
   const got = `${plural(entries, "entry", "entries")}; `;
   if (reason) return `${got}refused: ${clean(reason)}`;
-  if (before === null || after === null) return `${got}taken without a test`;
-  return `${got}accuracy ${accuracyText(before)} → ${accuracyText(after)}: ${taken ? "taken" : "not taken"}`;
+  if (before === null || after === null) return `${got}accepted without a test`;
+  return `${got}accuracy ${accuracyText(before)} → ${accuracyText(after)}: ${taken ? "accepted" : "not accepted"}`;
 }
 
-// What came of it: a column of the accounts, or made of some.
+// The reward: a column of the accounts, or computed from some.
 const OUTCOMES = [
-  { name: "accuracy", title: "local accuracy at the end", of: (row) => row.accuracy, format: ".0%" },
-  { name: "speed", title: "round from which it stays at the level", of: (row) => row.stays, format: "d" },
+  { name: "accuracy", title: "final local accuracy", of: (row) => row.accuracy, format: ".0%" },
+  { name: "speed", title: "round of convergence to the level", of: (row) => row.stays, format: "d" },
   { name: "entries", title: "entries received", of: (row) => row.entries, format: "~s", rewarded: true },
-  { name: "taken", title: "share of its rewards that it took", of: tookShare, format: ".0%", rewarded: true },
+  { name: "taken", title: "share of its rewards that it accepted", of: tookShare, format: ".0%", rewarded: true },
 ];
 function tookShare({ given, taken }) {
   return given ? taken / given : null;
@@ -36,14 +36,14 @@ const accountOf = (run, id) => ({
   ...Object.fromEntries(Object.entries(run.accounts.columns).map(([name, column]) => [name, column[id]])),
 });
 
-// Who put in most comes first.
+// Highest contribution first.
 function accountsOf(run) {
   const byContribution = (a, b) => b.contribution - a.contribution || a.id - b.id;
   run.inOrder ??= run.names.map((_, id) => accountOf(run, id)).sort(byContribution);
   return run.inOrder;
 }
 
-const PUT_IN = "contribution: rows worked through";
+const PUT_IN = "contribution: rows trained on";
 
 function drawRewards() {
   const run = RUNS[state.run];
@@ -74,9 +74,9 @@ function drawRewards() {
 
 function accountText(run, id) {
   const row = accountOf(run, id);
-  const did = `${plural(row.rounds, "round")}, ${plural(row.contribution, "row")} worked through`;
-  const got = `took ${row.taken} of ${plural(row.given, "reward")} with ${plural(row.entries, "entry", "entries")}`;
-  const ends = row.accuracy === null ? "has no test rows" : `ends at ${accuracyText(row.accuracy)}`;
+  const did = `${plural(row.rounds, "round")}, trained on ${plural(row.contribution, "row")}`;
+  const got = `accepted ${row.taken} of ${plural(row.given, "reward")} with ${plural(row.entries, "entry", "entries")}`;
+  const ends = row.accuracy === null ? "no test rows" : `final accuracy ${accuracyText(row.accuracy)}`;
   return `${shorten(nameOf(run, id))}: ${[did, ...(row.given ? [got] : []), ends].join(", ")}`;
 }
 
@@ -86,7 +86,7 @@ function showRewards() {
   for (const part of ["plot", "says", "sums", "all"]) $(`rewards-${part}`).hidden = none;
   $("rewards-outcome").closest("label").hidden = none;
   $("rewards-empty").hidden = !none;
-  $("rewards-empty").textContent = `${shorten(run.label)} has no evaluated round to hold contributions against.`;
+  $("rewards-empty").textContent = `${shorten(run.label)} has no evaluated round yet.`;
   if (none) return;
   const wanted = outcome().rewarded && !run.rewards ? OUTCOMES[0] : outcome();
   const told = ({ title }) => title.replace("the level", shareText(run.accounts.level));
@@ -102,15 +102,15 @@ const signed = (value) => known(value, (rho) => (rho > 0 ? "+" : "") + rho.toFix
 function sumLines(run) {
   const { correlations, classes, gap } = run.accounts;
   const ranks = [
-    `with accuracy at the end ${signed(correlations.accuracy)}`,
-    `with the round of convergence ${signed(correlations.speed)} (fair: negative)`,
+    `with final accuracy ${signed(correlations.accuracy)}`,
+    `with the round of convergence ${signed(correlations.speed)} (negative is fair)`,
     ...(run.rewards ? [`with entries received ${signed(correlations.entries)}`] : []),
   ];
   const means = classes.map(([edge, value]) => `${accuracyText(value)} up to ${plural(edge, "round")}`);
   return [
     ...(run.rewards ? [takenText(run.rewards)] : []),
     `Rank correlation of contribution: ${listText(ranks)}.`,
-    `Mean accuracy at the end by rounds taken part in: ${listText(means)}; gap ${accuracyText(gap)}.`,
+    `Mean final accuracy by number of rounds: ${listText(means)}; gap ${accuracyText(gap)}.`,
   ];
 }
 
@@ -119,8 +119,8 @@ function takenText({ ids, taken, refused, bytes }) {
   const all = sum(ids.map((clients) => clients.length));
   const took = sum(taken.map((column, i) => sum(spreadOut(column, ids[i].length))));
   const [unable, sent] = [sum(refused), bytesText(sum(bytes))];
-  const could = unable ? `, ${unable.toLocaleString("en")} could not be` : "";
-  return `${took.toLocaleString("en")} of ${plural(all, "reward")} were taken${could}; ${sent} went out.`;
+  const could = unable ? `, ${unable.toLocaleString("en")} failed` : "";
+  return `${took.toLocaleString("en")} of ${plural(all, "reward")} were accepted${could}; ${sent} were sent.`;
 }
 
 function sayAccount() {
@@ -143,8 +143,8 @@ function showAccounts() {
     accuracyText(row.accuracy),
   ]);
   const level = shareText(run.accounts.level);
-  const got = rewarded ? ["taken", "entries"] : [];
-  const header = ["client", "rounds", "rows", ...got, `first at ${level}`, `stays at ${level}`, "at the end"];
+  const got = rewarded ? ["accepted", "entries"] : [];
+  const header = ["client", "rounds", "rows", ...got, `first at ${level}`, `stays at ${level}`, "final accuracy"];
   $("rewards-all").querySelector("div").replaceChildren(table(null, header, lines, (i) => i > 0));
 }
 
@@ -153,7 +153,7 @@ function listenToRewards(place) {
   onHover(place, (point) => accountText(RUNS[state.run], client(point)));
   place.on("plotly_click", ({ points: [point] }) => choose({ client: client(point) }));
   onArrows(place, (right, down) => {
-    const order = accountsOf(RUNS[state.run]).map(({ id }) => id); // from who put in most to who did least
+    const order = accountsOf(RUNS[state.run]).map(({ id }) => id); // by contribution, highest first
     const next = order.indexOf(state.client) - right + down;
     if (next in order) choose({ client: order[next] });
   });

@@ -1,4 +1,4 @@
-// Search: which weightings each round's search tried on the clients, how they did, and which one it took.
+// Search: the weightings that each round's search evaluated, their quality, and the one that it used.
 
 // All weightings that ever came up, the one that was taken most often first; weighting -> how often it was taken.
 function weightingsOf(run) {
@@ -97,10 +97,10 @@ function askedText(run) {
   const [exchanges, models, tests] = [0, 1, 2].map((i) => run.search.asked.reduce((sum, asked) => sum + asked[i], 0));
   const rounds = run.search.tried.filter((tried) => tried.length).length;
   const differed = run.search.tried.reduce((sum, tried) => sum + tried.length, 0) / Math.max(rounds, 1);
-  const asked = `${plural(exchanges, "exchange")} with the clients: ${plural(models, "model")} went out`;
-  const tested = `clients tested ${tests.toLocaleString("en")} times`;
+  const asked = `${plural(exchanges, "exchange")} with the clients, ${plural(models, "model")} sent`;
+  const tested = `${plural(tests, "test")} by clients`;
   const per = `Per round ${numberText(differed, 3)} of ${plural(weightingsOf(run).size, "weighting")} differed.`;
-  return `In all ${asked}, ${tested}. ${per}`;
+  return `Total: ${asked}, ${tested}. ${per}`;
 }
 
 const qualityText = (run, quality) => (run.search.by === "loss" ? fourText(quality) : accuracyText(quality));
@@ -112,13 +112,13 @@ function showTried() {
   const tried = run.search.tried[run.places.get(state.round)];
   const lines = tried.map(([weighting, same, quality, exchange, chosen]) => [
     brief(weighting, narrow() ? 20 : 60),
-    chosen ? "taken" : "–",
-    quality === null ? "not asked" : qualityText(run, quality),
+    chosen ? "used" : "–",
+    quality === null ? "not evaluated" : qualityText(run, quality),
     known(exchange, String),
     same.length ? same.map((each) => shorten(each, 60)).join("; ") : "–",
   ]);
-  const header = ["weighting", "taken", `clients' ${run.search.by}`, "exchange", "does the same"];
-  const order = tried.length ? "in the order of visiting" : "nobody to weigh";
+  const header = ["weighting", "used", `clients' ${run.search.by}`, "exchange", "same weights as"];
+  const order = tried.length ? "in the order of evaluation" : "no client to weigh";
   const shown = table(`Round ${state.round}: ${order}`, header, lines, (i) => i === 2 || i === 3);
   tried.forEach(([, , , , chosen], i) => shown.tBodies[0].rows[i].classList.toggle("taken", chosen));
   $("search-table").replaceChildren(shown);
@@ -127,11 +127,11 @@ function showTried() {
 function triedText(run, round, weighting) {
   const tried = run.search.tried[run.places.get(round)];
   const found = tried.find(([each, same]) => each === weighting || same.includes(weighting));
-  if (!found) return `round ${round}: ${shorten(weighting, 60)}: not thought of`;
+  if (!found) return `round ${round}: ${shorten(weighting, 60)}: not a candidate`;
   const [each, , quality, , chosen] = found;
-  const did = quality === null ? "nobody was asked" : `clients' ${run.search.by} ${qualityText(run, quality)}`;
+  const did = quality === null ? "not evaluated" : `clients' ${run.search.by} ${qualityText(run, quality)}`;
   const as = each === weighting ? "" : `, weighs as ${shorten(each, 60)}`;
-  return `round ${round}: ${shorten(weighting, 60)}: ${did}${as}${chosen ? "; taken" : ""}`;
+  return `round ${round}: ${shorten(weighting, 60)}: ${did}${as}${chosen ? "; used" : ""}`;
 }
 
 function listenToSearch(place) {

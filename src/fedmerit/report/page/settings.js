@@ -1,15 +1,15 @@
-// Settings: the configuration of each row, what differs between rows, and where its runs were made.
+// Settings: the configuration of each row, what differs between rows, and the environment of its runs.
 
-const KEPT = "As kept in the ledger, defaults included.";
+const KEPT = "All settings, defaults included.";
 
 function showSettings() {
   const differ = DATA.differs.config;
-  const same = ROWS.length > 1 ? " They are the same in all." : "";
-  $("settings-lead").textContent = KEPT + (differ.length ? " What differs comes first and is marked below." : same);
+  const same = ROWS.length > 1 ? " They are the same in all rows." : "";
+  $("settings-lead").textContent = KEPT + (differ.length ? " Those that differ are marked." : same);
   $("settings-differ").hidden = !differ.length;
   const value = (row, key) => el("code", known(differ.find((each) => each.key === key).values[row.index], clean));
   const keys = differ.map(({ key }) => key);
-  $("settings-differ").replaceChildren(crossed("What differs", "setting", keys, value));
+  $("settings-differ").replaceChildren(crossed("Settings that differ", "setting", keys, value));
   const marked = new Set(differ.map(({ key }) => key));
   $("settings-runs").replaceChildren(...ROWS.map((row) => configOf(row, marked)));
 }
@@ -29,9 +29,9 @@ function configOf(row, marked) {
     { tabindex: "0" },
     row.config.map((line) => configLine(line, marked)),
   );
-  const body = row.config.length ? lines : el("p", { class: "empty" }, "The ledger keeps no settings.");
+  const body = row.config.length ? lines : el("p", { class: "empty" }, "The ledger has no settings.");
   const recipe = keptIn(row, "recipe");
-  const python = recipe ? el("details", el("summary", "as Python has it"), el("code", clean(recipe))) : null;
+  const python = recipe ? el("details", el("summary", "recipe in Python"), el("code", clean(recipe))) : null;
   return el("details", el("summary", swatch(row), brief(row.label)), body, python);
 }
 
@@ -49,7 +49,7 @@ function showEnvironment() {
   const cell = (row, key) => el(marked.has(key) ? "mark" : "span", { class: "long" }, known(keptIn(row, key), clean));
   const value = (row, key) => (key === "folder" ? foldersOf(row) : cell(row, key));
   const shown = keys.filter((key) => key !== "recipe"); // long, and no matter of where: it stands with the settings
-  $("environment").replaceChildren(crossed(null, "made with", [...shown, "folder"], value));
+  $("environment").replaceChildren(crossed(null, "environment", [...shown, "folder"], value));
 }
 
 function foldersOf(row) {

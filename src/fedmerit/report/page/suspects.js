@@ -1,8 +1,8 @@
-// Suspects: clients of which something odd was seen again and again, and what was seen; nobody is accused.
+// Suspects: clients with repeated anomalies, and what they were; no proof of an attack.
 
 function showSuspects() {
   const run = RUNS[state.run];
-  const later = el("p", "Being counted; this comes with the next rounds.");
+  const later = el("p", "Not computed yet; the next rounds bring it.");
   if (!run.suspects) return $("suspects-list").replaceChildren(later);
   const { rule, suspects, planted, clients } = run.suspects;
   $("suspects-rule").textContent = `${rule[0].toUpperCase()}${rule.slice(1)}.`;
@@ -12,19 +12,17 @@ function showSuspects() {
     `${one.odd} of ${one.answered}`,
     clean(one.summary),
   ]);
-  const header = ["client", "since round", "rounds", "what was seen"];
-  const nobody = el("p", `Nobody of ${plural(clients, "client")} stands out in ${shorten(run.label)}.`);
+  const header = ["client", "since round", "rounds", "evidence"];
+  const nobody = el("p", `None of ${plural(clients, "client")} is suspected in ${shorten(run.label)}.`);
   $("suspects-list").replaceChildren(lines.length ? table(null, header, lines, (i) => i === 1) : nobody);
   $("suspects-truth").hidden = !planted;
   $("suspects-truth").textContent = planted ? truthText(run, planted) : "";
 }
 
-// Known from the configuration alone: no recipe and no rule above ever saw it.
+// From the configuration: no recipe and no rule above sees it.
 function truthText(run, { clients, precision, recall }) {
-  const share = (value) => (value === null ? "unknown" : `${Math.round(100 * value)} %`);
+  const share = (value, text) => (value === null ? "" : ` ${Math.round(100 * value)} % of the ${text}.`);
   const names = clients.map((id) => shorten(nameOf(run, id), 24));
-  return (
-    `The configuration planted ${plural(clients.length, "attacker")}: ${listText(names)}. ` +
-    `Of the suspects ${share(precision)} attack; of the attackers ${share(recall)} are suspected.`
-  );
+  const found = share(precision, "suspects attack") + share(recall, "attackers are suspected");
+  return `The configuration has ${plural(clients.length, "attacker")}: ${listText(names)}.${found}`;
 }

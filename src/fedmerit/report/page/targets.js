@@ -1,24 +1,41 @@
-// Targets: the first round in which a share of the devices is above a target accuracy; median over a row's seeds.
+// Targets: the first round in which a share of the clients is above a target accuracy; median over a row's seeds.
 
-const FIRST =
-  "The first round in which at least this share of the devices is above the target accuracy. " +
-  "Stronger colour: earlier, on one scale for all.";
-const MEDIAN = "Of several seeds the median; below it, where not all of them came there, how many did.";
+const FIRST = "The first round in which at least this share of the clients is above the target accuracy.";
+const MEDIAN = "Median over the seeds; below it the number of seeds that reached the target, if not all did.";
 
 function showTargets() {
   const slowest = Math.max(...ROWS.map((row) => lastOf(row.costs.played)), 1);
   const some = ROWS.filter((row) => row.tested);
-  const rowWise = () => DATA.targets.map((_, i) => byRow(some, i, slowest)).reverse();
-  $("targets-how").textContent = some.some((row) => row.tested > 1) ? `${FIRST} ${MEDIAN}` : FIRST;
+  const all = some.length ? DATA.targets.map((_, i) => i).reverse() : [];
+  const told = all.filter((target) => !isTrivial(some, target));
+  const byRows = () => told.map((target) => byRow(some, target, slowest));
+  const tables = () => (some.length > 1 ? byRows() : [byTarget(some[0], told, slowest)]);
+  const how = some.some((row) => row.tested > 1) ? `${FIRST} ${MEDIAN}` : FIRST;
+  const same = all.filter((target) => !told.includes(target)).map((target) => sameText(some[0], target));
+  $("targets-how").textContent = [told.length ? how : "", ...same].join(" ");
   $("targets-empty").hidden = some.length > 0;
   $("targets-tables").classList.toggle("wide", some.length > 1);
-  $("targets-tables").replaceChildren(...(some.length > 1 ? rowWise() : some.map((row) => byTarget(row, slowest))));
+  $("targets-tables").replaceChildren(...(told.length ? tables() : []));
+}
+
+// A target that all rows reach in the same round with all shares of clients, or never, needs no table.
+function isTrivial(rows, target) {
+  const cells = rows.flatMap(({ reached, tested }) => reached[target].map(([round, count]) => [round, tested - count]));
+  const [, missing] = cells[0];
+  const same = cells.every((cell) => String(cell) === String(cells[0]));
+  return same && (!missing || rows.every((row) => !row.reached[target][0][1]));
+}
+
+function sameText(row, target) {
+  const [[round, count], above] = [row.reached[target][0], shareText(DATA.targets[target])];
+  const never = `No run has ${shareText(DATA.shares[0])} of its clients above ${above}.`;
+  return count ? `In every run, all clients are above ${above} in round ${round}.` : never;
 }
 
 // One row: a line per target. Several: a table per target, with a line per row, for those are what is compared.
-function byTarget(row, slowest) {
-  const lines = row.reached.map((cells, i) => targetLine(`> ${shareText(DATA.targets[i])}`, cells, row, slowest));
-  return targetTable([swatch(row), brief(row.label)], "target", lines.reverse());
+function byTarget(row, targets, slowest) {
+  const line = (i) => targetLine(`> ${shareText(DATA.targets[i])}`, row.reached[i], row, slowest);
+  return targetTable([swatch(row), brief(row.label)], "target", targets.map(line));
 }
 
 function byRow(rows, target, slowest) {
@@ -28,14 +45,14 @@ function byRow(rows, target, slowest) {
 }
 
 function targetTable(caption, corner, lines) {
-  const over = el("th", { colspan: DATA.shares.length, scope: "colgroup" }, "share of devices, in %");
+  const over = el("th", { colspan: DATA.shares.length, scope: "colgroup" }, "share of clients, in %");
   const shares = DATA.shares.map((share) => el("th", { scope: "col" }, shareText(share).replace(" %", "")));
   const head = el("thead", el("tr", el("th", { scope: "col", rowspan: 2 }, corner), over), el("tr", shares));
   const shown = el("table", { class: "targets" }, el("caption", caption), head, el("tbody", lines));
   return el("div", { class: "scroll" }, shown);
 }
 
-// More devices never need fewer rounds, so what no seed has reached is the end of a line: one cell.
+// More clients never need fewer rounds, so shares that no seed has reached are the end of a line: one cell.
 function targetLine(head, cells, row, slowest) {
   const missing = cells.filter(([, count]) => !count).length;
   const shown = cells.filter(([, count]) => count).map((cell) => targetCell(cell, row, slowest));

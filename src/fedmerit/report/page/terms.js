@@ -35,6 +35,20 @@ function topsisTerms({ weights }, row, table) {
   return { terms: [factorsTerm(toWorst)], divisor: toBest + toWorst };
 }
 
+// n - rank, by the first criterion, ties by the next; equal rows share the mean of their ranks
+function lexicographicTerms(_, row, table) {
+  const firstUnlike = (other) => row.findIndex((value, i) => other[i] !== value);
+  const [better, equal] = table.reduce(
+    ([above, same], other) => {
+      const i = firstUnlike(other);
+      return i < 0 ? [above, same + 1] : [above + Number(other[i] > row[i]), same];
+    },
+    [0, 0],
+  );
+  const rank = better + (equal - 1) / 2;
+  return { terms: [{ text: `${table.length} - ${numberText(rank, 6)}`, value: table.length - rank }] };
+}
+
 // Name of the score -> (score, row, table) -> its terms; they are summed and divided by 1 where nothing else is said.
 const SCORES = new Map([
   ["Prioritized", (_, row) => ({ terms: prioritizedTerms(row) })],
@@ -45,6 +59,7 @@ const SCORES = new Map([
       return { terms: row.map((value, i) => powerTerm(value, powers[i])), join: "minimum", sign: " ** " };
     },
   ],
+  ["Lexicographic", lexicographicTerms],
   ["PrioritizedMean", (_, row) => ({ terms: prioritizedTerms(row), divisor: sumOf(importanceOf(row)) })],
   [
     "WeightedMean",
@@ -109,10 +124,10 @@ const worthIn = (values, mine, { how, top }) =>
 
 // As `fedmerit explain` writes it; the score is that of the ledger, which has more digits than the page's values give.
 function termsText({ terms, join, sign, divisor, joined, rank }, score) {
-  const texts = terms.map(({ numbers }) => numbers.map(fourText).join(sign));
+  const texts = terms.map(({ text, numbers }) => text ?? numbers.map(fourText).join(sign));
   const all = JOINS[join].write(texts);
   const whole = divisor === 1 ? all : `(${all}) / ${numberText(divisor)}`;
-  if (!rank) return texts.length > 1 || divisor !== 1 ? `${whole} = ${numberText(score)}` : numberText(score);
+  if (!rank) return whole.includes(" ") ? `${whole} = ${numberText(score)}` : numberText(score);
   const place = `rank ${numberText(rank.place, 6)} of ${rank.of} from below`;
   return `${whole} = ${numberText(joined)}, ${place}, which counts ${numberText(score)} (${rank.how})`;
 }

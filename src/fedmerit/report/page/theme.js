@@ -24,6 +24,15 @@ function axis(extra) {
   };
 }
 
+// Ticks with as many digits as tell them apart; a nearly flat line gets a range of two percentage points.
+function percentAxis(values) {
+  const known = values.filter((value) => value !== null);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const middle = (low + high) / 2;
+  const range = high - low < 0.02 ? { range: [middle - 0.011, middle + 0.011] } : {};
+  return { tickformat: ".2~%", ...range };
+}
+
 const titled = (text) => ({ text, font: { color: cssValue("muted"), size: 12 }, standoff: 8 });
 
 function layout(extra) {

@@ -1,4 +1,4 @@
-// Tuning: how every point of a row's grid came out on the tuning seeds, the best first.
+// Tuning: the result of every point of a row's grid on the tuning seeds, the best first.
 
 function showTuning() {
   $("tuning-tables").replaceChildren(...DATA.tuned.flatMap(pointsOf));

@@ -1,8 +1,8 @@
-// Verdict: the answer first, as a sentence, and the paired differences behind it, a dot for each seed.
+// Verdict: the paired differences behind the title, a dot for each seed.
 
 const SVG = "http://www.w3.org/2000/svg";
 const drawn = (tag, attributes, ...parts) => el(document.createElementNS(SVG, tag), attributes, ...parts);
-const LINE = { width: 260, height: 26, edge: 8 };
+const LINE = { width: 300, height: 26, edge: 8 };
 
 const pointsText = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
@@ -16,7 +16,7 @@ function verdictScale(rows) {
 
 function differenceLine({ row, points, difference, low, high }, x) {
   const middle = LINE.height / 2;
-  const size = { viewBox: `0 0 ${LINE.width} ${LINE.height}`, width: LINE.width, height: LINE.height };
+  const size = { viewBox: `0 0 ${LINE.width} ${LINE.height}` };
   const colour = { class: `run-${1 + (row % 7)}` };
   return drawn(
     "svg",
@@ -38,17 +38,16 @@ function showVerdict() {
   const x = verdictScale(verdict.rows);
   const lines = verdict.rows.map((line) => [
     [swatch(ROWS[line.row]), brief(ROWS[line.row].label, 26)],
+    [line.verdict, el("small", plural(line.seeds.length, "seed"))],
+    [el("strong", pointsText(line.difference)), el("small", `[${pointsText(line.low)}, ${pointsText(line.high)}]`)],
     differenceLine(line, x),
-    el("strong", pointsText(line.difference)),
-    `[${pointsText(line.low)}, ${pointsText(line.high)}]`,
-    String(line.seeds.length),
-    line.verdict,
   ]);
-  const header = ["row", "difference, seed by seed", "points", `${level} interval`, "seeds", "verdict"];
-  const numeric = (i) => i > 1 && i < 5;
-  $("verdict-table").replaceChildren(table(`Final accuracy against ${baseline} (dashed line)`, header, lines, numeric));
+  const header = ["row", "verdict", ["points", el("small", `${level} interval`)], "difference of each seed"];
+  const caption = `Final accuracy compared with ${baseline} (dashed line)`;
+  $("verdict-table").replaceChildren(table(caption, header, lines, (i) => i === 2));
+  const leans = verdict.rows.some((line) => line.verdict.startsWith("leans"));
   $("verdict-how").textContent =
-    `A point is a hundredth of accuracy. Each seed gives ${baseline} and the row the same data, first model and draw ` +
-    `of clients: a dot is one seed's difference, the diamond their mean, the line its ${level} interval. ` +
-    "A row leans where its interval leaves out 0 and the seeds are too few to be sure of it.";
+    "One point is one percentage point of accuracy. With the same seed, all rows share the data, the first model and " +
+    `the selected clients. Dots are seeds, the diamond is their mean, the line its ${level} interval.` +
+    (leans ? " A row leans when its interval excludes 0 but p, corrected for the number of rows, is above 0.05." : "");
 }

@@ -1,6 +1,13 @@
 // Weights: the heat map of clients by rounds; choosing a cell explains it.
 
-const weightOrder = (run) => inOrder(run, $("weights-order").value === "mean" ? meanWeights(run) : null);
+// Clients that the configuration makes attackers: no recipe sees this.
+const attackersOf = (run) => new Set(run.suspects?.planted?.clients);
+
+function weightOrder(run) {
+  const by = $("weights-order").value;
+  const honest = () => run.names.map((_, id) => !attackersOf(run).has(id));
+  return inOrder(run, by === "mean" ? meanWeights(run) : by === "attack" ? honest() : null);
+}
 
 function weightTraces(run, order) {
   const { weight, marks, top } = cells(run);
@@ -11,13 +18,13 @@ function weightTraces(run, order) {
     z: order.map((id) => weight[id]),
     ...weightScale(top),
     ...(roomy(run) ? { xgap: 1, ygap: 1 } : {}),
-    hoverongaps: true, // a client that was not drawn has its story, too
+    hoverongaps: true, // a client without a weight has a reason, too
     hoverinfo: "none",
   };
   return marks.length && roomy(run) ? [map, crossTrace(marks, order)] : [map];
 }
 
-// From no weight to the heaviest; whatever lies below 0 was left out and has a colour of its own.
+// From weight 0 to the highest; values below 0 stand for clients that were left out and have their own colour.
 function weightScale(top) {
   const [out, none, mid, full] = ["out", "scale-none", "scale-mid", "scale-full"].map(cssValue);
   const tickfont = { color: cssValue("muted") };
@@ -49,7 +56,9 @@ function showWeights() {
   $("weights-plot").hidden = $("weights-keys").hidden = empty;
   $("weights-empty").hidden = !empty;
   $("weights-empty").textContent = `${shorten(run.label)} has no round yet.`;
+  $("weights-says").textContent = empty ? "" : heldText(run);
   if (empty) return;
+  document.querySelector('#weights-order [value="attack"]').hidden = !attackersOf(run).size;
   $("weights-plot").style.minHeight = `${mapHeight(run) + 60}px`; // else the page would jump when it is drawn
   refresh("weights-plot");
 }
@@ -70,13 +79,29 @@ function drawWeights() {
 const keyed = (kind, text) =>
   el("span", { class: "entry" }, el("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
 
+// What attackers hold of the weight; without attackers, who has the highest and the lowest mean weight.
+function heldText(run) {
+  const [attackers, means] = [attackersOf(run), meanWeights(run)];
+  const who = (id) => `${shorten(nameOf(run, id), 24)} (${weightText(means[id])})`;
+  const order = inOrder(run, means).filter((id) => means[id] >= 0);
+  if (!order.length) return "";
+  if (!attackers.size) return `Highest mean weight: ${who(order[0])}. Lowest: ${who(lastOf(order))}.`;
+  const rounds = numbersOf(run).map((_, place) => [idsOf(run, place), weightsOf(run, place)]);
+  const theirs = rounds.flatMap(([ids, weights]) => weights.filter((_, k) => attackers.has(ids[k])));
+  const share = sumOf(theirs) / sumOf(rounds.flatMap(([, weights]) => weights));
+  const held = accuracyText(share).replace(" ", "\u00a0"); // a number stays with its unit
+  const counted = `${attackers.size} of ${plural(run.names.length, "client")} are attackers`;
+  return `${counted}. They hold ${held} of the weight over all rounds of ${shorten(run.label)}.`;
+}
+
 function showKeys(run) {
   const { marks, top, capped } = cells(run);
   $("weights-keys").replaceChildren(
     keyed("low", "weight 0"),
     keyed("high", `${weightText(top)}${capped ? " and more" : ""}`),
-    keyed("blank", "not drawn"),
-    keyed("out", `left out${marks.length ? ` (${plural(marks.length, "time")})` : " (never)"}`),
+    keyed("blank", "not selected"),
+    marks.length ? keyed("out", `left out (${plural(marks.length, "time")})`) : "",
+    attackersOf(run).size ? `${ATTACKER} attacker (from the configuration; the recipe does not see it)` : "",
   );
 }
 

@@ -1,4 +1,4 @@
-// Worth: what updates added to the model, beside the weights that clients got; says what `fedmerit contribution` does.
+// Worth: contributions of clients next to their weights, as `fedmerit explain --contributions` has them.
 
 function showWorth() {
   const run = RUNS[state.run];
